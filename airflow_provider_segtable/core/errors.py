@@ -1,0 +1,158 @@
+"""The one error tree of segtable.
+
+Every error that crosses the package border is one of these; adapters translate what their
+libraries raise. A message names the offending value and the way out.
+
+::
+
+    SegtableError
+    ├── InvalidInput                the caller's value is wrong; nothing was written
+    │   ├── SchemaMismatch
+    │   ├── TimeOutOfRange          null or outside what the table can hold
+    │   ├── InvalidName
+    │   └── LimitReached            ids or minor versions would pass their limit
+    ├── TableError                  the table is not what the caller thinks
+    │   ├── NotATable
+    │   ├── TableExists
+    │   ├── UnsupportedFormat       written by a newer segtable
+    │   └── CorruptTable            a file of the table breaks the format
+    ├── StorageError
+    │   ├── NotFound
+    │   ├── AlreadyExists           put-if-absent lost
+    │   ├── ReadOnlyStorage
+    │   ├── StorageFull
+    │   ├── UnsafeStorage           the store ignores put-if-absent
+    │   └── OutcomeUnknown          the reply was lost; the write may have happened
+    ├── CoordinationError
+    │   ├── CoordinatorUnavailable  no ZooKeeper
+    │   ├── LockTimeout             still held by others at the deadline
+    │   ├── LockLost                the session ended or is doubtful: do not commit
+    │   └── ClockSkew
+    ├── CommitError
+    │   ├── CommitConflict          somebody else's event forbids ours; names the winner
+    │   ├── CommitUnknown           could not learn whether the event landed
+    │   └── BooksDoNotBalance       rows out != rows in
+    └── EnvironmentIncomplete       this machine lacks something
+        ├── JavaMissing
+        └── DependencyMissing
+"""
+
+
+class SegtableError(Exception):
+    """Base of everything segtable raises on purpose."""
+
+
+class InvalidInput(SegtableError):
+    """The caller's value is wrong; nothing was written."""
+
+
+class SchemaMismatch(InvalidInput):
+    """Columns or types differ from the table's schema."""
+
+
+class TimeOutOfRange(InvalidInput):
+    """An event time is null or outside the years a table can hold."""
+
+
+class InvalidName(InvalidInput):
+    """A name, URI or id has a form that segtable does not accept."""
+
+
+class LimitReached(InvalidInput):
+    """Partition ids or minor versions of a time chunk are used up; they never wrap."""
+
+
+class TableError(SegtableError):
+    """The table is not what the caller thinks."""
+
+
+class NotATable(TableError):
+    """There is no segtable table at this place."""
+
+
+class TableExists(TableError):
+    """A table is already there."""
+
+
+class UnsupportedFormat(TableError):
+    """The table or event was written by a newer segtable."""
+
+
+class CorruptTable(TableError):
+    """A file of the table breaks the format."""
+
+
+class StorageError(SegtableError):
+    """The storage failed; the path is in the message."""
+
+
+class NotFound(StorageError):
+    """No object at this path."""
+
+
+class AlreadyExists(StorageError):
+    """Put-if-absent lost: the object is there already."""
+
+
+class ReadOnlyStorage(StorageError):
+    """The storage refuses writes."""
+
+
+class StorageFull(StorageError):
+    """No space, quota or file handles left."""
+
+
+class UnsafeStorage(StorageError):
+    """The store accepts a second create of one name: commits would be lost on it."""
+
+
+class OutcomeUnknown(StorageError):
+    """The reply was lost: the write may or may not have happened."""
+
+
+class CoordinationError(SegtableError):
+    """The coordination service failed."""
+
+
+class CoordinatorUnavailable(CoordinationError):
+    """No ZooKeeper answers at the address."""
+
+
+class LockTimeout(CoordinationError):
+    """Others still hold what was asked for when the deadline passed."""
+
+
+class LockLost(CoordinationError):
+    """The lease is lost or doubtful: work under it must not be committed."""
+
+
+class ClockSkew(CoordinationError):
+    """This host's clock differs too much from the coordinator's."""
+
+
+class CommitError(SegtableError):
+    """A change could not be committed."""
+
+
+class CommitConflict(CommitError):
+    """An event that landed first forbids this change; the message names it."""
+
+
+class CommitUnknown(CommitError):
+    """Whether the event landed could not be learned before giving up."""
+
+
+class BooksDoNotBalance(CommitError):
+    """Rows out differ from rows in; the commit was refused."""
+
+
+class EnvironmentIncomplete(SegtableError):
+    """This machine lacks something segtable needs."""
+
+
+class JavaMissing(EnvironmentIncomplete):
+    """Java 17 or newer is not on this machine."""
+
+
+class DependencyMissing(EnvironmentIncomplete):
+    """An optional Python package is not installed, or two that exclude each other are."""

@@ -1,0 +1,184 @@
+"""Half-open intervals of event time and the granularities that cut time into chunks.
+
+1. An instant is an ``int``: microseconds since 1970-01-01T00:00:00Z. No time zones anywhere.
+2. An interval ``[start, end)`` holds its start and not its end; empty intervals do not exist.
+3. Chunks of one granularity tile the whole range; a week starts on Monday.
+4. What a table can hold is the years 1 to 9999 (``MIN_INSTANT`` .. ``MAX_INSTANT``).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TypeAlias
+
+from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
+
+Instant: TypeAlias = int
+"""Microseconds since the epoch, UTC."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+DAY_US = 86_400_000_000
+HOUR_US = 3_600_000_000
+
+
+def instant(moment: datetime) -> Instant:
+    """Return ``moment`` (aware) in microseconds since the epoch, exactly."""
+    return (moment - EPOCH) // MICROSECOND
+
+
+MIN_INSTANT: Instant = instant(datetime(1, 1, 1, tzinfo=UTC))
+MAX_INSTANT: Instant = instant(datetime(9999, 1, 1, tzinfo=UTC))
+
+
+def moment(at: Instant) -> datetime:
+    """Return the aware UTC datetime of an instant."""
+    return EPOCH + timedelta(microseconds=at)
+
+
+def iso(at: Instant) -> str:
+    """Return an instant as ISO 8601, e.g. ``2013-01-01T00:00:00Z`` (fraction only if any)."""
+    return moment(at).isoformat().replace("+00:00", "Z")
+
+
+def parse_instant(text: str) -> Instant:
+    """Parse ISO 8601; a date alone is its midnight, a time without zone is UTC.
+
+    Raises:
+        InvalidInput: if ``text`` is no ISO 8601 date or time.
+    """
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        way_out = "write ISO 8601, e.g. 2013-01-31 or 2013-01-31T12:00:00Z"
+        raise InvalidInput(f"{text!r} is no time: {way_out}") from None
+    return instant(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
+
+
+def _compact(at: Instant) -> str:
+    when = moment(at)
+    fraction = f".{when.microsecond:06d}" if when.microsecond else ""
+    return f"{when.year:04d}{when:%m%dT%H%M%S}{fraction}"
+
+
+def _from_compact(text: str) -> Instant:
+    match = re.fullmatch(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{6}))?", text)
+    if not match:
+        raise InvalidInput(f"{text!r} is no compact time: write e.g. 20130131T120000")
+    return instant(datetime(*(int(part or 0) for part in match.groups()), tzinfo=UTC))  # type: ignore[misc,arg-type]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Interval:
+    """A non-empty half-open interval ``[start, end)`` of instants."""
+
+    start: Instant
+    end: Instant
+
+    def __post_init__(self) -> None:
+        """Refuse empty and reversed intervals."""
+        if self.start >= self.end:
+            raise InvalidInput(f"interval [{self.start}, {self.end}) is empty: end must be later")
+
+    def __str__(self) -> str:
+        """Return ISO 8601 ``start/end``."""
+        return f"{iso(self.start)}/{iso(self.end)}"
+
+    @property
+    def name(self) -> str:
+        """Return the form used in paths and ids: ``20130101T000000_20130201T000000``."""
+        return f"{_compact(self.start)}_{_compact(self.end)}"
+
+    @staticmethod
+    def from_name(name: str) -> "Interval":
+        """Parse the form that ``name`` gives."""
+        start, _, end = name.partition("_")
+        return Interval(_from_compact(start), _from_compact(end))
+
+    @staticmethod
+    def parse(text: str) -> "Interval":
+        """Parse ISO 8601 ``start/end``, e.g. ``2013-01-01/2013-02-01``."""
+        start, slash, end = text.partition("/")
+        if not slash:
+            raise InvalidInput(f"{text!r} is no interval: write start/end, 2013-01-01/2013-02-01")
+        return Interval(parse_instant(start), parse_instant(end))
+
+    def holds(self, at: Instant) -> bool:
+        """Tell whether the instant lies in the interval."""
+        return self.start <= at < self.end
+
+    def encloses(self, other: "Interval") -> bool:
+        """Tell whether all of ``other`` lies in this interval."""
+        return self.start <= other.start and other.end <= self.end
+
+    def overlaps(self, other: "Interval") -> bool:
+        """Tell whether the two share an instant."""
+        return self.start < other.end and other.start < self.end
+
+    def clip(self, other: "Interval") -> "Interval | None":
+        """Return what the two share, or None."""
+        start, end = max(self.start, other.start), min(self.end, other.end)
+        return Interval(start, end) if start < end else None
+
+
+ALL_TIME = Interval(MIN_INSTANT, MAX_INSTANT)
+
+
+class Granularity(StrEnum):
+    """How a table cuts time into chunks."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    YEAR = "year"
+    ALL = "all"
+
+    def chunk(self, at: Instant) -> Interval:
+        """Return the chunk that holds the instant.
+
+        Raises:
+            TimeOutOfRange: if the instant is outside the years 1 to 9998.
+        """
+        if not ALL_TIME.holds(at):
+            raise TimeOutOfRange(
+                f"event time {at} µs is outside {ALL_TIME}: check the unit of the time column"
+            )
+        match self:
+            case Granularity.ALL:
+                return ALL_TIME
+            case Granularity.HOUR:
+                return _fixed(at, HOUR_US, 0)
+            case Granularity.DAY:
+                return _fixed(at, DAY_US, 0)
+            case Granularity.WEEK:
+                return _fixed(at, 7 * DAY_US, 4 * DAY_US)  # 1970-01-05 was a Monday
+            case Granularity.MONTH:
+                return _month(moment(at))
+            case Granularity.YEAR:
+                year = moment(at).year
+                return Interval(_first_of(year, 1), _first_of(year + 1, 1))
+
+    def chunks(self, interval: Interval) -> Iterator[Interval]:
+        """Yield the chunks that the interval touches, in order."""
+        at = interval.start
+        while at < interval.end:
+            chunk = self.chunk(at)
+            yield chunk
+            at = chunk.end
+
+
+def _fixed(at: Instant, width: int, origin: Instant) -> Interval:
+    start = at - (at - origin) % width
+    return Interval(max(start, MIN_INSTANT), start + width)
+
+
+def _first_of(year: int, month: int) -> Instant:
+    return instant(datetime(year, month, 1, tzinfo=UTC))
+
+
+def _month(when: datetime) -> Interval:
+    following = (when.year + when.month // 12, when.month % 12 + 1)
+    return Interval(_first_of(when.year, when.month), _first_of(*following))
