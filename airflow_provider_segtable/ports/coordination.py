@@ -1,0 +1,103 @@
+"""Coordination: mutual exclusion before expensive work, ids, liveness, and news of events.
+
+Contract:
+
+1. ``acquire`` grants a whole request or nothing, atomically: all locks, and the new segment ids,
+   in one transaction (rules: ``core.lockbox.decide``). It waits by notification, not by polling
+   storage, first come first served among conflicting requests, up to ``wait_s`` seconds; then
+   ``LockTimeout`` names who holds what since when.
+2. A lease lives as long as its holder's session. Its state is HELD, DOUBTFUL (connection
+   suspended: may or may not hold; do not commit) or LOST (certainly gone; never comes back).
+3. Fencing tokens grow within one epoch: a later grant has a higher ``number``. A wiped
+   coordinator starts another epoch; numbers of different epochs do not compare.
+4. Nothing here decides what is true: the log does. The coordinator may be wiped at any time;
+   counters restart above what callers pass as ``at_least``.
+5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all.
+6. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``LockTimeout``,
+   ``LockLost``.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Protocol
+
+from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.segment import SegmentId
+
+
+class LeaseState(StrEnum):
+    """What is known of a lease."""
+
+    HELD = "held"
+    DOUBTFUL = "doubtful"
+    LOST = "lost"
+
+
+class Lease(Protocol):
+    """Locks granted together, alive while the holder's session is."""
+
+    @property
+    def token(self) -> FencingToken:
+        """Return the fencing token of the grant."""
+        ...
+
+    @property
+    def allocated(self) -> tuple[SegmentId, ...]:
+        """Return the new segment ids, in the order of the request's allocations."""
+        ...
+
+    @property
+    def granted_at(self) -> Instant:
+        """Return the coordinator's own wall clock at the grant."""
+        ...
+
+    @property
+    def state(self) -> LeaseState:
+        """Return what is known of the lease now."""
+        ...
+
+    def check(self) -> None:
+        """Raise ``LockLost`` unless the lease is HELD."""
+        ...
+
+    def report(self, progress: Mapping[str, str]) -> None:
+        """Publish the holder's progress beside the lock, best effort."""
+        ...
+
+    def release(self) -> None:
+        """Give the locks back; no error if they are gone already."""
+        ...
+
+
+class Coordinator(Protocol):
+    """One coordination service, shared by all tables."""
+
+    @property
+    def address(self) -> str:
+        """Return the address, for messages."""
+        ...
+
+    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Grant ``request`` or raise ``LockTimeout``."""
+        ...
+
+    def locks(self, table: str) -> tuple[Lock, ...]:
+        """Return the live locks of a table, oldest first."""
+        ...
+
+    def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
+        """Return what live holders last reported, by lock group."""
+        ...
+
+    def announce(self, table: str, n: int) -> None:
+        """Tell watchers that event ``n`` is in the log; best effort, never raises."""
+        ...
+
+    def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
+        """Wait until an event number above ``beyond`` is announced; None at the deadline."""
+        ...
+
+    def close(self) -> None:
+        """End the session: every lease of it is gone."""
+        ...

@@ -1,0 +1,58 @@
+"""Metadata storage: small objects, and one of them may be created by exactly one writer.
+
+Contract:
+
+1. ``create`` is put-if-absent and durable when it returns (local files: fsync of the file and of
+   its directory). Of any number of racing creators of one path exactly one returns; the others
+   get ``AlreadyExists``. It never leaves a partial object under ``path``.
+2. ``create`` may raise ``AlreadyExists`` for its *own* earlier attempt (a retried request whose
+   first reply was lost), and ``OutcomeUnknown`` if it cannot tell: callers compare content.
+3. ``list`` yields entries in ascending order of path and misses nothing whose ``create`` had
+   returned before the call.
+4. ``replace`` overwrites; it is for hints only, truth is never replaced.
+5. Errors are those of ``core.errors``, with the full URI in the message.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from airflow_provider_segtable.core.interval import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One listed object: path relative to the table's root, size in bytes, last modification."""
+
+    path: str
+    size: int
+    modified: Instant
+
+
+class Storage(Protocol):
+    """The objects of one table, addressed by paths relative to its root."""
+
+    @property
+    def uri(self) -> str:
+        """Return the table's root URI, for messages."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return an object's bytes; ``NotFound`` if it is not there."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create an object that must not exist yet (put-if-absent, durable)."""
+        ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Create or overwrite a hint."""
+        ...
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
+        """Yield objects below the folder ``prefix``, ascending, with paths ``> after``."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete an object; no error if it is not there."""
+        ...
