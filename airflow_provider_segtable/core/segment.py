@@ -62,6 +62,11 @@ class ChunkKey:
         """Return ``<start>_<end>_<version µs>``."""
         return f"{self.interval.name}_{self.version}"
 
+    @staticmethod
+    def parse(text: str) -> "ChunkKey":
+        """Parse the form that ``str`` gives."""
+        return SegmentId.parse(f"{text}_0").chunk
+
     def segment(self, partition: int) -> SegmentId:
         """Return the id of a partition of this chunk."""
         return SegmentId(self.interval, self.version, partition)

@@ -1,0 +1,114 @@
+"""Events: everything that can happen to a table, and nothing else.
+
+1. An event is ``(n, time, commit, author, action)``. ``n`` counts from 0 without gaps; ``time``
+   increases strictly along the log; ``commit`` is the author's own id for this change, by which
+   it recognises an event whose reply was lost.
+2. Event 0 is ``TableCreated``.
+3. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted`` (or ``PlanAborted``, or back
+   to another ``PlanInflight`` when its worker died). Its instant is the time of the first event,
+   its completion time the time of ``PlanCompleted``.
+4. An append is one event: its instant and completion time coincide.
+5. Ids are settled once: published by an append or completion, *voided* when their writer gave
+   up, or burnt when an attempt that named them came to nothing.
+
+Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from airflow_provider_segtable.core.interval import Granularity, Instant
+from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.schema import Schema
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCreated:
+    """The table begins; its definition."""
+
+    table_id: str
+    name: str
+    schema: Schema
+    time_column: str
+    granularity: Granularity
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """New first-generation segments, visible together."""
+
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voided:
+    """Allocated ids whose writer gave up: nothing will ever be published under them."""
+
+    ids: tuple[SegmentId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequested:
+    """A compaction is wanted."""
+
+    plan: CompactionPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInflight:
+    """An attempt has its locks and starts to write; it supersedes every earlier attempt."""
+
+    plan_id: str
+    attempt: str
+    token: FencingToken
+    outputs: tuple[SegmentId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCompleted:
+    """The outputs replace the inputs, atomically."""
+
+    plan_id: str
+    attempt: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAborted:
+    """The plan is given up; its inputs stay. ``attempt`` is the newest one its author knew of."""
+
+    plan_id: str
+    attempt: str | None
+    reason: str
+
+
+Action: TypeAlias = (
+    TableCreated
+    | Appended
+    | Voided
+    | PlanRequested
+    | PlanInflight
+    | PlanCompleted
+    | PlanAborted
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One entry of the log."""
+
+    n: int
+    time: Instant
+    commit: str
+    author: str
+    action: Action
+
+    @property
+    def kind(self) -> str:
+        """Return the action's name."""
+        return type(self.action).__name__

@@ -1,0 +1,245 @@
+"""The fold: a table's state is ``apply`` over its events, and nothing else changes state.
+
+1. ``apply(state, event)`` is pure and total over logs that ``rebase.admit`` let through.
+2. Events arrive in order without gaps, at strictly increasing times; anything else is a
+   ``CorruptTable``, never skipped.
+3. State keeps every published segment (visible or overshadowed) in the timeline, all pending
+   plans, the last finished ones, which ids are settled, and the ids of recent commits, by which
+   a committer recognises its own event.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import assert_never
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.events import (
+    Appended,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    TableCreated,
+    Voided,
+)
+from airflow_provider_segtable.core.ids import IdSpace
+from airflow_provider_segtable.core.interval import Instant, Interval
+from airflow_provider_segtable.core.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.overshadow import Timeline
+from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.segment import (
+    FIRST_GENERATION_IDS,
+    ChunkKey,
+    Segment,
+    SegmentId,
+)
+
+FINISHED_PLANS_KEPT = 1000
+COMMITS_KEPT = 10_000
+
+
+class PlanStatus(StrEnum):
+    """Where a plan stands."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+
+    @property
+    def pending(self) -> bool:
+        """Tell whether the plan still has a claim on its inputs."""
+        return self in (PlanStatus.REQUESTED, PlanStatus.INFLIGHT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanState:
+    """A plan and how far it got; ``last_n`` and ``author`` are of its newest event."""
+
+    plan: CompactionPlan
+    status: PlanStatus
+    requested_at: Instant
+    changed_at: Instant
+    last_n: int
+    author: str
+    attempts: int = 0
+    attempt: str | None = None
+    token: FencingToken | None = None
+    outputs: tuple[SegmentId, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the log says up to event ``n``."""
+
+    n: int
+    time: Instant
+    base_version: Instant
+    table: TableCreated
+    timeline: Timeline
+    plans: Mapping[str, PlanState] = field(default_factory=dict)
+    ids: Mapping[tuple[ChunkKey, Generation], IdSpace] = field(default_factory=dict)
+    voided: Mapping[ChunkKey, frozenset[int]] = field(default_factory=dict)
+    commits: Mapping[str, int] = field(default_factory=dict)
+
+    def id_space(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
+        """Return what the log knows of a chunk's ids."""
+        return self.ids.get((chunk, generation), IdSpace(generation.ids.start))
+
+    def pending_plans(self) -> tuple[PlanState, ...]:
+        """Return the plans that still claim their inputs, oldest first."""
+        return tuple(p for p in self.plans.values() if p.status.pending)
+
+    def append_chunk(self, interval: Interval) -> ChunkKey:
+        """Return where new segments of a time chunk go: its visible version, or the base."""
+        version = self.timeline.highest_version(interval)
+        return ChunkKey(interval, self.base_version if version is None else version)
+
+
+def generation_of(segment_id: SegmentId) -> Generation:
+    """Return the id space a segment's id belongs to."""
+    first = segment_id.partition in FIRST_GENERATION_IDS
+    return Generation.FIRST if first else Generation.LATER
+
+
+def fold(state: State | None, events: Iterable[Event]) -> State | None:
+    """Apply events in order."""
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+def apply(state: State | None, event: Event) -> State:
+    """Return the state after one more event.
+
+    Raises:
+        CorruptTable: if the event cannot follow this state.
+    """
+    if state is None:
+        return _created(event)
+    if event.n != state.n + 1 or event.time <= state.time:
+        raise CorruptTable(
+            f"event {event.n} at {event.time} µs cannot follow event {state.n} at {state.time} µs"
+        )
+    commits = _keep_newest({**state.commits, event.commit: event.n}, COMMITS_KEPT)
+    return replace(_acted(state, event), n=event.n, time=event.time, commits=commits)
+
+
+def _created(event: Event) -> State:
+    if event.n != 0 or not isinstance(event.action, TableCreated):
+        raise CorruptTable(f"a log begins with event 0, TableCreated; found {event.n} {event.kind}")
+    return State(
+        n=0,
+        time=event.time,
+        base_version=event.time,
+        table=event.action,
+        timeline=Timeline.empty(),
+        commits={event.commit: 0},
+    )
+
+
+def _acted(state: State, event: Event) -> State:
+    match event.action:
+        case TableCreated():
+            raise CorruptTable(f"event {event.n} creates the table a second time")
+        case Appended(segments=segments):
+            return _publish(state, segments)
+        case Voided(ids=ids):
+            return _void(_settle(state, ids), ids)
+        case PlanRequested(plan=plan):
+            return _with_plan(state, _requested(plan, event))
+        case PlanInflight(outputs=outputs) as action:
+            return _settle(_with_plan(state, _inflight(state, action, event)), outputs)
+        case PlanCompleted(segments=segments, plan_id=plan_id):
+            done = _finished(state, plan_id, PlanStatus.COMPLETED, "", event)
+            return _publish(_with_plan(state, done), segments)
+        case PlanAborted(plan_id=plan_id, reason=reason):
+            return _with_plan(state, _finished(state, plan_id, PlanStatus.ABORTED, reason, event))
+        case _:
+            assert_never(event.action)
+
+
+def _publish(state: State, segments: tuple[Segment, ...]) -> State:
+    settled = _settle(state, tuple(segment.id for segment in segments))
+    return replace(settled, timeline=state.timeline.with_changes(add=segments))
+
+
+def _settle(state: State, ids: Iterable[SegmentId]) -> State:
+    by_space: dict[tuple[ChunkKey, Generation], list[int]] = {}
+    for segment_id in ids:
+        key = (segment_id.chunk, generation_of(segment_id))
+        by_space.setdefault(key, []).append(segment_id.partition)
+    changed = {key: state.id_space(*key).settle(parts) for key, parts in by_space.items()}
+    return replace(state, ids={**state.ids, **changed})
+
+
+def _void(state: State, ids: tuple[SegmentId, ...]) -> State:
+    voided = dict(state.voided)
+    for segment_id in ids:
+        chunk = segment_id.chunk
+        voided[chunk] = voided.get(chunk, frozenset()) | {segment_id.partition}
+    return replace(state, voided=voided)
+
+
+def _requested(plan: CompactionPlan, event: Event) -> PlanState:
+    return PlanState(
+        plan=plan,
+        status=PlanStatus.REQUESTED,
+        requested_at=event.time,
+        changed_at=event.time,
+        last_n=event.n,
+        author=event.author,
+    )
+
+
+def _inflight(state: State, action: PlanInflight, event: Event) -> PlanState:
+    before = _plan(state, action.plan_id, event)
+    return replace(
+        before,
+        status=PlanStatus.INFLIGHT,
+        changed_at=event.time,
+        last_n=event.n,
+        author=event.author,
+        attempts=before.attempts + 1,
+        attempt=action.attempt,
+        token=action.token,
+        outputs=action.outputs,
+    )
+
+
+def _finished(
+    state: State, plan_id: str, status: PlanStatus, note: str, event: Event
+) -> PlanState:
+    before = _plan(state, plan_id, event)
+    return replace(
+        before,
+        status=status,
+        changed_at=event.time,
+        last_n=event.n,
+        author=event.author,
+        note=note,
+    )
+
+
+def _plan(state: State, plan_id: str, event: Event) -> PlanState:
+    if plan_id not in state.plans:
+        raise CorruptTable(f"event {event.n} ({event.kind}) names unknown plan {plan_id}")
+    return state.plans[plan_id]
+
+
+def _with_plan(state: State, plan: PlanState) -> State:
+    plans = {**state.plans, plan.plan.id: plan}
+    finished = [p for p in plans.values() if not p.status.pending]
+    if len(finished) > FINISHED_PLANS_KEPT:
+        oldest = min(finished, key=lambda p: p.last_n)
+        del plans[oldest.plan.id]
+    return replace(state, plans=plans)
+
+
+def _keep_newest(commits: dict[str, int], limit: int) -> dict[str, int]:
+    if len(commits) > limit:
+        del commits[next(iter(commits))]
+    return commits

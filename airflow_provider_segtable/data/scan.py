@@ -1,0 +1,112 @@
+"""Reading the rows of one segment as Arrow batches.
+
+1. Columns come in the order asked for, in the table's types, whatever the file stored.
+2. ``clip`` keeps rows whose event time lies in it; a segment that lies in it wholly (by its
+   descriptor) is not filtered.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.times import instants
+from airflow_provider_segtable.ports.files import DataFiles, Source
+
+
+class SourceFile(io.RawIOBase):
+    """A ``Source`` as a seekable Python file, for pyarrow."""
+
+    def __init__(self, source: Source) -> None:
+        """Read ``source`` from its start."""
+        self._source = source
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position."""
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
+        self._at = origin + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        """Return up to ``size`` bytes."""
+        left = max(self._source.size - self._at, 0)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._source.read_at(self._at, length) if length else b""
+        self._at += length
+        return data
+
+
+def read_segment(
+    files: DataFiles,
+    segment: Segment,
+    *,
+    schema: pa.Schema,
+    time_column: str,
+    columns: Sequence[str] | None = None,
+    clip: Interval | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield a segment's rows.
+
+    Args:
+        files: where the segment's file is.
+        segment: its descriptor.
+        schema: the table's Arrow schema.
+        time_column: the name of the event time column.
+        columns: which columns, in which order; all if None.
+        clip: keep only rows with event time in it.
+
+    Raises:
+        NotFound: the file is gone (cleaned, or lost).
+        CorruptTable: the file is not what the log says.
+    """
+    wanted = list(schema.names if columns is None else columns)
+    inside = clip is None or (clip.holds(segment.time_min) and clip.holds(segment.time_max))
+    read = wanted if inside else [*wanted, *({time_column} - set(wanted))]
+    target = pa.schema([schema.field(name) for name in wanted])
+    try:
+        with files.open(segment.path) as source, pq.ParquetFile(SourceFile(source)) as parquet:
+            for batch in parquet.iter_batches(columns=read):
+                kept = batch if inside else _clipped(batch, time_column, cast("Interval", clip))
+                yield _in_schema(kept, target)
+    except NotFound:
+        raise NotFound(
+            f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
+            "or run `segtable table segments` to see what the log says"
+        ) from None
+    except (pa.ArrowInvalid, KeyError) as error:
+        raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
+
+
+def _clipped(batch: pa.RecordBatch, time_column: str, clip: Interval) -> pa.RecordBatch:
+    times = instants(batch.column(time_column))
+    keep = pc.and_(pc.greater_equal(times, clip.start), pc.less(times, clip.end))
+    return batch.filter(keep)
+
+
+def _in_schema(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    if not target.names:
+        empty = pa.schema([])
+        return pa.RecordBatch.from_struct_array(
+            pa.array([{}] * batch.num_rows, type=pa.struct([]))
+        ).cast(empty)
+    arrays = [batch.column(field.name).cast(field.type) for field in target]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)

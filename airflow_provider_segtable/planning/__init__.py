@@ -1,0 +1,1 @@
+"""DECIDES what to do: pure functions from state, policy and time to a plan with reasons."""

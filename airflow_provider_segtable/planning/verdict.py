@@ -1,0 +1,39 @@
+"""Is an interval compact enough? The one verdict that every sensor mode shares."""
+
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.planning.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a wait is over, and what to tell people meanwhile."""
+
+    satisfied: bool
+    message: str
+    small_segments: int
+    version: int
+
+
+def judge_small_segments(
+    state: State, policy: Policy, interval: Interval | None, at_most: int
+) -> Verdict:
+    """Judge whether ``interval`` has at most ``at_most`` visible small segments in each chunk.
+
+    A segment is small by the table's policy; pending plans do not count as done.
+    """
+    counts: dict[str, int] = {}
+    for found in state.timeline.lookup(interval):
+        small = sum(1 for s in found.segments if s.size < policy.small_size)
+        counts[str(found.chunk.interval)] = counts.get(str(found.chunk.interval), 0) + small
+    worst = max(counts, key=lambda name: counts[name], default=None)
+    found_most = counts[worst] if worst else 0
+    where = f", most in {worst}" if worst else ""
+    return Verdict(
+        satisfied=found_most <= at_most,
+        message=f"{found_most} small segments a chunk (at most {at_most} wanted){where}",
+        small_segments=found_most,
+        version=state.n,
+    )

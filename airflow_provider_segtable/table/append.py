@@ -1,0 +1,167 @@
+"""Appending: lock new ids, write files, commit them in one event.
+
+1. Ids are allocated under a lease before anything is written, because each file's footer carries
+   its descriptor. Appends lock nothing but their own new ids, so they never wait for compaction.
+2. All segments of an append become visible together or not at all.
+3. If the log refuses the ids (the writer was thought dead and they were voided), the files are
+   deleted and the append starts again with fresh ids, a bounded number of times.
+4. The same ``commit_id`` appends once, however often it is run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import (
+    ClockSkew,
+    CommitConflict,
+    CommitUnknown,
+    InvalidInput,
+)
+from airflow_provider_segtable.core.events import Appended
+from airflow_provider_segtable.core.interval import Instant, Interval, iso
+from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest
+from airflow_provider_segtable.core.rebase import Conflict
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.ports.coordination import Lease
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+
+BATCH_PRIORITY = 50
+TRIES = 3
+MAX_CLOCK_SKEW_US = 60_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendTicket:
+    """What a writer needs: the ids it may write under, by time chunk, and the creation time."""
+
+    ids: Mapping[Interval, tuple[SegmentId, ...]]
+    created: Instant
+
+
+Write = Callable[[AppendTicket], Sequence[Segment]]
+"""Writes files for a ticket and returns their descriptors; every id used at most once."""
+
+
+def append(
+    ports: TablePorts,
+    counts: Mapping[Interval, int],
+    write: Write,
+    *,
+    commit_id: str,
+    wait_s: float = 60.0,
+) -> Committed:
+    """Append new segments.
+
+    Args:
+        ports: the table's ports.
+        counts: how many segments each time chunk gets.
+        write: writes the files; called again with other ids if the first were voided.
+        commit_id: equal ids append once.
+        wait_s: how long to wait for the coordinator.
+
+    Raises:
+        LockLost: the session ended while writing; nothing was committed.
+        CommitConflict: the log refused it ``TRIES`` times.
+        CommitUnknown: the last reply was lost; run again with the same commit id.
+    """
+    state = EventLog(ports.storage).load()
+    if commit_id in state.commits:
+        return Committed(n=state.commits[commit_id], state=state)
+    outcome = Conflict(reason="nothing was tried")
+    for _ in range(TRIES):
+        lease = _lock(ports, state, counts, commit_id, wait_s)
+        try:
+            done = _write_and_commit(ports, state, lease, write, commit_id)
+        finally:
+            lease.release()
+        if isinstance(done, Committed):
+            return done
+        outcome, state = done, EventLog(ports.storage).refresh(state)
+    raise CommitConflict(f"append to {ports.uri} was refused {TRIES} times: {outcome.reason}")
+
+
+def _lock(
+    ports: TablePorts,
+    state: State,
+    counts: Mapping[Interval, int],
+    commit_id: str,
+    wait_s: float,
+) -> Lease:
+    chunks = {interval: state.append_chunk(interval) for interval in sorted(counts)}
+    request = LockRequest(
+        table=state.table.table_id,
+        group=f"append-{commit_id}-{ports.chance.token()}",
+        purpose=f"append {commit_id}",
+        holder=ports.author,
+        allocate=tuple(
+            Allocation(
+                chunk=chunk,
+                generation=Generation.FIRST,
+                count=counts[interval],
+                at_least=state.id_space(chunk, Generation.FIRST).next,
+            )
+            for interval, chunk in chunks.items()
+        ),
+        priority=BATCH_PRIORITY,
+    )
+    lease = ports.coordinator.acquire(request, wait_s=wait_s)
+    check_clock(ports, lease)
+    return lease
+
+
+def check_clock(ports: TablePorts, lease: Lease) -> None:
+    """Refuse to work with a clock far from the coordinator's.
+
+    Raises:
+        ClockSkew: naming this process and the difference; the lease is released.
+    """
+    ahead_us = ports.clock.now() - lease.granted_at
+    if abs(ahead_us) <= MAX_CLOCK_SKEW_US:
+        return
+    lease.release()
+    raise ClockSkew(
+        f"the clock of {ports.author} is {ahead_us / 1e6:+.1f} s off the coordinator's "
+        f"({iso(lease.granted_at)}), more than {MAX_CLOCK_SKEW_US / 1e6:.0f} s: "
+        "set it right (NTP) and run again"
+    )
+
+
+def _write_and_commit(
+    ports: TablePorts, state: State, lease: Lease, write: Write, commit_id: str
+) -> Committed | Conflict:
+    ids: dict[Interval, tuple[SegmentId, ...]] = {}
+    for segment_id in lease.allocated:
+        ids[segment_id.interval] = (*ids.get(segment_id.interval, ()), segment_id)
+    segments = tuple(write(AppendTicket(ids=ids, created=ports.clock.now())))
+    if not segments or any(segment.rows == 0 for segment in segments):
+        raise InvalidInput(f"append {commit_id} to {ports.uri} has no rows")
+    change = Change(
+        action=Appended(segments=tuple(sorted(segments, key=lambda s: s.id))),
+        commit_id=commit_id,
+        guard=lease.check,
+    )
+    try:
+        outcome = commit(ports, state, change)
+    except Exception:
+        discard(ports, segments)
+        raise
+    match outcome:
+        case Committed():
+            return outcome
+        case Conflict():
+            discard(ports, segments)
+            return outcome
+        case Unknown(n=n):
+            raise CommitUnknown(
+                f"{ports.uri}: the reply to event {n} was lost; run the append again "
+                f"with commit id {commit_id!r}: it commits once"
+            )
+
+
+def discard(ports: TablePorts, segments: Sequence[Segment]) -> None:
+    """Delete files of a change that certainly did not land."""
+    for segment in segments:
+        ports.files.delete(segment.path)

@@ -1,0 +1,178 @@
+"""Checkpoints: a state as one Parquet file, columnar where it is large.
+
+1. One row a segment; the table's definition, plans, ids and recent commits are few and stand as
+   JSON in the file's key-value metadata under ``segtable``.
+2. ``read_checkpoint(write_checkpoint(state)) == state``, always; anything else is refused and
+   the reader folds the log instead.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.codec import (
+    decode_plan,
+    decode_table,
+    encode_plan,
+    encode_table,
+    encode_token,
+)
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.ids import IdSpace
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.overshadow import Timeline
+from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
+
+FORMAT = 1
+_KEY = b"segtable"
+
+_SCHEMA = pa.schema(
+    [
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("version", pa.int64()),
+        ("partition", pa.int32()),
+        ("root_start", pa.int32()),
+        ("root_end", pa.int32()),
+        ("minor_version", pa.int32()),
+        ("group_size", pa.int32()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("size", pa.int64()),
+        ("row_groups", pa.int32()),
+        ("time_min", pa.int64()),
+        ("time_max", pa.int64()),
+        ("created", pa.int64()),
+        ("lineage", pa.list_(pa.list_(pa.int64(), 3))),
+    ]
+)
+
+
+def write_checkpoint(state: State) -> bytes:
+    """Return the state as the content of a checkpoint file."""
+    rows = [_row(segment) for segment in state.timeline.segments()]
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+    table = table.replace_schema_metadata({_KEY: json.dumps(_head(state)).encode()})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+def read_checkpoint(data: bytes) -> State:
+    """Return the state that a checkpoint file holds.
+
+    Raises:
+        CorruptTable: if it is torn, foreign, or of another format.
+    """
+    try:
+        table = pq.read_table(io.BytesIO(data))
+        head = json.loads((table.schema.metadata or {})[_KEY])
+        if head["format"] != FORMAT:
+            raise CorruptTable(f"checkpoint has format {head['format']}, expected {FORMAT}")
+        segments = [_segment(row) for row in table.to_pylist()]
+        return _state(head, segments)
+    except (pa.ArrowInvalid, OSError, KeyError, TypeError, ValueError) as error:
+        raise CorruptTable(f"checkpoint is unreadable: {error}") from error
+
+
+def _row(segment: Segment) -> dict[str, Any]:
+    shard = segment.shard
+    return {
+        "start": segment.id.interval.start,
+        "end": segment.id.interval.end,
+        "version": segment.id.version,
+        "partition": shard.partition,
+        "root_start": shard.root_start,
+        "root_end": shard.root_end,
+        "minor_version": shard.minor_version,
+        "group_size": shard.group_size,
+        "path": segment.path,
+        "rows": segment.rows,
+        "size": segment.size,
+        "row_groups": segment.row_groups,
+        "time_min": segment.time_min,
+        "time_max": segment.time_max,
+        "created": segment.created,
+        "lineage": [[run.root, run.start, run.rows] for run in segment.lineage],
+    }
+
+
+def _segment(row: Mapping[str, Any]) -> Segment:
+    interval = Interval(row["start"], row["end"])
+    shard = {name: row[name] for name in Shard.__dataclass_fields__}
+    facts = ("path", "rows", "size", "row_groups", "time_min", "time_max", "created")
+    return Segment(
+        id=SegmentId(interval, row["version"], row["partition"]),
+        shard=Shard(**shard),
+        lineage=tuple(Run(*run) for run in row["lineage"]),
+        **{name: row[name] for name in facts},
+    )
+
+
+def _head(state: State) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "n": state.n,
+        "time": state.time,
+        "base_version": state.base_version,
+        "table": encode_table(state.table),
+        "plans": [_encode_plan_state(plan) for plan in state.plans.values()],
+        "ids": [
+            [str(chunk), generation.value, space.next, sorted(space.holes)]
+            for (chunk, generation), space in state.ids.items()
+        ],
+        "voided": {str(chunk): sorted(parts) for chunk, parts in state.voided.items()},
+        "commits": dict(state.commits),
+    }
+
+
+def _state(head: Mapping[str, Any], segments: list[Segment]) -> State:
+    plans = [_decode_plan_state(body) for body in head["plans"]]
+    return State(
+        n=head["n"],
+        time=head["time"],
+        base_version=head["base_version"],
+        table=decode_table(head["table"]),
+        timeline=Timeline.empty().with_changes(add=segments),
+        plans={plan.plan.id: plan for plan in plans},
+        ids={
+            (ChunkKey.parse(chunk), Generation(generation)): IdSpace(following, frozenset(holes))
+            for chunk, generation, following, holes in head["ids"]
+        },
+        voided={ChunkKey.parse(c): frozenset(parts) for c, parts in head["voided"].items()},
+        commits=head["commits"],
+    )
+
+
+def _encode_plan_state(state: PlanState) -> dict[str, Any]:
+    return {
+        "plan": encode_plan(state.plan),
+        "status": state.status.value,
+        "requested_at": state.requested_at,
+        "changed_at": state.changed_at,
+        "last_n": state.last_n,
+        "author": state.author,
+        "attempts": state.attempts,
+        "attempt": state.attempt,
+        "token": encode_token(state.token) if state.token else None,
+        "outputs": [str(output) for output in state.outputs],
+        "note": state.note,
+    }
+
+
+def _decode_plan_state(body: dict[str, Any]) -> PlanState:
+    token = FencingToken(**body["token"]) if body["token"] else None
+    outputs = tuple(map(SegmentId.parse, body["outputs"]))
+    changed = {
+        "plan": decode_plan(body["plan"]),
+        "status": PlanStatus(body["status"]),
+        "token": token,
+        "outputs": outputs,
+    }
+    return PlanState(**{**body, **changed})

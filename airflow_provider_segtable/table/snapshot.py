@@ -1,0 +1,76 @@
+"""Snapshots: the table at one event, resolved to files, readable as Arrow.
+
+1. A snapshot is a prefix of the log; it never changes, whatever is committed later.
+2. Rows come segment by segment in root order within a chunk; a chunk that a higher version hides
+   in part is read with its event times clipped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.overshadow import Visible
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.scan import read_segment
+from airflow_provider_segtable.data.schema import to_arrow
+from airflow_provider_segtable.table.ports import TablePorts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One version of a table."""
+
+    ports: TablePorts
+    state: State
+
+    @property
+    def version(self) -> int:
+        """Return the number of the last event in the snapshot."""
+        return self.state.n
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the Arrow schema."""
+        return to_arrow(self.state.table.schema)
+
+    def visible(self, interval: Interval | None = None) -> tuple[Visible, ...]:
+        """Return the visible groups, clipped to ``interval``."""
+        return self.state.timeline.lookup(interval)
+
+    def segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
+        """Return the visible segments that may hold rows of ``interval``, in order."""
+        return tuple(s for found in self.visible(interval) for s in found.segments)
+
+    def count(self) -> int:
+        """Return the number of rows, from the log alone."""
+        whole = all(found.interval == found.chunk.interval for found in self.visible())
+        if whole:
+            return sum(segment.rows for segment in self.segments())
+        return sum(batch.num_rows for batch in self.batches(columns=[]))
+
+    def batches(
+        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, optionally of some columns and event times only."""
+        for found in self.visible(interval):
+            for segment in found.segments:
+                yield from read_segment(
+                    self.ports.files,
+                    segment,
+                    schema=self.schema,
+                    time_column=self.state.table.time_column,
+                    columns=columns,
+                    clip=found.interval,
+                )
+
+    def to_arrow(
+        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
+    ) -> pa.Table:
+        """Read the rows into one Arrow table."""
+        schema = self.schema
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        return pa.Table.from_batches(self.batches(columns=columns, interval=interval), schema)

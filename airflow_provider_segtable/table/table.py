@@ -1,0 +1,214 @@
+"""``Table``: the library's face. Create, open, append, read; compaction is ``services``' business.
+
+    >>> table = Table.create("flights", schema=schema, time_column="time_hour",
+    ...                      granularity="month", zookeeper="127.0.0.1:2181")
+    >>> table.append(rows)                     # one atomic event
+    >>> table.snapshot().to_arrow()            # the newest state
+    >>> table.snapshot(version=3).count()      # any earlier one
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.codec import encode
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    InvalidInput,
+    InvalidName,
+    OutcomeUnknown,
+    SchemaMismatch,
+    TableExists,
+)
+from airflow_provider_segtable.core.events import Event, TableCreated
+from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.ingest import check_rows, write_segment
+from airflow_provider_segtable.data.schema import from_arrow, to_arrow
+from airflow_provider_segtable.data.times import instants, is_time
+from airflow_provider_segtable.storage import probe
+from airflow_provider_segtable.table.append import AppendTicket, append
+from airflow_provider_segtable.table.committer import Committed
+from airflow_provider_segtable.table.log import EventLog, event_path
+from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table; holds no state of its own but its ports."""
+
+    ports: TablePorts
+
+    @staticmethod
+    def create(
+        uri: str,
+        *,
+        schema: pa.Schema,
+        time_column: str,
+        granularity: str | Granularity = Granularity.DAY,
+        name: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        zookeeper: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> "Table":
+        """Create a table at ``uri``.
+
+        Args:
+            uri: an empty place: path, ``s3://``, ``gs://``, ``az://``.
+            schema: its columns; the time column must be there.
+            time_column: the event time; timestamp (naive means UTC) or date.
+            granularity: hour, day, week, month, year or all.
+            name: shown to people; the last part of the URI by default.
+            properties: policy settings (``segtable plan --help`` lists them).
+            zookeeper: ``host:port[,...][/chroot]``; needed for writing later.
+            storage_options: keys of the object store.
+
+        Raises:
+            TableExists: if there is a table already.
+            SchemaMismatch: if a type cannot be stored, or the time column is none.
+            UnsafeStorage: if the store does not keep put-if-absent.
+        """
+        ports = open_ports(uri, zookeeper=zookeeper, storage_options=storage_options)
+        title = name or uri.rstrip("/").rsplit("/", 1)[-1]
+        return create_table(
+            ports,
+            TableCreated(
+                table_id=str(uuid.uuid4()),
+                name=title,
+                schema=_checked_schema(schema, time_column),
+                time_column=time_column,
+                granularity=_granularity(granularity),
+                properties=dict(properties or {}),
+            ),
+        )
+
+    @staticmethod
+    def open(
+        uri: str,
+        *,
+        zookeeper: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> "Table":
+        """Open the table at ``uri``; ``zookeeper`` is needed for writing only.
+
+        Raises:
+            NotATable: if there is none.
+        """
+        table = Table(open_ports(uri, zookeeper=zookeeper, storage_options=storage_options))
+        table.state()
+        return table
+
+    def state(self) -> State:
+        """Return the newest state of the log."""
+        return EventLog(self.ports.storage).load()
+
+    def snapshot(
+        self, *, version: int | None = None, as_of: Instant | None = None
+    ) -> Snapshot:
+        """Return the newest snapshot, or that of an event number or of a time (inclusive)."""
+        log = EventLog(self.ports.storage)
+        if version is not None:
+            state = log.at(version)
+        elif as_of is not None:
+            state = log.as_of(as_of)
+        else:
+            state = log.load()
+        return Snapshot(ports=self.ports, state=state)
+
+    def append(self, rows: pa.Table, *, commit_id: str | None = None) -> Committed:
+        """Append rows: one segment for each time chunk they touch, one event in all.
+
+        Args:
+            rows: columns and types as the table's; sorted by event time on the way in.
+            commit_id: equal ids append once; a fresh one by default.
+
+        Raises:
+            SchemaMismatch, TimeOutOfRange: nothing is written.
+            LockLost, CommitConflict, CommitUnknown: see ``table.append``.
+        """
+        definition = self.state().table
+        schema = to_arrow(definition.schema)
+        checked = check_rows(rows, schema, definition.time_column)
+        parts = split_by_chunk(checked, definition.time_column, definition.granularity)
+
+        def write(ticket: AppendTicket) -> list[Segment]:
+            return [
+                write_segment(
+                    self.ports.files,
+                    parts[interval],
+                    segment_id=ids[0],
+                    time_column=definition.time_column,
+                    created=ticket.created,
+                    token=self.ports.chance.token(),
+                )
+                for interval, ids in ticket.ids.items()
+            ]
+
+        counts = dict.fromkeys(parts, 1)
+        return append(
+            self.ports, counts, write, commit_id=commit_id or self.ports.chance.token()
+        )
+
+
+def create_table(ports: TablePorts, definition: TableCreated) -> Table:
+    """Write event 0; the port-level form of ``Table.create``."""
+    probe(ports.storage)
+    commit_id = ports.chance.token()
+    event = Event(
+        n=0, time=ports.clock.now(), commit=commit_id, author=ports.author, action=definition
+    )
+    try:
+        ports.storage.create(event_path(0), encode(event))
+    except (AlreadyExists, OutcomeUnknown):
+        found = EventLog(ports.storage).event(0)
+        if found is None or found.commit != commit_id:
+            raise TableExists(
+                f"{ports.uri} is a table already: open it, or choose another place"
+            ) from None
+    return Table(ports)
+
+
+def split_by_chunk(
+    rows: pa.Table, time_column: str, granularity: Granularity
+) -> dict[Interval, pa.Table]:
+    """Cut rows into time chunks, each sorted by event time (stable)."""
+    if rows.num_rows == 0:
+        raise InvalidInput("there are no rows to append")
+    times = instants(rows.column(time_column).combine_chunks())
+    order = pc.sort_indices(times)
+    ordered, times = rows.take(order), times.take(order)
+    parts: dict[Interval, pa.Table] = {}
+    start = 0
+    while start < len(times):
+        chunk = granularity.chunk(times[start].as_py())
+        inside: Any = pc.sum(pc.less(times.slice(start), chunk.end))
+        parts[chunk] = ordered.slice(start, inside.as_py())
+        start += inside.as_py()
+    return parts
+
+
+def _granularity(value: str | Granularity) -> Granularity:
+    try:
+        return Granularity(value)
+    except ValueError:
+        choices = ", ".join(Granularity)
+        raise InvalidName(f"{value!r} is no granularity: choose one of {choices}") from None
+
+
+def _checked_schema(schema: pa.Schema, time_column: str) -> Any:
+    if time_column not in schema.names:
+        raise SchemaMismatch(
+            f"time column {time_column!r} is not in the schema: it has {', '.join(schema.names)}"
+        )
+    if not is_time(schema.field(time_column).type):
+        raise SchemaMismatch(
+            f"time column {time_column!r} has type {schema.field(time_column).type}: "
+            "it must be a timestamp or a date"
+        )
+    return from_arrow(schema)
