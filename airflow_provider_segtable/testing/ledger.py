@@ -1,0 +1,80 @@
+"""A plain model of an append table, and the checkers that hold the real one against it.
+
+The ledger knows which rows each append was to add, and which appends were acknowledged. After
+every event the table must satisfy:
+
+1. *atomic*: an append's rows are all there, exactly once, iff its commit id is in the log;
+2. *durable*: what was acknowledged is in the log, now and at every later event;
+3. *prefix*: rows at version n are those of the appends up to n, whatever was compacted;
+4. *agreement*: the fold, the descriptors and the files say the same (``core.invariants``), and no
+   file that a visible segment needs is gone.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.events import Appended
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What should be in the table; ``row_column`` holds numbers that name rows uniquely."""
+
+    row_column: str
+    intended: dict[str, frozenset[int]] = field(default_factory=dict)
+    acknowledged: set[str] = field(default_factory=set)
+    checked: State | None = None
+
+    def intend(self, commit_id: str, rows: Iterable[int]) -> None:
+        """Note that an append is about to be tried."""
+        self.intended[commit_id] = frozenset(rows)
+
+    def acknowledge(self, commit_id: str) -> None:
+        """Note that an append was reported committed."""
+        self.acknowledged.add(commit_id)
+
+    def check(self, ports: TablePorts) -> None:
+        """Check every event since the last call, one by one.
+
+        Raises:
+            AssertionError: saying at which event what is wrong.
+        """
+        log = EventLog(ports.storage)
+        appended: set[str] = set(self._appended_before())
+        start = 0 if self.checked is None else self.checked.n + 1
+        for event in log.events(start):
+            self.checked = apply(self.checked, event)
+            if isinstance(event.action, Appended):
+                appended.add(event.commit)
+            problems = [
+                *violations(self.checked),
+                *self._wrong_rows(ports, self.checked, appended),
+            ]
+            if problems:
+                what = "\n  ".join(problems)
+                raise AssertionError(f"after event {event.n} ({event.kind}):\n  {what}")
+        lost = sorted(self.acknowledged - appended)
+        if lost:
+            raise AssertionError(f"acknowledged appends are not in the log: {lost}")
+
+    def _appended_before(self) -> Iterator[str]:
+        if self.checked is not None:
+            yield from (c for c in self.checked.commits if c in self.intended)
+
+    def _wrong_rows(self, ports: TablePorts, state: State, appended: set[str]) -> Iterator[str]:
+        expected = Counter(row for commit in appended for row in self.intended[commit])
+        try:
+            table = Snapshot(ports=ports, state=state).to_arrow(columns=[self.row_column])
+        except SegtableError as error:
+            yield f"the snapshot cannot be read: {error}"
+            return
+        found = Counter(table.column(self.row_column).to_pylist())
+        if found != expected:
+            yield f"rows lost: {sorted(expected - found)[:10]}; extra: {sorted(found - expected)[:10]}"

@@ -1,0 +1,198 @@
+"""Rebase rules: each cell of the table in ``core.rebase``, and the books."""
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_segtable.core.errors import BooksDoNotBalance, InvalidInput
+from airflow_provider_segtable.core.events import (
+    Action,
+    Appended,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    Voided,
+)
+from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.rebase import Conflict, admit
+from airflow_provider_segtable.core.segment import Run
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.testing.builders import (
+    CHUNK,
+    DEFINITION,
+    after,
+    created,
+    first,
+    merged,
+    minor_plan,
+)
+
+FOUR = tuple(first(partition) for partition in range(4))
+PLAN = minor_plan(FOUR[:3])
+OUTPUT = merged(32768, FOUR[:3])
+
+
+def inflight(attempt: str, number: int, *, epoch: str = "e", output: int = 32768) -> PlanInflight:
+    return PlanInflight(
+        plan_id=PLAN.id,
+        attempt=attempt,
+        token=FencingToken(epoch, number),
+        outputs=(CHUNK.segment(output),),
+    )
+
+
+def completed(attempt: str = "a1") -> PlanCompleted:
+    return PlanCompleted(plan_id=PLAN.id, attempt=attempt, segments=(OUTPUT,))
+
+
+def running(*more: Action) -> State:
+    return after(
+        created(), Appended(segments=FOUR), PlanRequested(plan=PLAN), inflight("a1", 1), *more
+    )
+
+
+def refused(action: Action, state: State) -> Conflict:
+    answer = admit(action, state)
+    assert isinstance(answer, Conflict), answer
+    return answer
+
+
+def test_append_commutes_with_everything_around_it() -> None:
+    """An append is admitted unchanged whatever compactions are pending or done."""
+    action = Appended(segments=(first(4),))
+    assert admit(action, running()) == action
+    assert admit(action, running(completed())) == action
+
+
+def test_append_under_a_used_or_voided_id_is_refused() -> None:
+    """Ids are settled once: published or voided ones never come back."""
+    assert "used already" in refused(Appended(segments=(first(0),)), running()).reason
+    voided = running(Voided(ids=(CHUNK.segment(5),), reason="dead"))
+    assert "voided" in refused(Appended(segments=(first(5),)), voided).reason
+
+
+def test_late_append_fills_its_hole() -> None:
+    """Ids that were allocated earlier may be published later, as long as nobody voided them."""
+    state = after(created(), Appended(segments=(first(3),)))
+    assert not isinstance(admit(Appended(segments=(first(1),)), state), Conflict)
+
+
+def test_compaction_completes_over_later_appends() -> None:
+    """Segments appended during a compaction stay visible beside its output."""
+    state = running(Appended(segments=(first(4),)))
+    assert admit(completed(), state) == completed()
+    done = after(state, completed())
+    assert {s.id.partition for s in done.timeline.visible_segments()} == {3, 4, 32768}
+
+
+def test_superseded_attempt_is_refused() -> None:
+    """Only the newest attempt may complete; the conflict names the event that took over."""
+    state = running(inflight("a2", 2, output=32769))
+    conflict = refused(completed("a1"), state)
+    assert "taken over" in conflict.reason
+    assert conflict.winner == state.n
+
+
+def test_older_token_of_one_epoch_cannot_supersede() -> None:
+    """A stale worker whose grant is certainly older cannot take a plan over."""
+    assert "taken over" in refused(inflight("a0", 0, output=32769), running()).reason
+
+
+def test_token_of_another_epoch_may_supersede() -> None:
+    """After the coordinator was wiped its numbers start again, so log order decides."""
+    action = inflight("a2", 0, epoch="f", output=32769)
+    assert admit(action, running()) == action
+
+
+def test_finished_plan_is_finished_once() -> None:
+    """A second completion, start or abort of a completed plan names the first one's event."""
+    done = running(completed())
+    for action in (
+        completed(),
+        inflight("a2", 2, output=32769),
+        PlanAborted(plan_id=PLAN.id, attempt="a1", reason="late"),
+    ):
+        conflict = refused(action, done)
+        assert "completed by test" in conflict.reason
+        assert conflict.winner == done.n
+
+
+def test_abort_that_missed_an_attempt_is_refused() -> None:
+    """A planner may only abort the attempt it saw."""
+    assert isinstance(
+        admit(PlanAborted(plan_id=PLAN.id, attempt=None, reason="dead"), running()), Conflict
+    )
+    action = PlanAborted(plan_id=PLAN.id, attempt="a1", reason="dead")
+    assert admit(action, running()) == action
+
+
+def test_overlapping_plans_are_refused() -> None:
+    """An input that a pending plan claims cannot be claimed again."""
+    other = minor_plan(FOUR[2:])
+    assert "claimed by pending plan" in refused(PlanRequested(plan=other), running()).reason
+
+
+def test_plan_over_replaced_inputs_names_the_winner() -> None:
+    """A plan made from an old snapshot learns which plan replaced its input."""
+    done = running(completed())
+    conflict = refused(PlanRequested(plan=minor_plan(FOUR[1:])), done)
+    assert f"replaced by plan {PLAN.id}" in conflict.reason
+    assert conflict.winner == done.n
+
+
+def test_aborted_plan_may_come_back() -> None:
+    """Its id is a function of its inputs, so an abort must not forbid it for ever."""
+    state = running(PlanAborted(plan_id=PLAN.id, attempt="a1", reason="dead"))
+    assert not isinstance(admit(PlanRequested(plan=PLAN), state), Conflict)
+
+
+def test_plan_across_a_hole_is_refused_and_across_a_void_admitted() -> None:
+    """Something may still come to live in a hole; a voided id is empty for ever."""
+    apart = (first(0), first(2))
+    holed = after(created(), Appended(segments=apart))
+    action = PlanRequested(plan=minor_plan(apart))
+    with pytest.raises(InvalidInput, match="not contiguous"):
+        admit(action, holed)
+    voided = after(holed, Voided(ids=(CHUNK.segment(1),), reason="dead"))
+    assert admit(action, voided) == action
+
+
+def test_plan_that_takes_a_group_apart_is_refused() -> None:
+    """All segments of an atomic update group are compacted together."""
+    plan = replace(minor_plan(FOUR[:2]), inputs=(FOUR[0].id, CHUNK.segment(1), FOUR[3].id))
+    with pytest.raises(InvalidInput, match="not contiguous"):
+        admit(PlanRequested(plan=plan), after(created(), Appended(segments=FOUR)))
+
+
+def test_void_keeps_only_what_is_still_open() -> None:
+    """An id published meanwhile is dropped from a void; nothing left is a conflict."""
+    state = after(created(), Appended(segments=(first(0), first(3))))
+    both = Voided(ids=(CHUNK.segment(0), CHUNK.segment(1)), reason="dead")
+    assert admit(both, state) == replace(both, ids=(CHUNK.segment(1),))
+    assert "settled" in refused(replace(both, ids=(CHUNK.segment(0),)), state).reason
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (replace(OUTPUT, rows=20, lineage=OUTPUT.lineage[:2]), "lineage"),
+        (
+            replace(OUTPUT, lineage=(*OUTPUT.lineage[:2], Run(1, 0, 10))),
+            "lineage",
+        ),
+        (merged(32769, FOUR[:3]), "output ids"),
+        (replace(OUTPUT, shard=replace(OUTPUT.shard, root_end=4)), "root range"),
+        (replace(OUTPUT, shard=replace(OUTPUT.shard, group_size=2)), "group size"),
+    ],
+)
+def test_books_are_checked(output: object, words: str) -> None:
+    """Outputs that lose, double or mislabel rows are refused at commit."""
+    action = replace(completed(), segments=(output,))  # type: ignore[arg-type]
+    with pytest.raises(BooksDoNotBalance, match=words):
+        admit(action, running())
+
+
+def test_table_is_created_once() -> None:
+    """A second creation conflicts with event 0."""
+    assert refused(DEFINITION, created()).winner == 0

@@ -1,0 +1,110 @@
+"""The fold: order, gaps, ids, windows."""
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_segtable.core import state as fold
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.events import (
+    Appended,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+)
+from airflow_provider_segtable.core.ids import IdSpace
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.lockbox import FencingToken, Generation
+from airflow_provider_segtable.testing.builders import (
+    BASE,
+    CHUNK,
+    after,
+    created,
+    first,
+    merged,
+    minor_plan,
+)
+
+
+def test_events_must_follow_without_gap_at_later_times() -> None:
+    """A gap, a repeat or a time that stands still is corruption, not data."""
+    state = created()
+    event = Event(
+        n=1, time=BASE + 1, commit="c", author="a", action=Appended(segments=(first(0),))
+    )
+    for wrong in (replace(event, n=2), replace(event, n=0), replace(event, time=BASE)):
+        with pytest.raises(CorruptTable, match="cannot follow"):
+            fold.apply(state, wrong)
+
+
+def test_log_begins_with_creation() -> None:
+    """Nothing can happen to a table that was not created."""
+    with pytest.raises(CorruptTable, match="TableCreated"):
+        fold.apply(
+            None, Event(n=0, time=1, commit="c", author="a", action=Appended(segments=()))
+        )
+
+
+def test_ids_leave_holes_that_can_be_filled() -> None:
+    """Below ``next`` only the holes are free."""
+    space = IdSpace(0).settle([2, 5])
+    assert space == IdSpace(6, frozenset({0, 1, 3, 4}))
+    assert [p for p in range(8) if space.free(p)] == [0, 1, 3, 4, 6, 7]
+    assert space.settle([3]).settle([3]) == IdSpace(6, frozenset({0, 1, 4}))
+
+
+def test_inflight_burns_its_output_ids() -> None:
+    """Ids that an attempt named are never handed to another, even if it comes to nothing."""
+    two = (first(0), first(1))
+    plan = minor_plan(two)
+    state = after(
+        created(),
+        Appended(segments=two),
+        PlanRequested(plan=plan),
+        PlanInflight(
+            plan_id=plan.id,
+            attempt="a",
+            token=FencingToken("e", 1),
+            outputs=(CHUNK.segment(32768),),
+        ),
+    )
+    assert state.id_space(CHUNK, Generation.LATER).next == 32769
+    assert list(violations(state)) == []
+
+
+def test_finished_plans_and_commits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State does not grow with history: old finished plans and commit ids are forgotten."""
+    monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 2)
+    monkeypatch.setattr(fold, "COMMITS_KEPT", 3)
+    segments = tuple(first(p) for p in range(8))
+    state = after(created(), Appended(segments=segments))
+    for left in range(0, 8, 2):
+        plan = minor_plan(segments[left : left + 2])
+        aborted = PlanAborted(plan_id=plan.id, attempt=None, reason="no")
+        state = after(state, PlanRequested(plan=plan), aborted)
+    assert len(state.plans) == 2
+    assert len(state.commits) == 3
+
+
+def test_nested_compactions_keep_every_row_once() -> None:
+    """A segment compacted twice still carries lineage to the first generation."""
+    segments = tuple(first(p) for p in range(4))
+    state = after(created(), Appended(segments=segments))
+    lower = merged(32768, segments[:2])
+    upper = merged(32769, (lower, *segments[2:]))
+    for inputs, output in (((segments[0], segments[1]), lower), ((lower, *segments[2:]), upper)):
+        plan = minor_plan(inputs)
+        outputs = (output.id,)
+        state = after(
+            state,
+            PlanRequested(plan=plan),
+            PlanInflight(
+                plan_id=plan.id, attempt=plan.id, token=FencingToken("e", 1), outputs=outputs
+            ),
+            PlanCompleted(plan_id=plan.id, attempt=plan.id, segments=(output,)),
+        )
+        assert list(violations(state)) == []
+    assert [s.id.partition for s in state.timeline.visible_segments()] == [32769]
+    assert [run.root for run in upper.runs] == [0, 1, 2, 3]
