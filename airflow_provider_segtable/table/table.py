@@ -158,7 +158,7 @@ class Table:
 
 def create_table(ports: TablePorts, definition: TableCreated) -> Table:
     """Write event 0; the port-level form of ``Table.create``."""
-    probe(ports.storage)
+    probe(ports.storage, ports.chance)
     commit_id = ports.chance.token()
     event = Event(
         n=0, time=ports.clock.now(), commit=commit_id, author=ports.author, action=definition
