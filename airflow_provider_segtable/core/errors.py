@@ -32,6 +32,7 @@ libraries raise. A message names the offending value and the way out.
     │   ├── CommitConflict          somebody else's event forbids ours; names the winner
     │   ├── CommitUnknown           could not learn whether the event landed
     │   └── BooksDoNotBalance       rows out != rows in
+    ├── ExecutionFailed             the engine that ran the work (Spark) failed; nothing was committed
     └── EnvironmentIncomplete       this machine lacks something
         ├── JavaMissing
         └── DependencyMissing
@@ -144,6 +145,10 @@ class CommitUnknown(CommitError):
 
 class BooksDoNotBalance(CommitError):
     """Rows out differ from rows in; the commit was refused."""
+
+
+class ExecutionFailed(SegtableError):
+    """The engine that ran the work (Spark) failed; nothing was committed."""
 
 
 class EnvironmentIncomplete(SegtableError):
