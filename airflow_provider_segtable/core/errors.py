@@ -32,7 +32,7 @@ libraries raise. A message names the offending value and the way out.
     │   ├── CommitConflict          somebody else's event forbids ours; names the winner
     │   ├── CommitUnknown           could not learn whether the event landed
     │   └── BooksDoNotBalance       rows out != rows in
-    ├── ExecutionFailed             the engine that ran the work (Spark) failed; nothing was committed
+    ├── ExecutionFailed             the engine under the work (Spark) failed; nothing committed
     └── EnvironmentIncomplete       this machine lacks something
         ├── JavaMissing
         └── DependencyMissing
