@@ -1,0 +1,78 @@
+"""What a data file says about itself, in its footer.
+
+1. The footer's key-value metadata has a ``segtable`` entry: the segment's descriptor as JSON,
+   with ``format`` first of all checked. A table whose log was lost can be rebuilt from it.
+2. Left out is what the file itself tells: path, size and number of row groups.
+3. A file is taken for a segment only if this entry names that segment.
+"""
+
+import json
+
+from airflow_provider_segtable.core.codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.data.footer import read_footer
+from airflow_provider_segtable.ports.files import DataFiles
+
+KEY = b"segtable"
+FORMAT = 1
+_TOLD_BY_THE_FILE = ("path", "size", "row_groups")
+
+
+def segment_path(segment_id: SegmentId, token: str) -> str:
+    """Return the path of a segment's file; ``token`` makes it unguessable."""
+    return f"data/{segment_id.interval.name}/{segment_id.partition:05d}-{token}.parquet"
+
+
+def encode_descriptor(segment: Segment) -> bytes:
+    """Return the footer entry of a segment."""
+    body = {"format": FORMAT, **encode_segment(segment)}
+    for name in _TOLD_BY_THE_FILE:
+        del body[name]
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> Segment:
+    """Parse a footer entry.
+
+    Args:
+        data: the entry's value.
+        path: of the file, relative to the table's root.
+        size: of the file, in bytes.
+        row_groups: how many the file has.
+
+    Raises:
+        UnsupportedFormat: written by a newer segtable.
+        CorruptTable: it is no descriptor.
+    """
+    try:
+        body = json.loads(data)
+        found = body["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
+    if found != FORMAT:
+        raise UnsupportedFormat(
+            f"{path}: descriptor has format {found!r}, this segtable reads {FORMAT}: "
+            "upgrade segtable"
+        )
+    try:
+        return decode_segment({**body, "path": path, "size": size, "row_groups": row_groups})
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
+
+
+def read_descriptor(files: DataFiles, path: str) -> Segment:
+    """Load the descriptor that a data file carries.
+
+    Raises:
+        NotFound: there is no such file.
+        CorruptTable: it is no Parquet file, or carries no descriptor.
+        UnsupportedFormat: written by a newer segtable.
+    """
+    with files.open(path) as source:
+        footer = read_footer(source)
+        if KEY not in footer.metadata:
+            raise CorruptTable(f"{path} carries no segtable descriptor: it is no segment's file")
+        return decode_descriptor(
+            footer.metadata[KEY], path=path, size=source.size, row_groups=footer.group_count
+        )

@@ -1,0 +1,168 @@
+"""Data files in a directory of this machine.
+
+1. A sink writes a hidden temporary file beside its target. Commit is: fsync the file, link it
+   under its name (which fails if the name is taken), unlink the temporary, fsync the directory.
+2. New directories are made durable too: each one's parent is synced.
+3. ``copy_from`` between two local files lets the kernel move the bytes (``copy_file_range``),
+   and falls back to reading and writing where the file system cannot.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.data.failures import translated
+from airflow_provider_segtable.ports.files import Sink, Source
+
+PIECE = 8 << 20
+_KERNEL_CANNOT = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM}
+
+
+class LocalSource:
+    """An open local data file."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        """Read from ``fd``, which stays the caller's to close."""
+        self.path = path
+        self.fd = fd
+        self.size = os.fstat(fd).st_size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        parts: list[bytes] = []
+        with translated(self.path):
+            while length:
+                part = os.pread(self.fd, length, offset)
+                if not part:
+                    raise truncated(self.path, offset, length)
+                parts.append(part)
+                offset, length = offset + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class LocalSink:
+    """A local data file being written."""
+
+    def __init__(self, path: str, fd: int, temporary: Path, target: Path) -> None:
+        """Write to ``fd``; ``commit`` turns ``temporary`` into ``target``."""
+        self.path = path
+        self.position = 0
+        self._fd = fd
+        self._temporary = temporary
+        self._target = target
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        left = memoryview(data)
+        with translated(self.path):
+            while left:
+                done = os.write(self._fd, left)
+                self.position += done
+                left = left[done:]
+
+    def copy_from(self, source: Source, offset: int, length: int) -> None:
+        """Append a range of another file, in the kernel where possible."""
+        if isinstance(source, LocalSource):
+            done = self._copy_in_kernel(source, offset, length)
+            offset, length = offset + done, length - done
+        copy_in_pieces(source, self, offset, length)
+
+    def _copy_in_kernel(self, source: LocalSource, offset: int, length: int) -> int:
+        done = 0
+        with translated(self.path):
+            while done < length:
+                try:
+                    moved = os.copy_file_range(source.fd, self._fd, length - done, offset + done)
+                except OSError as error:
+                    if error.errno not in _KERNEL_CANNOT:
+                        raise
+                    return done
+                if not moved:
+                    raise truncated(source.path, offset + done, length - done)
+                done += moved
+                self.position += moved
+        return done
+
+    def commit(self) -> None:
+        """Make the file durable, then visible, then its name durable."""
+        with translated(self.path):
+            os.fsync(self._fd)
+            os.link(self._temporary, self._target)
+            self._temporary.unlink()
+            _sync_directory(self._target.parent)
+
+
+class LocalFiles:
+    """``ports.files.DataFiles`` in a local directory."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Keep data files below ``root``, which need not exist yet."""
+        self._root = Path(root)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file for reading."""
+        with translated(path):
+            fd = os.open(self._root / path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield LocalSource(path, fd)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new file."""
+        target = self._root / path
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        with translated(path):
+            if target.exists():
+                raise FileExistsError(errno.EEXIST, "exists", str(target))
+            _make_directory(target.parent)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            fd = os.open(temporary, flags, 0o644)
+        try:
+            yield LocalSink(path, fd, temporary, target)
+        finally:
+            os.close(fd)
+            with contextlib.suppress(OSError):  # gone after a commit
+                temporary.unlink()
+
+    def delete(self, path: str) -> None:
+        """Delete a file; no error if it is not there."""
+        with translated(path):
+            (self._root / path).unlink(missing_ok=True)
+
+
+def truncated(path: str, offset: int, length: int) -> CorruptTable:
+    """Return the error for a file that ends too early."""
+    return CorruptTable(
+        f"{path} is truncated: {length} bytes are missing from offset {offset} on; "
+        "restore the file"
+    )
+
+
+def copy_in_pieces(source: Source, sink: Sink, offset: int, length: int) -> None:
+    """Copy a range through memory, a bounded piece at a time."""
+    for start in range(offset, offset + length, PIECE):
+        sink.write(source.read_at(start, min(PIECE, offset + length - start)))
+
+
+def _make_directory(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    _make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
