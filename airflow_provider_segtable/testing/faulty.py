@@ -1,0 +1,295 @@
+"""Ports that fail: delays, lost replies, errors, crashes before and after each effect.
+
+1. Each call has two boundaries, *before* and *after* its effect; the actor gives way at both, so
+   the seed decides what others do in between.
+2. Faults come in classes that a seed switches on or off as a whole (swarm testing): a run with only
+   lost replies goes deeper than one with a bit of everything.
+3. ``crash_at`` kills at one numbered boundary instead: a test enumerates them all.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CoordinatorUnavailable,
+    OutcomeUnknown,
+    StorageError,
+)
+from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState
+from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
+from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.testing.simulator import Actor
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Faults:
+    """How often what fails; shared by all ports of all actors of one simulation.
+
+    Rates are a call's chances. ``crash_at`` is a boundary number; ``stop`` ends all faults.
+    """
+
+    random: Random
+    delay: float = 0.0
+    error: float = 0.0
+    lost_reply: float = 0.0
+    false_exists: float = 0.0
+    crash: float = 0.0
+    expiry: float = 0.0
+    crash_at: int | None = None
+    boundaries: int = 0
+    injected: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def swarm(random: Random) -> "Faults":
+        """Switch each class on with even odds, at a rate of the seed's choosing."""
+        rates = {
+            name: random.choice((0.0, random.uniform(0.0, most)))
+            for name, most in _MOST.items()
+        }
+        return Faults(random=random, **rates)
+
+    def stop(self) -> None:
+        """End all faults, so that the system can be seen to recover."""
+        for name in _MOST:
+            setattr(self, name, 0.0)
+        self.crash_at = None
+
+    def happens(self, name: str) -> bool:
+        """Decide whether a fault of this class strikes now, and count it."""
+        struck = self.random.random() < getattr(self, name)
+        if struck:
+            self.injected[name] = self.injected.get(name, 0) + 1
+        return struck
+
+    def boundary(self, actor: Actor, label: str) -> None:
+        """Give way, maybe for long; maybe die."""
+        self.boundaries += 1
+        if self.happens("delay"):
+            actor.sleep(self.random.choice((0.05, 1.0, 30.0)))
+        else:
+            actor.point(label)
+        if self.boundaries == self.crash_at or self.happens("crash"):
+            actor.crash()
+
+    def call(self, actor: Actor, label: str, effect: Callable[[], T]) -> T:
+        """Perform an effect between its two boundaries."""
+        self.boundary(actor, f"before {label}")
+        if self.happens("error"):
+            raise StorageError(f"{label}: injected error")
+        result = effect()
+        self.boundary(actor, f"after {label}")
+        return result
+
+
+_MOST: Mapping[str, float] = {
+    "delay": 0.05,
+    "error": 0.03,
+    "lost_reply": 0.2,
+    "false_exists": 0.1,
+    "crash": 0.01,
+    "expiry": 0.02,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyStorage:
+    """A ``Storage`` with faults."""
+
+    inner: Storage
+    actor: Actor
+    faults: Faults
+
+    @property
+    def uri(self) -> str:
+        """Return the root URI."""
+        return self.inner.uri
+
+    def read(self, path: str) -> bytes:
+        """Return an object's bytes, maybe."""
+        return self.faults.call(self.actor, f"read {path}", lambda: self.inner.read(path))
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create an object; the reply may be lost with or without the effect."""
+        if self.faults.happens("lost_reply"):
+            lands = self.faults.random.random() < 0.5
+            self.faults.call(
+                self.actor,
+                f"create {path} (reply lost)",
+                lambda: self._quietly(path, data) if lands else None,
+            )
+            raise OutcomeUnknown(f"{path}: injected lost reply")
+        self.faults.call(self.actor, f"create {path}", lambda: self.inner.create(path, data))
+        if self.faults.happens("false_exists"):
+            raise AlreadyExists(f"{path}: injected answer to one's own first attempt")
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Overwrite a hint, maybe."""
+        self.faults.call(self.actor, f"replace {path}", lambda: self.inner.replace(path, data))
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
+        """List, maybe."""
+        entries = self.faults.call(
+            self.actor, f"list {prefix}", lambda: tuple(self.inner.list(prefix, after=after))
+        )
+        yield from entries
+
+    def delete(self, path: str) -> None:
+        """Delete, maybe."""
+        self.faults.call(self.actor, f"delete {path}", lambda: self.inner.delete(path))
+
+    def _quietly(self, path: str, data: bytes) -> None:
+        try:
+            self.inner.create(path, data)
+        except AlreadyExists:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyFiles:
+    """``DataFiles`` with faults around open, create, commit and delete."""
+
+    inner: DataFiles
+    actor: Actor
+    faults: Faults
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file, maybe."""
+        self.faults.call(self.actor, f"open {path}", lambda: None)
+        with self.inner.open(path) as source:
+            yield source
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a file, maybe; its commit may fail before or after."""
+        self.faults.call(self.actor, f"start {path}", lambda: None)
+        with self.inner.create(path) as sink:
+            yield _FaultySink(sink, self.actor, self.faults)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, maybe."""
+        self.faults.call(self.actor, f"delete {path}", lambda: self.inner.delete(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _FaultySink:
+    inner: Sink
+    actor: Actor
+    faults: Faults
+
+    @property
+    def path(self) -> str:
+        return self.inner.path
+
+    @property
+    def position(self) -> int:
+        return self.inner.position
+
+    def write(self, data: bytes) -> None:
+        self.inner.write(data)
+
+    def copy_from(self, source: Source, offset: int, length: int) -> None:
+        self.inner.copy_from(source, offset, length)
+
+    def commit(self) -> None:
+        self.faults.call(self.actor, f"publish {self.path}", self.inner.commit)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyCoordinator:
+    """A ``Coordinator`` whose calls fail, and whose session may expire at any of them.
+
+    ``expire(told)`` ends the session on the server; an untold client believes it still holds.
+    """
+
+    inner: Coordinator
+    actor: Actor
+    faults: Faults
+    expire: Callable[[bool], None]
+
+    @property
+    def address(self) -> str:
+        """Return the address."""
+        return self.inner.address
+
+    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Acquire, maybe."""
+        self.boundary("before acquire")
+        if self.faults.happens("error"):
+            raise CoordinatorUnavailable("injected: the coordinator does not answer")
+        lease = self.inner.acquire(request, wait_s=wait_s)
+        self.boundary("after acquire")
+        return _FaultyLease(lease, self)
+
+    def locks(self, table: str) -> tuple[Lock, ...]:
+        """Return the live locks, maybe."""
+        self.boundary("before locks")
+        return self.inner.locks(table)
+
+    def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
+        """Return progress."""
+        return self.inner.progress(table)
+
+    def announce(self, table: str, n: int) -> None:
+        """Announce, or not at all."""
+        self.actor.point("announce")
+        if not self.faults.happens("error"):
+            self.inner.announce(table, n)
+
+    def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
+        """Wait for news."""
+        return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
+
+    def close(self) -> None:
+        """End the session."""
+        self.inner.close()
+
+    def boundary(self, label: str) -> None:
+        """Give way; the session may expire here."""
+        if self.faults.happens("expiry"):
+            self.expire(self.faults.random.random() < 0.5)
+        self.faults.boundary(self.actor, label)
+
+
+@dataclass(frozen=True, slots=True)
+class _FaultyLease:
+    """A lease that dies with its actor: a crashed process releases nothing."""
+
+    inner: Lease
+    coordinator: FaultyCoordinator
+
+    @property
+    def token(self) -> FencingToken:
+        return self.inner.token
+
+    @property
+    def allocated(self) -> tuple[SegmentId, ...]:
+        return self.inner.allocated
+
+    @property
+    def granted_at(self) -> Instant:
+        return self.inner.granted_at
+
+    @property
+    def state(self) -> LeaseState:
+        return self.inner.state
+
+    def check(self) -> None:
+        self.coordinator.boundary("before check")
+        self.inner.check()
+
+    def report(self, progress: Mapping[str, str]) -> None:
+        self.inner.report(progress)
+
+    def release(self) -> None:
+        self.coordinator.boundary("before release")
+        self.inner.release()

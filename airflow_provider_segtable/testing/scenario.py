@@ -1,0 +1,310 @@
+"""The standing disaster: appenders, planners and compactors over one table, with faults.
+
+    python -m airflow_provider_segtable.testing.scenario --seed 42      # one, with its trace
+    python -m airflow_provider_segtable.testing.scenario --seeds 1000   # many
+
+The code under test is the real append, commit, planner, lock and compaction code and real Parquet;
+the clock, the storage's and the coordinator's faults are the simulation's. After every event the
+``Ledger`` holds the table against a plain model (safety). Then the faults stop, and the actors
+must finish: every append acknowledged, no plan pending, no id left open (convergence).
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pyarrow as pa
+
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService, Session
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.events import TableCreated
+from airflow_provider_segtable.core.interval import Granularity
+from airflow_provider_segtable.core.lockbox import Generation
+from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.testing.faulty import (
+    Faults,
+    FaultyCoordinator,
+    FaultyFiles,
+    FaultyStorage,
+)
+from airflow_provider_segtable.testing.ledger import Ledger
+from airflow_provider_segtable.testing.simulator import Actor, Simulation
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
+HOUR_US = 3_600_000_000
+SESSION_TIMEOUT_S = 10.0
+FAULTY_STEPS = 6_000
+MAX_STEPS = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How much happens."""
+
+    appenders: int = 3
+    appends_each: int = 4
+    compactors: int = 2
+    planners: int = 1
+    chunks: int = 2
+
+
+@dataclass(slots=True)
+class World:
+    """The storage, the coordination service and the model that all actors share."""
+
+    simulation: Simulation
+    faults: Faults
+    shape: Shape
+    storage: MemoryStorage = field(default_factory=MemoryStorage)
+    files: MemoryFiles = field(default_factory=MemoryFiles)
+    service: MemoryService = field(default_factory=MemoryService)
+    ledger: Ledger = field(default_factory=lambda: Ledger("row"))
+    orphans: list[tuple[int, Session]] = field(default_factory=list)
+
+    def raw_ports(self, actor: Actor) -> TablePorts:
+        """Return ports without faults, for set-up and checks."""
+        return TablePorts(
+            uri="memory://simulation",
+            storage=self.storage,
+            files=self.files,
+            clock=actor,
+            chance=actor,
+            author="checker",
+        )
+
+    def ports(self, actor: Actor) -> TablePorts:
+        """Return one incarnation's ports: a fresh session, faults everywhere."""
+        client = MemoryCoordinator(self.service, actor)
+        session = self.service.sessions[-1]
+        actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, session)))
+        return TablePorts(
+            uri="memory://simulation",
+            storage=FaultyStorage(self.storage, actor, self.faults),
+            files=FaultyFiles(self.files, actor, self.faults),
+            clock=actor,
+            chance=actor,
+            author=f"{actor.name}.{actor.incarnation}",
+            coordinator_=FaultyCoordinator(
+                client, actor, self.faults, lambda told: self.service.expire(session, told=told)
+            ),
+        )
+
+    def reap(self) -> None:
+        """Expire the sessions of processes that died a while ago."""
+        late = self.simulation.now - int(SESSION_TIMEOUT_S * 1e6)
+        for died_at, session in tuple(self.orphans):
+            if died_at < late:
+                self.service.expire(session)
+                self.orphans.remove((died_at, session))
+
+    def settled(self) -> bool:
+        """Tell whether everything that was begun has come to its end."""
+        if self.ledger.checked is None or self.ledger.acknowledged != set(self._commit_ids()):
+            return False
+        state = self.ledger.checked
+        open_ids = any(
+            space.holes for (_, generation), space in state.ids.items()
+            if generation is Generation.FIRST
+        )
+        return not open_ids and not state.pending_plans() and self._compact()
+
+    def _compact(self) -> bool:
+        state = self.ledger.checked
+        assert state is not None
+        groups = (len(state.timeline.visible_groups(c)) for c in state.timeline.visible_chunks())
+        return all(count == 1 for count in groups)
+
+    def _commit_ids(self) -> Iterator[str]:
+        for appender in range(self.shape.appenders):
+            for turn in range(self.shape.appends_each):
+                yield commit_id(appender, turn)
+
+
+def commit_id(appender: int, turn: int) -> str:
+    """Return the id of an appender's append number ``turn``."""
+    return f"append-{appender}-{turn}"
+
+
+def appender(world: World, number: int) -> Callable[[Actor], None]:
+    """A client with a durable queue: it repeats an append until it is acknowledged."""
+    done: set[int] = set()
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        for turn in range(world.shape.appends_each):
+            while turn not in done:
+                rows = batch(world.shape, number, turn)
+                name = commit_id(number, turn)
+                world.ledger.intend(name, rows.column("row").to_pylist())
+                try:
+                    Table(ports).append(rows, commit_id=name)
+                except SegtableError as error:
+                    actor.point(f"append failed: {type(error).__name__}")
+                    actor.sleep(actor.uniform())
+                else:
+                    world.ledger.acknowledge(name)
+                    done.add(turn)
+
+    return run
+
+
+def batch(shape: Shape, appender_number: int, turn: int) -> pa.Table:
+    """Return rows with unique numbers, spread over the chunks."""
+    base = (appender_number * 1000 + turn) * 10
+    numbers = [base + i for i in range(shape.chunks * 2)]
+    times = [(number % shape.chunks) * HOUR_US + number for number in numbers]
+    return pa.table({"at": pa.array(times, SCHEMA.field("at").type), "row": numbers}, SCHEMA)
+
+
+def planner(world: World) -> Callable[[Actor], None]:
+    """A planner that runs again and again."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not world.settled():
+            _tolerate(actor, "plan", lambda: plan_table(ports))
+            actor.sleep(0.5 + actor.uniform())
+
+    return run
+
+
+def compactor(world: World) -> Callable[[Actor], None]:
+    """A worker that carries out whatever is pending, like any number of DAG runs."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not world.settled():
+            _tolerate(actor, "compact", lambda: _compact_pending(ports))
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def _compact_pending(ports: TablePorts) -> None:
+    pending = EventLog(ports.storage).load().pending_plans()
+    compact(ports, [known.plan.id for known in pending], in_process(ports.files))
+
+
+def _tolerate(actor: Actor, what: str, action: Callable[[], object]) -> None:
+    try:
+        action()
+    except SegtableError as error:
+        actor.point(f"{what} failed: {type(error).__name__}")
+
+
+def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
+    """Make a world with its table and all actors, not started yet."""
+    simulation = Simulation(seed)
+    faults = faults or Faults.swarm(simulation.random)
+    world = World(simulation=simulation, faults=faults, shape=shape)
+    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
+    create_table(
+        world.raw_ports(outside),
+        TableCreated(
+            table_id="table",
+            name="simulated",
+            schema=from_arrow(SCHEMA),
+            time_column="at",
+            granularity=Granularity.HOUR,
+            properties={"compaction.min_segments": "2", "compaction.max_attempts": "50"},
+        ),
+    )
+    for number in range(shape.appenders):
+        simulation.spawn(f"appender{number}", appender(world, number), skew_us=number * 1000)
+    for number in range(shape.planners):
+        simulation.spawn(f"planner{number}", planner(world), skew_us=-5_000_000)
+    for number in range(shape.compactors):
+        simulation.spawn(f"compactor{number}", compactor(world), skew_us=number * 9_000_000)
+    return world
+
+
+def run(world: World) -> None:
+    """Run a world to its end, checking after every event.
+
+    Raises:
+        AssertionError: naming the event after which something was wrong, or who never finished.
+    """
+    outside = Actor(name="outside", run=lambda _: None, simulation=world.simulation)
+    ports = world.raw_ports(outside)
+    seen = [0]
+
+    def after_step() -> None:
+        world.reap()
+        if world.simulation.steps == FAULTY_STEPS:
+            world.faults.stop()
+        events = sum(1 for _ in world.storage.list("_segtable/timeline"))
+        if events != seen[0]:
+            seen[0] = events
+            world.ledger.check(ports)
+
+    world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
+    world.ledger.check(ports)
+
+
+def simulate(seed: int, shape: Shape | None = None) -> World:
+    """Build and run one seed; returns its world for a look at what happened."""
+    world = build(seed, shape or shape_of(seed))
+    run(world)
+    return world
+
+
+def shape_of(seed: int) -> Shape:
+    """Return the shape a seed has, so that seeds differ in more than luck."""
+    random = Random(seed)  # noqa: S311  # determinism is the point
+    return Shape(
+        appenders=random.randint(1, 4),
+        appends_each=random.randint(1, 5),
+        compactors=random.randint(1, 3),
+        planners=random.randint(1, 2),
+        chunks=random.randint(1, 3),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run seeds; print what went wrong and how to see it again."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Verbatim)
+    parser.add_argument("--seed", type=int, help="run this one and print its trace")
+    parser.add_argument("--seeds", type=int, default=200, help="run this many (default 200)")
+    parser.add_argument("--first", type=int, default=0, help="the first of many (default 0)")
+    given = parser.parse_args(argv)
+    one = given.seed is not None
+    seeds = [given.seed] if one else range(given.first, given.first + given.seeds)
+    failed = [seed for seed in seeds if not _survives(seed, verbose=one)]
+    print(f"{len(seeds) - len(failed)} seeds passed, {len(failed)} failed")
+    for seed in failed:
+        print(f"again: make sim SEED={seed}")
+    return 1 if failed else 0
+
+
+def _survives(seed: int, *, verbose: bool) -> bool:
+    world = build(seed, shape_of(seed))
+    try:
+        run(world)
+    except AssertionError as wrong:
+        print(f"seed {seed}: {wrong}", file=sys.stderr)
+        survived = False
+    else:
+        survived = True
+    if verbose:
+        print("\n".join(world.simulation.trace))
+        print(f"{world.simulation.steps} steps, faults {world.faults.injected}")
+        print(f"trace {world.simulation.digest()}")
+    return survived
+
+
+class _Verbatim(argparse.RawDescriptionHelpFormatter):
+    """Keeps the module's own words as they stand."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
