@@ -5,7 +5,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_segtable.coordination import connect
+from airflow_provider_segtable.coordination.address import connect
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.ports.clock import Chance, Clock

@@ -84,7 +84,7 @@ class World:
 
     def ports(self, actor: Actor) -> TablePorts:
         """Return one incarnation's ports: a fresh session, faults everywhere."""
-        client = MemoryCoordinator(self.service, actor)
+        client = MemoryCoordinator(actor, self.service)
         session = self.service.sessions[-1]
         actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, session)))
         return TablePorts(

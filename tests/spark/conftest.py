@@ -1,0 +1,65 @@
+"""One Spark session and one ZooKeeper for all Spark tests; a table of its own for each."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.core.interval import Granularity
+from airflow_provider_segtable.spark.session import session
+from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.zookeeper import zookeeper
+
+__all__ = ["zookeeper"]
+
+MakeTable = Callable[..., Table]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    made = session("tests", "local[2]", {"spark.local.dir": str(folder)})
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def make_table(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[MakeTable]:
+    """Return a maker of tables below the test's folder, closed in the end."""
+    made: list[Table] = []
+
+    def make(
+        schema: pa.Schema,
+        time_column: str = "at",
+        granularity: Granularity = Granularity.MONTH,
+        name: str = "table",
+        **properties: str,
+    ) -> Table:
+        table = Table.create(
+            str(tmp_path / name),
+            schema=schema,
+            time_column=time_column,
+            granularity=granularity,
+            properties={key.replace("__", "."): value for key, value in properties.items()},
+            zookeeper=zookeeper.address,
+        )
+        made.append(table)
+        return table
+
+    yield make
+    for table in made:
+        table.ports.coordinator.close()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[], set[str]]:
+    """Return what lists the data files of the test's table."""
+
+    def listed() -> set[str]:
+        root = tmp_path / "table" / "data"
+        return {str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()}
+
+    return listed

@@ -1,0 +1,256 @@
+"""The commit loop: races, lost replies, guards, checkpoints."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from airflow_provider_segtable.core.codec import encode
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CommitUnknown,
+    LockLost,
+    OutcomeUnknown,
+    StorageFull,
+)
+from airflow_provider_segtable.core.events import Appended, Event
+from airflow_provider_segtable.core.rebase import Conflict
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.storage.system import SystemChance
+from airflow_provider_segtable.table.committer import (
+    CHECKPOINT_EVERY,
+    Change,
+    Committed,
+    Retry,
+    Unknown,
+    commit,
+    commit_or_raise,
+)
+from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.testing.builders import BASE, DEFINITION, first
+
+
+@dataclass(slots=True)
+class StandingClock:
+    """A clock that only moves when somebody sleeps."""
+
+    at: int = BASE
+    slept: list[float] = field(default_factory=list)
+
+    def now(self) -> int:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at / 1e6
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+@dataclass(slots=True)
+class Trap:
+    """A storage whose creates can be made to go wrong, one by one."""
+
+    inner: MemoryStorage
+    traps: list[Callable[[str, bytes], None]] = field(default_factory=list)
+
+    @property
+    def uri(self) -> str:
+        return self.inner.uri
+
+    def create(self, path: str, data: bytes) -> None:
+        if self.traps:
+            self.traps.pop(0)(path, data)
+        else:
+            self.inner.create(path, data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+@pytest.fixture
+def ports() -> TablePorts:
+    storage = MemoryStorage()
+    made = TablePorts(
+        uri="memory://t",
+        storage=storage,
+        files=MemoryFiles(),
+        clock=StandingClock(),
+        chance=SystemChance(),
+        author="me",
+    )
+    create_table(made, DEFINITION)
+    return replace(made, storage=Trap(storage))  # type: ignore[arg-type]
+
+
+def load(ports: TablePorts) -> State:
+    return EventLog(ports.storage).load()
+
+
+def append(partition: int, commit_id: str = "mine", guard: Callable[[], None] | None = None) -> Change:
+    action = Appended(segments=(first_of(partition),))
+    return Change(action=action, commit_id=commit_id, guard=guard or (lambda: None))
+
+
+def first_of(partition: int) -> object:
+    return first(partition, chunk=replace(first(0).id.chunk, version=BASE))
+
+
+def rival(ports: TablePorts, partition: int) -> Callable[[str, bytes], None]:
+    """Somebody else's event takes the number first."""
+
+    def strike(path: str, data: bytes) -> None:
+        state = load(ports)
+        event = Event(
+            n=state.n + 1,
+            time=state.time + 1,
+            commit=f"rival-{partition}",
+            author="rival",
+            action=append(partition).action,
+        )
+        ports.storage.inner.create(event_path(event.n), encode(event))  # type: ignore[attr-defined]
+        ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
+
+    return strike
+
+
+def traps(ports: TablePorts) -> list[Callable[[str, bytes], None]]:
+    return ports.storage.traps  # type: ignore[attr-defined,no-any-return]
+
+
+def lost_reply(ports: TablePorts, *, landed: bool) -> Callable[[str, bytes], None]:
+    def strike(path: str, data: bytes) -> None:
+        if landed:
+            ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
+        raise OutcomeUnknown("lost")
+
+    return strike
+
+
+def test_lost_race_is_rebased(ports: TablePorts) -> None:
+    """When another event takes the number, the change goes onto the next."""
+    traps(ports).append(rival(ports, 7))
+    outcome = commit(ports, load(ports), append(0))
+    assert isinstance(outcome, Committed)
+    assert outcome.n == 2
+    assert len(outcome.state.timeline) == 2
+
+
+def test_conflict_after_a_lost_race_names_the_winner(ports: TablePorts) -> None:
+    """When the rival's event forbids the change, the outcome is a value that says so."""
+    traps(ports).append(rival(ports, 0))
+    outcome = commit(ports, load(ports), append(0))
+    assert isinstance(outcome, Conflict)
+    assert "used already" in outcome.reason
+    traps(ports).append(rival(ports, 1))
+    with pytest.raises(CommitConflict, match="used already"):
+        commit_or_raise(ports, load(ports), append(1, "other"))
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_lost_reply_commits_once(ports: TablePorts, *, landed: bool) -> None:
+    """Whether or not the lost put landed, the change is in the log exactly once."""
+    traps(ports).append(lost_reply(ports, landed=landed))
+    outcome = commit(ports, load(ports), append(0))
+    assert isinstance(outcome, Committed)
+    assert outcome.n == 1
+    assert [e.commit for e in EventLog(ports.storage).events(1)] == ["mine"]
+
+
+def test_own_first_attempt_is_recognised_behind_exists(ports: TablePorts) -> None:
+    """"Already exists" that answers our own retried put counts as success."""
+
+    def retried(path: str, data: bytes) -> None:
+        ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
+        raise AlreadyExists(path)
+
+    traps(ports).append(retried)
+    outcome = commit(ports, load(ports), append(0))
+    assert isinstance(outcome, Committed)
+    assert outcome.n == 1
+
+
+def test_same_commit_id_commits_once(ports: TablePorts) -> None:
+    """Running a change again finds that it has been done."""
+    once = commit_or_raise(ports, load(ports), append(0))
+    again = commit_or_raise(ports, load(ports), append(0))
+    assert (once.n, again.n) == (1, 1)
+
+
+def test_guard_stops_the_commit(ports: TablePorts) -> None:
+    """A lost lease means no put at all."""
+
+    def lost() -> None:
+        raise LockLost("session ended")
+
+    with pytest.raises(LockLost):
+        commit(ports, load(ports), append(0, guard=lost))
+    assert load(ports).n == 0
+
+
+def test_no_failure_is_certain_while_a_put_may_land(ports: TablePorts) -> None:
+    """A lease lost after a lost reply gives Unknown, because the first put may yet land."""
+    checks = iter([None, LockLost("session ended")])
+
+    def guard() -> None:
+        found = next(checks)
+        if found:
+            raise found
+
+    traps(ports).append(lost_reply(ports, landed=False))
+    assert commit(ports, load(ports), append(0, guard=guard)) == Unknown(commit_id="mine", n=1)
+
+
+def test_replies_lost_for_ever_end_unknown(ports: TablePorts) -> None:
+    """Retries are bounded; the way out names the commit id."""
+    traps(ports).extend(lost_reply(ports, landed=False) for _ in range(3))
+    with pytest.raises(CommitUnknown, match="commit id 'mine'"):
+        commit_or_raise(ports, load(ports), append(0), Retry(attempts=3))
+
+
+def test_certain_failure_is_raised(ports: TablePorts) -> None:
+    """A full disk is no race: it is raised at once, and the log is as it was."""
+
+    def full(path: str, _: bytes) -> None:
+        raise StorageFull(path)
+
+    traps(ports).append(full)
+    with pytest.raises(StorageFull):
+        commit(ports, load(ports), append(0))
+    assert load(ports).n == 0
+
+
+def test_time_increases_under_a_standing_clock(ports: TablePorts) -> None:
+    """Event times grow strictly although the wall clock does not move, or goes back."""
+    for partition in range(3):
+        commit_or_raise(ports, load(ports), append(partition, f"c{partition}"))
+        ports.clock.at -= 1_000_000  # type: ignore[attr-defined]
+    times = [event.time for event in EventLog(ports.storage).events(0)]
+    assert times == sorted(set(times))
+
+
+def test_checkpoint_equals_the_fold(ports: TablePorts) -> None:
+    """Opening from a checkpoint gives the very state that folding the log gives."""
+    for partition in range(CHECKPOINT_EVERY + 3):
+        commit_or_raise(ports, load(ports), append(partition, f"c{partition}"))
+    log = EventLog(ports.storage)
+    folded = log.at(CHECKPOINT_EVERY + 3)
+    assert ports.storage.read(checkpoint_path(CHECKPOINT_EVERY))
+    assert log.load() == folded
+
+
+@pytest.mark.parametrize("damage", [b"", b"rubbish", b"{}"])
+def test_damaged_checkpoint_costs_time_only(ports: TablePorts, damage: bytes) -> None:
+    """A torn checkpoint or hint is ignored and the log is folded instead."""
+    for partition in range(CHECKPOINT_EVERY):
+        commit_or_raise(ports, load(ports), append(partition, f"c{partition}"))
+    before = load(ports)
+    ports.storage.replace(checkpoint_path(CHECKPOINT_EVERY), damage)
+    assert load(ports) == before
+    ports.storage.replace("_segtable/checkpoints/_last", damage)
+    assert load(ports) == before
