@@ -71,7 +71,7 @@ def connect(
             "hosts with commas, or memory://name"
         )
     try:
-        from airflow_provider_segtable.coordination.zookeeper import (  # noqa: PLC0415
+        from airflow_provider_segtable.coordination.zookeeper import (
             ZooKeeperCoordinator,
         )
     except ModuleNotFoundError as error:

@@ -117,6 +117,11 @@ class EmbeddedZooKeeper:
         return _address(self._port)
 
     @property
+    def hosts(self) -> str:
+        """Return ``host:port``."""
+        return f"{LOOPBACK}:{self._port}"
+
+    @property
     def pid(self) -> int | None:
         """Return the server's process id while it runs."""
         return status(self.data_dir).pid

@@ -35,7 +35,7 @@ class ZooKeeperLease:
         generation: the link's generation in which the node was seen.
     """
 
-    def __init__(  # noqa: PLR0913 - each is one fact of the grant
+    def __init__(
         self,
         link: Link,
         session: int,

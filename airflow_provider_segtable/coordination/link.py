@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())  # kazoo warns of each reconnection; to be heard, configure
 
 
-class Interrupted(Exception):  # noqa: N818 - no error yet: the caller goes round again
+class Interrupted(Exception):
     """The connection went away; the call may or may not have taken effect."""
 
 

@@ -1,0 +1,180 @@
+"""One coordination service with several clients, in memory or in a real ZooKeeper.
+
+What a test does to the service (expire, wipe, look at the queue) differs by adapter; what it may
+expect does not.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from kazoo.client import KazooClient
+
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest
+from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.storage.system import SystemClock
+from airflow_provider_segtable.testing.builders import CHUNK
+
+T = TypeVar("T")
+TABLE = "11111111-2222-3333-4444-555555555555"
+PATIENCE_S = 20.0
+
+
+class World(Protocol):
+    """A service as a test sees it."""
+
+    def client(self) -> Coordinator:
+        """Return another client."""
+        ...
+
+    def expire(self, client: Any) -> None:
+        """End a client's session against its will."""
+        ...
+
+    def wipe(self) -> None:
+        """Lose all that the service knows."""
+        ...
+
+    def queued(self, table: str = TABLE) -> int:
+        """Return how many wait for locks of a table."""
+        ...
+
+    def end(self) -> None:
+        """Close what the test opened."""
+        ...
+
+
+class MemoryWorld:
+    """Clients of one ``MemoryService``."""
+
+    def __init__(self) -> None:
+        self.service = MemoryService()
+
+    def client(self) -> MemoryCoordinator:
+        """Return another client."""
+        return MemoryCoordinator(SystemClock(), self.service)
+
+    def expire(self, client: MemoryCoordinator) -> None:
+        """End a client's session against its will."""
+        self.service.expire(client.session)
+
+    def wipe(self) -> None:
+        """Lose all that the service knows."""
+        self.service.wipe()
+
+    def queued(self, table: str = TABLE) -> int:
+        """Return how many wait for locks of a table."""
+        with self.service.box(table) as box:
+            return len(box.queue)
+
+    def end(self) -> None:
+        """Nothing outlives the test."""
+
+
+class ZooKeeperWorld:
+    """Clients of one chroot of a real server."""
+
+    def __init__(self, hosts: str, chroot: str) -> None:
+        self.hosts, self.chroot = hosts, chroot
+        self.clients: list[ZooKeeperCoordinator] = []
+        self.admin = KazooClient(hosts)
+        self.admin.start()
+
+    def client(self, session_timeout_s: float = 4.0) -> ZooKeeperCoordinator:
+        """Return another client."""
+        made = ZooKeeperCoordinator(
+            self.hosts, self.chroot, session_timeout_s=session_timeout_s, connect_timeout_s=5.0
+        )
+        self.clients.append(made)
+        return made
+
+    def expire(self, client: ZooKeeperCoordinator) -> None:
+        """End a session as ZooKeeper's own tests do: a twin with its id says goodbye."""
+        assert client._link
+        twin = KazooClient(self.hosts, client_id=client._link.client.client_id)
+        twin.start()
+        twin.stop()
+        twin.close()
+
+    def wipe(self) -> None:
+        """Lose all that the service knows."""
+        self.admin.delete(self.chroot, recursive=True)
+
+    def queued(self, table: str = TABLE) -> int:
+        """Return how many wait for locks of a table."""
+        path = f"{self.chroot}/tables/{table}/waiters"
+        return len(self.admin.get_children(path)) if self.admin.exists(path) else 0
+
+    def end(self) -> None:
+        """Close what the test opened."""
+        for client in self.clients:
+            client.close()
+        self.admin.stop()
+        self.admin.close()
+
+
+def request(
+    group: str,
+    *segments: int,
+    new: int = 0,
+    generation: Generation = Generation.LATER,
+    at_least: int = 0,
+    holder: str = "host-a pid 1",
+    table: str = TABLE,
+) -> LockRequest:
+    """Return a request for partitions of one chunk and ``new`` ids in it."""
+    ask = Allocation(chunk=CHUNK, generation=generation, count=new, at_least=at_least)
+    return LockRequest(
+        table=table,
+        group=group,
+        purpose=f"plan-of-{group}",
+        holder=holder,
+        segments=frozenset(CHUNK.segment(p) for p in segments),
+        allocate=(ask,) if new else (),
+    )
+
+
+def append(group: str, new: int = 1, at_least: int = 0) -> LockRequest:
+    """Return the request of an append: new first-generation ids only."""
+    return request(group, new=new, generation=Generation.FIRST, at_least=at_least)
+
+
+def eventually(claim: Callable[[], object]) -> None:
+    """Wait until ``claim`` holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not claim():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.005)
+
+
+class Running:
+    """A call in another thread; ``result`` is what it returned or raises what it raised."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+        self._value: object = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value = self._call()
+        except BaseException as error:  # noqa: BLE001 - handed to who asks
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the call has ended."""
+        return not self._thread.is_alive()
+
+    def result(self) -> Any:
+        """Wait for the end of the call."""
+        self._thread.join(PATIENCE_S)
+        assert self.done, "still running"
+        if self._error:
+            raise self._error
+        return self._value
