@@ -1,0 +1,143 @@
+"""Is PySpark here, and is it whole? Asked before a session starts, without importing it.
+
+``pyspark`` and ``pyspark-client`` write the same folder, ``site-packages/pyspark``; the client is a
+subset. The Spark provider of Airflow depends on the client, so both meet easily:
+
+1. Equal versions: the shared files are identical. Sound.
+2. Different versions: installers let either win, file by file. SQL still works while Python
+   functions fail deep inside Spark, so the files are compared with what pyspark recorded:
+   some differ = broken; none differs = sound today, at risk with the next upgrade.
+3. Uninstalling the client then takes the shared files away from pyspark. Broken.
+4. The client alone has no Spark in it. Broken for us: ``spark-submit`` and local masters need it.
+5. A ``pyspark`` that no installer recorded belongs to a Spark distribution. Sound.
+
+This project keeps the client out (``excludes.txt``); users of pip pin both to one version.
+"""
+
+import base64
+import hashlib
+import importlib.metadata
+import importlib.util
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import DependencyMissing
+
+Lookup = Callable[[str], importlib.metadata.Distribution]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What this interpreter would import as ``pyspark``, and who put it there."""
+
+    pyspark: str | None
+    client: str | None
+    importable: bool
+    foreign_files: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """Spark work would fail, now or deep inside a job."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtRisk:
+    """It works, and the next install may break it."""
+
+    why: str
+
+
+def check_install() -> None:
+    """Raise ``DependencyMissing`` where PySpark is absent or mixed; warn where it is at risk."""
+    match judge(look()):
+        case Broken(why=why):
+            raise DependencyMissing(why)
+        case AtRisk(why=why):
+            warnings.warn(why, RuntimeWarning, stacklevel=2)
+        case None:
+            pass
+
+
+def judge(installed: Installed) -> Broken | AtRisk | None:
+    """Apply rules 1-5; ``None`` is sound."""
+    full, client = installed.pyspark, installed.client
+    if full is None and client is not None:
+        return Broken(
+            why=f"pyspark-client {client} is installed without pyspark: it speaks Connect only"
+            f" and holds no Spark. {_repair(None, client)}"
+        )
+    if not installed.importable:
+        return Broken(why=_gone(full))
+    if full is None or client is None or full == client:
+        return None
+    if installed.foreign_files:
+        return Broken(
+            why=f"{installed.foreign_files} files of pyspark {full} were overwritten by another"
+            f" version (pyspark-client {client} is installed too): Python functions would fail"
+            f" inside Spark. {_repair(full, client)}"
+        )
+    return AtRisk(
+        why=f"pyspark {full} and pyspark-client {client} share one folder; pyspark's files are"
+        f" whole today, but the next install may mix them. {_repair(full, client)}"
+    )
+
+
+def look(lookup: Lookup = importlib.metadata.distribution) -> Installed:
+    """Read the installers' records; files are hashed only where two versions meet."""
+    full, client = _find(lookup, "pyspark"), _find(lookup, "pyspark-client")
+    mixed = full is not None and client is not None and full.version != client.version
+    return Installed(
+        pyspark=full.version if full else None,
+        client=client.version if client else None,
+        importable=importlib.util.find_spec("pyspark") is not None,
+        foreign_files=foreign_files(full) if full and mixed else 0,
+    )
+
+
+def foreign_files(installed: importlib.metadata.Distribution) -> int:
+    """Count Python files that are gone or no longer what the distribution recorded."""
+    count = 0
+    for path in installed.files or ():
+        if path.suffix != ".py" or path.hash is None or path.hash.mode != "sha256":
+            continue
+        try:
+            content = path.read_binary()
+        except FileNotFoundError:
+            count += 1
+            continue
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        count += digest != path.hash.value
+    return count
+
+
+def _find(lookup: Lookup, name: str) -> importlib.metadata.Distribution | None:
+    try:
+        return lookup(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _gone(full: str | None) -> str:
+    if full is None:
+        return (
+            "pyspark is not installed. Install it with"
+            " `pip install 'airflow-provider-segtable[spark]'`"
+        )
+    return (
+        f"pyspark {full} is recorded as installed, but its files are gone (uninstalling"
+        " pyspark-client does that). Repair with"
+        f" `pip install --force-reinstall --no-deps pyspark=={full}`"
+    )
+
+
+def _repair(full: str | None, client: str) -> str:
+    wanted = f"pyspark=={full}" if full else "'pyspark[sql]>=4'"
+    return (
+        "Repair with `pip uninstall -y pyspark-client` and then"
+        f" `pip install --force-reinstall --no-deps {wanted}`; or pin both to one version"
+        f" (the client here is {client})"
+    )

@@ -1,0 +1,42 @@
+"""What holds for every suite: a home of its own for Airflow, and seeds that repeat.
+
+1. Airflow reads ``AIRFLOW_HOME`` at its first import, so it is set here, before any test module
+   is imported, to a new empty folder per process. It is removed at the end.
+2. Nothing of the developer's own Airflow, Spark or segtable settings reaches a test.
+3. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
+"""
+
+import atexit
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+_FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
+_KEPT = {"SPARK_HOME", "SPARK_LOCAL_IP", "SEGTABLE_RUN", "SEGTABLE_SEED", "SEGTABLE_SEEDS"}
+
+for _name in [name for name in os.environ if name.startswith(_FOREIGN) and name not in _KEPT]:
+    del os.environ[_name]
+
+_AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="segtable-airflow-"))
+atexit.register(shutil.rmtree, _AIRFLOW_HOME, ignore_errors=True)
+
+os.environ |= {
+    "AIRFLOW_HOME": str(_AIRFLOW_HOME),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_AIRFLOW_HOME}/airflow.db",
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+
+settings.register_profile(
+    "repeat",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("explore", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))

@@ -1,0 +1,131 @@
+"""PySpark is used only where its files are its own."""
+
+import base64
+import hashlib
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_segtable.core.errors import DependencyMissing
+from airflow_provider_segtable.spark import install_check
+from airflow_provider_segtable.spark.install_check import (
+    AtRisk,
+    Broken,
+    Installed,
+    check_install,
+    foreign_files,
+    judge,
+    look,
+)
+
+
+def written(root: Path, name: str, version: str, files: dict[str, str]) -> None:
+    """Install a package as an installer would: files, and a record with their hashes."""
+    info = root / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    record = []
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        record.append(f"{path},sha256={digest.rstrip('=')},{len(text)}")
+    (info / "RECORD").write_text("\n".join(record) + "\n")
+
+
+def lookup_in(root: Path) -> install_check.Lookup:
+    """Look distributions up in one folder only."""
+
+    def lookup(name: str) -> importlib.metadata.Distribution:
+        for found in importlib.metadata.distributions(name=name, path=[str(root)]):
+            return found
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    return lookup
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "client"),
+    [("4.3.0", None), ("4.2.0", "4.2.0"), (None, None)],
+    ids=["pyspark alone", "equal versions", "a Spark distribution's own"],
+)
+def test_sound_installs_pass(pyspark: str | None, client: str | None) -> None:
+    """Pyspark alone, an equal pair, and an unrecorded pyspark are all sound."""
+    assert judge(Installed(pyspark=pyspark, client=client, importable=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("installed", "words"),
+    [
+        (Installed(pyspark=None, client=None, importable=False), ["[spark]"]),
+        (Installed(pyspark=None, client="4.2.0", importable=True), ["Connect", "4.2.0"]),
+        (
+            Installed(pyspark="4.3.0", client=None, importable=False),
+            ["--force-reinstall", "pyspark==4.3.0"],
+        ),
+        (
+            Installed(pyspark="4.3.0", client="4.2.0", importable=True, foreign_files=104),
+            ["104 files", "4.2.0", "pip uninstall -y pyspark-client", "pyspark==4.3.0"],
+        ),
+    ],
+    ids=["nothing", "client alone", "files gone", "mixed"],
+)
+def test_broken_installs_say_the_way_out(installed: Installed, words: list[str]) -> None:
+    """Each broken install names what was found and the command that repairs it."""
+    verdict = judge(installed)
+    assert isinstance(verdict, Broken)
+    assert all(word in verdict.why for word in words), verdict.why
+
+
+def test_two_versions_with_whole_files_are_a_risk_only() -> None:
+    """A differing client that has overwritten nothing yet warns, because work still succeeds."""
+    verdict = judge(Installed(pyspark="4.3.0", client="4.2.0", importable=True))
+    assert isinstance(verdict, AtRisk)
+    assert "4.3.0" in verdict.why
+
+
+def test_overwritten_and_missing_files_are_counted(tmp_path: Path) -> None:
+    """Files that another installer changed or took away are found by pyspark's own record."""
+    files = {"pyspark/a.py": "a = 1\n", "pyspark/b.py": "b = 1\n", "pyspark/c.py": "c = 1\n"}
+    written(tmp_path, "pyspark", "4.3.0", files)
+    written(tmp_path, "pyspark-client", "4.2.0", {"pyspark/a.py": "a = 2\n"})
+    (tmp_path / "pyspark/b.py").unlink()
+
+    seen = look(lookup_in(tmp_path))
+
+    assert (seen.pyspark, seen.client, seen.foreign_files) == ("4.3.0", "4.2.0", 2)
+
+
+def test_equal_versions_are_not_hashed(tmp_path: Path) -> None:
+    """Where both versions are equal no file is read, so start-up stays cheap."""
+    written(tmp_path, "pyspark", "4.2.0", {"pyspark/a.py": "a = 1\n"})
+    written(tmp_path, "pyspark-client", "4.2.0", {"pyspark/a.py": "a = 1 # read me not\n"})
+
+    assert look(lookup_in(tmp_path)).foreign_files == 0
+
+
+def test_whole_files_are_not_foreign(tmp_path: Path) -> None:
+    """A distribution whose files are as recorded has none from elsewhere."""
+    written(tmp_path, "pyspark", "4.3.0", {"pyspark/a.py": "a = 1\n"})
+
+    assert foreign_files(lookup_in(tmp_path)("pyspark")) == 0
+
+
+def test_the_check_raises_and_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken install stops the start with a typed error; one at risk only warns."""
+    mixed = Installed(pyspark="4.3.0", client="4.2.0", importable=True, foreign_files=1)
+    monkeypatch.setattr(install_check, "look", lambda: mixed)
+    with pytest.raises(DependencyMissing, match=r"pyspark==4\.3\.0"):
+        check_install()
+
+    risky = Installed(pyspark="4.3.0", client="4.2.0", importable=True)
+    monkeypatch.setattr(install_check, "look", lambda: risky)
+    with pytest.warns(RuntimeWarning, match="share one folder"):
+        check_install()
+
+
+def test_this_environment_is_sound() -> None:
+    """What `make venv` built passes the check."""
+    pytest.importorskip("pyspark")
+    check_install()
