@@ -1,0 +1,73 @@
+"""The ``segtable`` command and its groups."""
+
+from typing import Annotated
+
+import typer
+
+from airflow_provider_segtable.cli.compact import compact
+from airflow_provider_segtable.cli.demo.command import demo
+from airflow_provider_segtable.cli.guard import GuardedGroup
+from airflow_provider_segtable.cli.ingest import ingest
+from airflow_provider_segtable.cli.plan import plan
+from airflow_provider_segtable.cli.tables import tables
+from airflow_provider_segtable.cli.zookeeper import zookeeper
+
+HELP = r"""Tables that stay fast while they are written: append, plan, compact, read.
+
+A first journey, on this machine alone:
+
+  [green]segtable zookeeper start --background[/]
+  [green]segtable table create ./trips --like january.parquet --time pickup[/]
+  [green]segtable ingest ./trips january.parquet february.parquet[/]
+  [green]segtable plan ./trips[/]              what would pay, and why not the rest
+  [green]segtable compact ./trips --all[/]     plan, and carry out
+  [green]segtable table scan ./trips --limit 5[/]
+
+Or watch all of it, with Spark and Airflow, in a few minutes: [green]segtable demo[/]
+
+Exit codes:
+
+    0  done
+    1  failed; the message says what to do
+    2  the command or a value is wrong; nothing was written
+    3  something is missing: ZooKeeper, Java, a package
+    4  somebody else was first: run the same again
+  130  interrupted
+"""
+
+app = typer.Typer(
+    name="segtable",
+    help=HELP,
+    cls=GuardedGroup,
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - the shape of a callback
+    if wanted:
+        from airflow_provider_segtable import __version__
+
+        typer.echo(f"segtable {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Hold the options of the command itself."""
+
+
+app.add_typer(tables, name="table")
+app.command()(ingest)
+app.command()(plan)
+app.command()(compact)
+app.add_typer(zookeeper, name="zookeeper")
+app.command()(demo)

@@ -1,0 +1,51 @@
+"""Exit codes: what a script may conclude without reading the message.
+
+====  ==================================================================================
+   0  done
+   1  failed: the table, the storage or a plan; the message says what to do
+   2  the command line or a value on it is wrong; nothing was written
+   3  something is missing here: ZooKeeper, Java, a Python package, or the session was lost
+   4  somebody else was first, or the reply was lost: run the same again
+ 130  interrupted
+====  ==================================================================================
+"""
+
+from enum import IntEnum
+
+from airflow_provider_segtable.core.errors import (
+    CommitConflict,
+    CommitUnknown,
+    CoordinationError,
+    EnvironmentIncomplete,
+    InvalidInput,
+    LockTimeout,
+    OutcomeUnknown,
+    SegtableError,
+)
+
+
+class Exit(IntEnum):
+    """The exit codes of ``segtable``."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    MISSING = 3
+    AGAIN = 4
+    INTERRUPTED = 130
+
+
+_FAMILIES: tuple[tuple[type[SegtableError], Exit], ...] = (
+    (InvalidInput, Exit.USAGE),
+    (LockTimeout, Exit.AGAIN),
+    (CommitConflict, Exit.AGAIN),
+    (CommitUnknown, Exit.AGAIN),
+    (OutcomeUnknown, Exit.AGAIN),
+    (CoordinationError, Exit.MISSING),
+    (EnvironmentIncomplete, Exit.MISSING),
+)
+
+
+def exit_code(error: SegtableError) -> Exit:
+    """Return the exit code of an error's family."""
+    return next((code for kind, code in _FAMILIES if isinstance(error, kind)), Exit.FAILED)

@@ -1,0 +1,207 @@
+"""Facts: what the log says, as plain JSON values under stable keys; pure.
+
+Times and intervals are ISO 8601, sizes bytes under ``bytes``. These keys are promised to scripts:
+they are added to, never renamed. ``drawing`` shows the same facts to people.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import assert_never
+
+from airflow_provider_segtable.cli.output import Facts
+from airflow_provider_segtable.core.events import (
+    Action,
+    Appended,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    TableCreated,
+    Voided,
+)
+from airflow_provider_segtable.core.interval import Interval, iso
+from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, SegmentId
+from airflow_provider_segtable.core.state import PlanState, State
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.reasons import Skipped, describe_size
+
+
+def definition_facts(uri: str, state: State) -> Facts:
+    """Return what a table is."""
+    table = state.table
+    return {
+        "table": uri,
+        "name": table.name,
+        "id": table.table_id,
+        "version": state.n,
+        "created": iso(state.base_version),
+        "changed": iso(state.time),
+        "schema": [
+            {"name": c.name, "type": c.type, "nullable": c.nullable} for c in table.schema.columns
+        ],
+        "time_column": table.time_column,
+        "granularity": table.granularity.value,
+        "properties": dict(table.properties),
+    }
+
+
+def describe_facts(uri: str, state: State) -> Facts:
+    """Return what a table is, holds, and how well it is."""
+    policy = Policy.read(state.table.properties)
+    seen = state.timeline.lookup(None)
+    visible = [segment for found in seen for segment in found.segments]
+    sizes = [segment.size for segment in visible]
+    return {
+        **definition_facts(uri, state),
+        "policy": asdict(policy),
+        "counts": {
+            "chunks": len({found.chunk for found in seen}),
+            "segments": len(visible),
+            "rows": sum(segment.rows for segment in visible),
+            "bytes": sum(sizes),
+            "hidden_segments": sum(1 for _ in state.timeline.segments()) - len(visible),
+        },
+        "health": health_facts(visible, policy),
+        "pending_plans": [plan_facts(known) for known in state.pending_plans()],
+    }
+
+
+def health_facts(visible: Iterable[Segment], policy: Policy) -> Facts:
+    """Return how many segments are small, and where most of them are."""
+    small = [segment for segment in visible if segment.size < policy.small_size]
+    chunks = Counter(segment.id.interval for segment in small)
+    worst = max(chunks, key=lambda chunk: (chunks[chunk], chunk), default=None)
+    return {
+        "small_segments": len(small),
+        "small_below_bytes": int(policy.small_size),
+        "target_bytes": policy.target_size,
+        "worst_interval": str(worst) if worst else None,
+        "worst_small_segments": chunks[worst] if worst else 0,
+    }
+
+
+def plan_facts(known: PlanState) -> Facts:
+    """Return one plan and how far it got."""
+    plan = known.plan
+    return {
+        "plan": plan.id,
+        "kind": plan.kind.value,
+        "status": known.status.value,
+        "interval": str(plan.chunk.interval),
+        "root": [plan.root_start, plan.root_end],
+        "segments": len(plan.inputs),
+        "rows": plan.rows,
+        "bytes": plan.size,
+        "reason": plan.reason,
+        "requested": iso(known.requested_at),
+        "attempts": known.attempts,
+        "author": known.author,
+    }
+
+
+def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden: bool) -> Facts:
+    """Return the visible segments in order, or with ``hidden`` every one and its standing."""
+    seen = [segment for found in state.timeline.lookup(interval) for segment in found.segments]
+    visible = {segment.id for segment in seen}
+    wanted = seen
+    if hidden:
+        every = list(state.timeline.segments())
+        wanted = sorted(
+            (s for s in every if interval is None or s.id.interval.overlaps(interval)),
+            key=lambda s: (s.id.interval, s.id.version, s.shard.root_start, s.shard.minor_version),
+        )
+    present = Counter((s.id.chunk, s.shard.group) for s in state.timeline.segments())
+    return {
+        "table": uri,
+        "version": state.n,
+        "segments": [segment_facts(s, _standing(s, visible, present)) for s in wanted],
+    }
+
+
+def _standing(
+    segment: Segment, visible: set[SegmentId], present: Counter[tuple[ChunkKey, GroupKey]]
+) -> str:
+    if segment.id in visible:
+        return "visible"
+    incomplete = present[segment.id.chunk, segment.shard.group] < segment.shard.group_size
+    return "standby" if incomplete else "overshadowed"
+
+
+def segment_facts(segment: Segment, standing: str) -> Facts:
+    """Return one segment; ``root`` is the half-open range of appended partitions it stands for."""
+    shard = segment.shard
+    return {
+        "id": str(segment.id),
+        "state": standing,
+        "interval": str(segment.id.interval),
+        "version": segment.id.version,
+        "partition": shard.partition,
+        "root": [shard.root_start, shard.root_end],
+        "minor_version": shard.minor_version,
+        "group_size": shard.group_size,
+        "rows": segment.rows,
+        "bytes": segment.size,
+        "row_groups": segment.row_groups,
+        "time_min": iso(segment.time_min),
+        "time_max": iso(segment.time_max),
+        "created": iso(segment.created),
+        "path": segment.path,
+    }
+
+
+def event_facts(event: Event) -> Facts:
+    """Return one event of the log."""
+    return {
+        "n": event.n,
+        "time": iso(event.time),
+        "author": event.author,
+        "commit": event.commit,
+        "kind": event.kind,
+        "summary": summary(event.action),
+    }
+
+
+def summary(action: Action) -> str:
+    """Return what an event did, in a few words."""
+    match action:
+        case TableCreated(name=name, granularity=granularity, schema=schema):
+            return f"{name}: {len(schema.columns)} columns, chunks of a {granularity.value}"
+        case Appended(segments=segments):
+            return f"+{_amount(segments)} in {_chunks(segments)}"
+        case Voided(ids=ids, reason=reason):
+            return f"{_many(len(ids), 'id')} will never come: {reason}"
+        case PlanRequested(plan=plan):
+            return f"{plan.id}: {plan.reason}"
+        case PlanInflight(plan_id=plan_id, outputs=outputs):
+            return f"{plan_id} -> {', '.join(str(output.partition) for output in outputs)}"
+        case PlanCompleted(plan_id=plan_id, segments=segments):
+            return f"{plan_id} = {_amount(segments)}"
+        case PlanAborted(plan_id=plan_id, reason=reason):
+            return f"{plan_id}: {reason}"
+        case _:
+            assert_never(action)
+
+
+def skipped_facts(skipped: Skipped) -> Facts:
+    """Return what a planner left alone, and why."""
+    return {
+        "interval": str(skipped.chunk.interval),
+        "partitions": list(skipped.partitions),
+        "reason": skipped.reason,
+    }
+
+
+def _amount(segments: tuple[Segment, ...]) -> str:
+    rows = sum(segment.rows for segment in segments)
+    size = describe_size(sum(segment.size for segment in segments))
+    return f"{_many(len(segments), 'segment')}, {rows:,} rows, {size}"
+
+
+def _chunks(segments: tuple[Segment, ...]) -> str:
+    return _many(len({segment.id.interval for segment in segments}), "chunk")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

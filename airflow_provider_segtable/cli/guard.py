@@ -1,0 +1,28 @@
+"""The border of the command line: errors of ours become one line and an exit code."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from airflow_provider_segtable.cli.exits import Exit, exit_code
+from airflow_provider_segtable.cli.options import JSON_WANTED
+from airflow_provider_segtable.cli.output import error_facts, note, print_error, print_json
+from airflow_provider_segtable.core.errors import SegtableError
+
+
+class GuardedGroup(TyperGroup):
+    """A command group that turns ``SegtableError`` and Ctrl-C into exit codes."""
+
+    def invoke(self, ctx: Any) -> Any:  # Typer keeps the type of its contexts to itself
+        """Run the command; anything unexpected passes through, with its traceback."""
+        try:
+            return super().invoke(ctx)
+        except SegtableError as error:
+            print_error(error)
+            if ctx.meta.get(JSON_WANTED):
+                print_json(error_facts(error))
+            raise typer.Exit(exit_code(error)) from None
+        except KeyboardInterrupt:
+            note("interrupted")
+            raise typer.Exit(Exit.INTERRUPTED) from None

@@ -1,0 +1,101 @@
+"""``segtable plan``: what a compaction would gain, and why not elsewhere."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from airflow_provider_segtable.cli import drawing
+from airflow_provider_segtable.cli.facts import skipped_facts
+from airflow_provider_segtable.cli.options import (
+    AsJson,
+    Properties,
+    StorageOptions,
+    TableUri,
+    ZooKeeper,
+    find_zookeeper,
+    pairs,
+)
+from airflow_provider_segtable.cli.output import Facts, note, print_json, show
+from airflow_provider_segtable.cli.tables import open_table
+from airflow_provider_segtable.planning.policy import PROPERTIES, Policy
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.services.planner import PlannerRun
+
+
+def plan(
+    table: TableUri,
+    *,
+    request: Annotated[
+        bool,
+        typer.Option(
+            "--request/--dry-run",
+            help="--request writes the chosen plans into the log, for `segtable compact` or "
+            "Airflow to carry out. --dry-run only looks.",
+        ),
+    ] = False,
+    properties: Properties = None,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Show which segments are worth joining, best first, and why the others are left alone.
+
+    [green]segtable plan ./flights[/]
+    [green]segtable plan ./flights --property compaction.min_segments=4[/]
+    [green]segtable plan ./flights --request --json | jq -r '.chosen\[].plan'[/]
+
+    The policy is the table's (see its properties in `segtable table describe`); --property
+    overrides it for this run.
+    """
+    from airflow_provider_segtable.services.planner import plan_table
+
+    opened = open_table(table, storage_options, find_zookeeper(zookeeper))
+    policy = policy_of(opened.state().table.properties, properties)
+    found = plan_table(opened.ports, policy=policy, dry_run=not request)
+    answer = planner_facts(table, found, dry_run=not request)
+    if as_json:
+        print_json(answer)
+        return
+    show(drawing.plan(answer))
+    if answer["chosen"]:
+        note(_next_step(table, request=request))
+
+
+def policy_of(of_table: object, overrides: list[str] | None) -> Policy:
+    """Return the table's policy with the values given for this run."""
+    given = pairs(overrides, "--property")
+    for key in given:
+        if key not in PROPERTIES:
+            Policy.read({f"compaction.{key.removeprefix('compaction.')}": given[key]})
+    return Policy.read({**dict(of_table), **given})  # type: ignore[call-overload]
+
+
+def planner_facts(uri: str, found: "PlannerRun", *, dry_run: bool) -> Facts:
+    """Return a planner run as facts."""
+    return {
+        "table": uri,
+        "version": found.version,
+        "dry_run": dry_run,
+        "chosen": [
+            {
+                "plan": launch.plan_id,
+                "kind": launch.kind,
+                "run_id": launch.run_id,
+                "segments": launch.segments,
+                "bytes": launch.size,
+                "reason": launch.reason,
+            }
+            for launch in found.launches
+        ],
+        "skipped": [skipped_facts(entry) for entry in found.skipped],
+        "running": dict(found.running),
+        "aborted": list(found.aborted),
+        "voided": [str(segment_id) for segment_id in found.voided],
+    }
+
+
+def _next_step(table: str, *, request: bool) -> str:
+    if request:
+        return f"requested. Next: [green]segtable compact {table}[/]"
+    return f"Nothing was written. Next: [green]segtable compact {table} --all[/]"

@@ -1,0 +1,207 @@
+"""``segtable table scan``: rows, their number, or a checksum of them."""
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from airflow_provider_segtable.cli.drawing import captioned, grid
+from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, pairs
+from airflow_provider_segtable.cli.output import Facts, print_json, show
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.interval import Interval, parse_instant
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_segtable.table.snapshot import Snapshot
+
+ROWS_FOR_PEOPLE = 20
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def scan(  # noqa: PLR0913 - each is an option
+    table: TableUri,
+    *,
+    columns: Annotated[
+        str | None, typer.Option(help="Only these, in this order.", metavar="A,B,...")
+    ] = None,
+    interval: Annotated[
+        str | None,
+        typer.Option(help="Only this event time, ISO 8601 start/end.", metavar="START/END"),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(help="The table after this event number.", metavar="N")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(help="The table as it was then, inclusive.", metavar="TIME")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help=f"At most so many rows; default {ROWS_FOR_PEOPLE} as a table, else all."
+        ),
+    ] = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="table, csv, or json (one object a line).")
+    ] = Format.TABLE,
+    count: Annotated[bool, typer.Option("--count", help="Only the number of rows.")] = False,
+    checksum: Annotated[
+        bool,
+        typer.Option(
+            "--checksum",
+            help="Only rows and a checksum that does not depend on their order: equal before "
+            "and after a compaction.",
+        ),
+    ] = False,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print rows of the newest version, or of any earlier one.
+
+    [green]segtable table scan ./flights --columns carrier,dest --limit 5[/]
+    [green]segtable table scan ./flights --format csv --interval 2013-07-04/2013-07-05[/]
+    [green]segtable table scan ./flights --as-of 2026-01-31T12:00:00Z --count[/]
+    [green]segtable table scan ./flights --version 3 --checksum[/]
+    """
+    snapshot = _snapshot(table, storage_options, version, as_of)
+    wanted = _columns(snapshot, columns)
+    clip = Interval.parse(interval) if interval else None
+    head = {"table": table, "version": snapshot.version}
+    if count or checksum:
+        _answer({**head, **_totals(snapshot, wanted, clip, checksum=checksum)}, as_json=as_json)
+        return
+    shown = ROWS_FOR_PEOPLE if limit is None and format_ is Format.TABLE and not as_json else limit
+    batches = _limited(snapshot.batches(columns=wanted, interval=clip), shown)
+    if as_json:
+        rows = [row for batch in batches for row in _plain(batch)]
+        print_json({**head, "rows": rows})
+    elif format_ is Format.CSV:
+        _print_csv(batches, snapshot, wanted)
+    elif format_ is Format.JSON:
+        for batch in batches:
+            sys.stdout.writelines(json.dumps(row) + "\n" for row in _plain(batch))
+    else:
+        _print_table(batches, snapshot, wanted, shown)
+
+
+def _snapshot(
+    uri: str, storage_options: list[str] | None, version: int | None, as_of: str | None
+) -> "Snapshot":
+    from airflow_provider_segtable.table.table import Table
+
+    if version is not None and as_of is not None:
+        raise InvalidInput("give one of --version and --as-of")
+    time = parse_instant(as_of) if as_of else None
+    options = pairs(storage_options, "--storage-option")
+    return Table.open(uri, storage_options=options).snapshot(version=version, as_of=time)
+
+
+def _columns(snapshot: "Snapshot", text: str | None) -> list[str]:
+    have = snapshot.schema.names
+    wanted = [name.strip() for name in text.split(",")] if text else list(have)
+    for name in wanted:
+        if name not in have:
+            raise InvalidInput(f"there is no column {name!r}: the table has {', '.join(have)}")
+    return wanted
+
+
+def _totals(
+    snapshot: "Snapshot", columns: list[str], clip: Interval | None, *, checksum: bool
+) -> Facts:
+    if checksum:
+        from airflow_provider_segtable.cli.checksum import checksum_of
+
+        found = checksum_of(snapshot.batches(columns=columns, interval=clip))
+        return {"rows": found.rows, "checksum": found.hex}
+    if clip is None:
+        return {"rows": snapshot.count()}
+    time = [snapshot.state.table.time_column]
+    rows = sum(batch.num_rows for batch in snapshot.batches(columns=time, interval=clip))
+    return {"rows": rows}
+
+
+def _answer(facts: Facts, *, as_json: bool) -> None:
+    if as_json:
+        print_json(facts)
+    else:
+        sys.stdout.write(" ".join(str(facts[k]) for k in ("rows", "checksum") if k in facts) + "\n")
+
+
+def _limited(batches: Iterator["pa.RecordBatch"], limit: int | None) -> Iterator["pa.RecordBatch"]:
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        if left <= 0:
+            return
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+def _plain(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
+    for row in batch.to_pylist():
+        yield {name: plain(value) for name, value in row.items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: times as ISO 8601, bytes as hexadecimal digits."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return value.hex()
+        case dict():
+            return {key: plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _ if hasattr(value, "isoformat"):
+            return value.isoformat().replace("+00:00", "Z")
+        case _:
+            return str(value)
+
+
+def _print_csv(
+    batches: Iterator["pa.RecordBatch"], snapshot: "Snapshot", columns: list[str]
+) -> None:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    schema = pa.schema([snapshot.schema.field(name) for name in columns])
+    try:
+        with csv.CSVWriter(sys.stdout.buffer, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(f"CSV cannot hold a column ({error}): use --format json") from error
+
+
+def _print_table(
+    batches: Iterator["pa.RecordBatch"],
+    snapshot: "Snapshot",
+    columns: list[str],
+    limit: int | None,
+) -> None:
+    table = grid("", *columns)
+    for batch in batches:
+        for row in _plain(batch):
+            table.add_row(*(_cell(row[name]) for name in columns))
+    total = snapshot.count()
+    more = f"; --limit shows more than {limit}" if limit is not None and total > limit else ""
+    show(captioned(table, f"{total:,} rows at version {snapshot.version}{more}"))
+
+
+def _cell(value: Any) -> Text:
+    return Text("null", style="dim") if value is None else Text(str(value))
