@@ -1,0 +1,77 @@
+"""What Airflow's provider manager is told about this distribution.
+
+1. Plain data: reading it imports none of the modules it names.
+2. Airflow 3.2 and later draw the connection form from ``conn-fields`` here; 3.1 asks the hook.
+3. There is no ``plugins`` key: Airflow reads that one only if told to, the entry point always.
+4. There is no ``config`` section, because no code of ours reads one: what can be set is an
+   argument of an operator, a field of the connection, or a property of the table.
+"""
+
+from typing import Any
+
+_INTEGRATION = "Segtable"
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's description, as ``provider_info.schema.json`` has it."""
+    return {
+        "package-name": "airflow-provider-segtable",
+        "name": _INTEGRATION,
+        "description": "Compacts append tables on Spark while they are being written.",
+        "integrations": [
+            {"integration-name": _INTEGRATION, "tags": ["apache", "storage", "compaction"]}
+        ],
+        "hooks": _modules("hooks.segtable"),
+        "operators": _modules("operators.plan", "operators.compact"),
+        "sensors": _modules("sensors.small_segments"),
+        "triggers": _modules("triggers.table"),
+        "connection-types": [_connection_type()],
+    }
+
+
+def _modules(*names: str) -> list[dict[str, Any]]:
+    modules = [f"airflow_provider_segtable.{name}" for name in names]
+    return [{"integration-name": _INTEGRATION, "python-modules": modules}]
+
+
+def _connection_type() -> dict[str, Any]:
+    return {
+        "connection-type": "segtable",
+        "hook-class-name": "airflow_provider_segtable.hooks.segtable.SegtableHook",
+        "hook-name": _INTEGRATION,
+        "ui-field-behaviour": {
+            "hidden-fields": ["port", "login", "password", "schema", "extra"],
+            "relabeling": {"host": "Root of the tables"},
+            "placeholders": {"host": "/data/tables, s3://lake/tables, gs://..., az://..."},
+        },
+        "conn-fields": {
+            "zookeeper": _field(
+                "ZooKeeper",
+                "Where writers and compactions coordinate, as zk://host:2181[,host:2181][/chroot]."
+                " Reading needs none.",
+            ),
+            "spark_master": _field(
+                "Spark master",
+                "Where compaction runs, such as local[*] or spark://host:7077; all cores of the"
+                " worker if empty.",
+            ),
+            "spark_conn_id": _field(
+                "Spark connection",
+                "Id of a connection of type spark to submit by, instead of the master above.",
+            ),
+            # Keys of a store are secrets, and Airflow masks what is of format password.
+            "storage_options": _field(
+                "Storage options",
+                'Options of the object store as a JSON object, such as {"endpoint": "..."}.',
+                format="password",
+            ),
+        },
+    }
+
+
+def _field(label: str, description: str, **schema: Any) -> dict[str, Any]:
+    return {
+        "label": label,
+        "description": description,
+        "schema": {"type": ["string", "null"], **schema},
+    }
