@@ -1,0 +1,1 @@
+"""SPEAK AIRFLOW: connections, and what starts Spark applications."""

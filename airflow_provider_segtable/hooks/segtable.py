@@ -1,0 +1,161 @@
+"""The ``segtable`` connection: where tables are, and who coordinates them.
+
+::
+
+    host    the root of the tables: /data/tables, s3://lake/tables, ...
+    extra   zookeeper        zk://host:2181[,host:2181][/chroot]; reading needs none
+            storage_options  keys of the object store, an object or its JSON text
+            spark_master     where compaction runs, if no Spark connection says so
+            spark_conn_id    a connection of apache-airflow-providers-apache-spark
+
+    AIRFLOW_CONN_SEGTABLE_DEFAULT='{"conn_type": "segtable", "host": "/data/tables",
+                                    "extra": {"zookeeper": "zk://127.0.0.1:2181"}}'
+
+A table is named by its path below the root, or by a whole URI.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import BaseHook, Connection
+
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.table.ports import TablePorts, open_ports
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a connection says; plain values, read once."""
+
+    conn_id: str
+    root: str
+    zookeeper: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    spark_master: str | None = None
+    spark_conn_id: str | None = None
+
+    @staticmethod
+    def of(connection: Connection) -> "Place":
+        """Read a connection.
+
+        Raises:
+            InvalidInput: if ``storage_options`` is no JSON object.
+        """
+        extra = connection.extra_dejson
+        return Place(
+            conn_id=connection.conn_id,
+            root=connection.host or "",
+            zookeeper=extra.get("zookeeper") or None,
+            storage_options=_options(connection.conn_id, extra.get("storage_options")),
+            spark_master=extra.get("spark_master") or None,
+            spark_conn_id=extra.get("spark_conn_id") or None,
+        )
+
+    def uri(self, table: str) -> str:
+        """Return the URI of a table.
+
+        Raises:
+            InvalidInput: if the name is relative and the connection has no root.
+        """
+        if _ABSOLUTE.match(table):
+            return table
+        if not table or not self.root:
+            raise InvalidInput(
+                f"table {table!r} is no URI and connection {self.conn_id} has no root: "
+                "set its host to the root of the tables, or name the table by its URI"
+            )
+        return f"{self.root.rstrip('/')}/{table}"
+
+    @contextmanager
+    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TablePorts]:
+        """Open the ports of a table; leaving ends the session with ZooKeeper."""
+        ports = open_ports(
+            self.uri(table),
+            zookeeper=self.zookeeper,
+            storage_options=self.storage_options,
+            author=author,
+        )
+        try:
+            yield ports
+        finally:
+            if ports.coordinator_ is not None:
+                ports.coordinator_.close()
+
+
+def _options(conn_id: str, given: Any) -> dict[str, str]:
+    try:
+        found = json.loads(given or "{}") if isinstance(given, str) else given or {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInput(
+            f"storage_options of connection {conn_id} is no JSON object: "
+            'write e.g. {"endpoint": "http://127.0.0.1:9000"}'
+        )
+    return {str(key): str(value) for key, value in found.items()}
+
+
+class SegtableHook(BaseHook):
+    """Opens tables through a connection of type ``segtable``.
+
+    Args:
+        segtable_conn_id: the connection.
+    """
+
+    conn_name_attr: ClassVar[str] = "segtable_conn_id"
+    default_conn_name: ClassVar[str] = "segtable_default"
+    conn_type: ClassVar[str] = "segtable"
+    hook_name: ClassVar[str] = "Segtable"
+
+    def __init__(self, segtable_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.segtable_conn_id = segtable_conn_id
+
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """Return the form of Airflow 3.1; later ones read the provider's ``conn-fields``."""
+        return {
+            "hidden_fields": ["port", "login", "password", "schema"],
+            "relabeling": {"host": "Root of the tables"},
+            "placeholders": {
+                "host": "/data/tables, s3://lake/tables, gs://..., az://...",
+                "extra": json.dumps({"zookeeper": "zk://host:2181/segtable"}),
+            },
+        }
+
+    @cached_property
+    def place(self) -> Place:
+        """Return what the connection says."""
+        return Place.of(self.get_connection(self.segtable_conn_id))
+
+    def get_conn(self) -> Place:
+        """Return what the connection says, under the name all hooks have."""
+        return self.place
+
+    @contextmanager
+    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TablePorts]:
+        """Open the ports of a table; leaving ends the session with ZooKeeper."""
+        with self.place.table_ports(table, author=author) as ports:
+            yield ports
+
+    def test_connection(self) -> tuple[bool, str]:
+        """List the root and ask ZooKeeper; return whether it went well, and what was found."""
+        try:
+            place = self.place
+            storage = open_storage(place.uri("."), place.storage_options)
+            next(iter(storage.list("_segtable")), None)
+            if place.zookeeper is None:
+                return True, f"{place.root} answers; there is no zookeeper, so tables are read-only"
+            with place.table_ports(".") as ports:
+                ports.coordinator.locks("test-connection")
+        except SegtableError as error:
+            return False, f"{type(error).__name__}: {error}"
+        return True, f"{place.root} and {place.zookeeper} answer"

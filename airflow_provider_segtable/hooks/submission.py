@@ -1,0 +1,242 @@
+"""Starting Spark applications: ``Launcher`` says what is asked, two strategies do it.
+
+1. ``LocalSparkSubmit`` runs ``spark-submit`` of the installed PySpark as a child of the task.
+2. ``SparkSubmit`` hands over to ``SparkSubmitHook`` of apache-airflow-providers-apache-spark,
+   with a connection that names the cluster. Public names only.
+3. A driver on this machine is told by the kernel when its task dies, however it dies. That is a
+   courtesy: what makes an orphan harmless is the table's log, not its death.
+4. Secrets travel in the environment, never on the command line.
+"""
+
+import ctypes
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from airflow_provider_segtable.coordination.java import find_java
+from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
+
+OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
+PATIENCE_S = 10.0
+TAIL = 20
+_PR_SET_PDEATHSIG = 1
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """One application to run; ``storage_options`` reach it through its environment."""
+
+    application: Path
+    arguments: tuple[str, ...]
+    name: str
+    conf: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def secrets(self) -> dict[str, str]:
+        """Return the environment variables that carry the storage options."""
+        options = dict(self.storage_options)
+        return {OPTIONS_VARIABLE: json.dumps(options)} if options else {}
+
+
+class Launcher(Protocol):
+    """Runs an application to its end."""
+
+    @property
+    def attached(self) -> bool:
+        """Tell whether the driver runs here, below this process."""
+        ...
+
+    def launch(self, submission: Submission, say: Say) -> None:
+        """Run the application; ``say`` is told each line of its output.
+
+        Raises:
+            ExecutionFailed: if it ended with an error; with its last lines.
+        """
+        ...
+
+    def kill(self) -> None:
+        """End the application, from a signal handler of this process."""
+        ...
+
+
+class LocalSparkSubmit:
+    """``spark-submit`` of the PySpark that is installed beside this package.
+
+    Args:
+        master: where executors run; by default the application's own choice, all local cores.
+    """
+
+    attached = True
+
+    def __init__(self, master: str | None = None) -> None:
+        self.master = master
+        self._process: subprocess.Popen[str] | None = None
+
+    def launch(self, submission: Submission, say: Say) -> None:
+        """Run the application; see ``Launcher``."""
+        command = self._command(submission)
+        say(" ".join(command))
+        self._process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=_local_environment(submission),
+            start_new_session=True,  # so that ``kill`` reaches the JVM and Python below it
+            preexec_fn=_die_with_parent,  # noqa: PLW1509  # one prctl, loaded before the fork
+        )
+        tail: deque[str] = deque(maxlen=TAIL)
+        assert self._process.stdout  # noqa: S101  # we asked for a pipe
+        for line in self._process.stdout:
+            tail.append(line.rstrip())
+            say(line.rstrip())
+        code = self._process.wait()
+        if code:
+            last = "\n".join(tail)
+            raise ExecutionFailed(f"{submission.name} ended with exit code {code}:\n{last}")
+
+    def kill(self) -> None:
+        """End the whole process group: in order, then at once."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, how)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+                return
+
+    def _command(self, submission: Submission) -> list[str]:
+        master = ["--master", self.master] if self.master else []
+        settings = (f"{key}={value}" for key, value in submission.conf.items())
+        conf = [part for setting in settings for part in ("--conf", setting)]
+        return [
+            str(spark_home() / "bin" / "spark-submit"),
+            *master,
+            *conf,
+            *("--name", submission.name),
+            str(submission.application),
+            *submission.arguments,
+        ]
+
+
+class SparkSubmit:
+    """``SparkSubmitHook`` with a Spark connection.
+
+    Args:
+        conn_id: of type ``spark``.
+        deploy_mode: ``client`` (default) or ``cluster``; the connection's own must agree.
+        options: more arguments of ``SparkSubmitHook``, e.g. ``driver_memory``.
+    """
+
+    def __init__(
+        self, conn_id: str, *, deploy_mode: str = "client", options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.conn_id = conn_id
+        self.deploy_mode = deploy_mode
+        self.options = dict(options or {})
+        self._hook: Any = None
+
+    @property
+    def attached(self) -> bool:
+        """Tell whether the driver runs here."""
+        return self.deploy_mode != "cluster"
+
+    def launch(self, submission: Submission, say: Say) -> None:
+        """Run the application; the hook itself writes its output to the task's log."""
+        from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+
+        BaseHook.get_connection(self.conn_id)  # the hook would silently go to YARN without it
+        self._hook = _spark_submit_hook()(**self._arguments(submission))
+        say(f"spark-submit by connection {self.conn_id}, deploy mode {self.deploy_mode}")
+        here = {"env": _environment(submission), "preexec_fn": _die_with_parent}
+        try:
+            self._hook.submit(str(submission.application), **(here if self.attached else {}))
+        except AirflowException as error:
+            raise ExecutionFailed(f"{submission.name}: {error}") from error
+
+    def kill(self) -> None:
+        """Let the hook end what it started, on the cluster too."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _arguments(self, submission: Submission) -> dict[str, Any]:
+        driver = {"spark.pyspark.driver.python": sys.executable} if self.attached else {}
+        arguments: dict[str, Any] = {
+            "conn_id": self.conn_id,
+            "deploy_mode": self.deploy_mode,
+            "conf": {**driver, **submission.conf},
+            "name": submission.name,
+            "application_args": list(submission.arguments),
+        }
+        if not self.attached:
+            from airflow_provider_segtable.spark.archive import package_archive
+
+            arguments |= {"py_files": str(package_archive()), "env_vars": submission.secrets()}
+        return arguments | self.options
+
+
+def spark_home() -> Path:
+    """Return the home of the Spark to submit with: ``SPARK_HOME``, or the installed PySpark.
+
+    Raises:
+        DependencyMissing: if there is none.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    if home := os.environ.get("SPARK_HOME"):
+        places.insert(0, Path(home))
+    for place in places:
+        if (place / "bin" / "spark-submit").exists():
+            return place
+    looked = ", ".join(map(str, places)) or "no pyspark package found"
+    raise DependencyMissing(
+        f"there is no spark-submit here ({looked}): pip install pyspark (pyspark-client has "
+        "none), set SPARK_HOME, or name a Spark connection by spark_conn_id"
+    )
+
+
+def _spark_submit_hook() -> Any:
+    try:
+        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    except ModuleNotFoundError as error:
+        raise DependencyMissing(
+            "a Spark connection needs apache-airflow-providers-apache-spark, which is not "
+            "installed: pip install it, or leave out spark_conn_id to run Spark here"
+        ) from error
+    return SparkSubmitHook
+
+
+def _local_environment(submission: Submission) -> dict[str, str]:
+    java = find_java().resolve()
+    return {
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "JAVA_HOME": str(java.parent.parent),
+        **_environment(submission),
+        "SPARK_HOME": str(spark_home()),
+    }
+
+
+def _environment(submission: Submission) -> dict[str, str]:
+    return {**os.environ, **submission.secrets()}
+
+
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _die_with_parent() -> None:
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

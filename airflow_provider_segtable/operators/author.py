@@ -1,0 +1,13 @@
+"""Who we are, in events and locks: people look for the task when they meet a lock."""
+
+import os
+import socket
+
+from airflow.providers.common.compat.sdk import Context
+
+
+def author_of(context: Context) -> str:
+    """Return ``host:pid dag/run/task`` of a running task."""
+    here = f"{socket.gethostname()}:{os.getpid()}"
+    ti = context.get("ti")
+    return f"{here} {ti.dag_id}/{ti.run_id}/{ti.task_id}" if ti else here

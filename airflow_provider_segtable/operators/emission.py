@@ -1,0 +1,89 @@
+"""From launches to DAG runs, purely: equal launches always make equal run ids.
+
+1. Launches of one kind are cut into batches, in the planner's order; a batch is one DAG run, so
+   that Spark's start-up is paid once.
+2. A batch of one keeps its launch's run id. A larger one is named by a hash of all of them: the
+   planner that finds the same work again names the same run, and nothing is emitted twice.
+3. Airflow takes ``[A-Za-z0-9_.~:+-]``, at most 250 of them; other names are mended with a hash.
+   (A batch that is cut differently next time runs plans twice, which the log makes harmless.)
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.services.planner import Launch
+
+LONGEST_RUN_ID = 250
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.~:+-]")
+
+
+def emissions(
+    launches: Sequence[Launch],
+    *,
+    trigger_dag_ids: Mapping[str, str],
+    plans_per_run: int,
+    conf: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+    """Return arguments of ``TriggerDagRunOperator``, one set a run.
+
+    Args:
+        launches: in the planner's order.
+        trigger_dag_ids: which DAG carries out which kind of plan.
+        plans_per_run: how many plans one run gets at most.
+        conf: goes into every run's conf.
+
+    Raises:
+        InvalidInput: if a kind has no DAG, or ``plans_per_run`` is below 1.
+    """
+    if plans_per_run < 1:
+        raise InvalidInput(f"plans_per_run = {plans_per_run}: a run needs at least 1 plan")
+    return [
+        {
+            "trigger_dag_id": _dag_id(batch[0].kind, trigger_dag_ids),
+            "trigger_run_id": batch_run_id(batch),
+            "conf": {
+                **conf,
+                "plans": [launch.plan_id for launch in batch],
+                "reasons": {launch.plan_id: launch.reason for launch in batch},
+            },
+        }
+        for batch in _batches(launches, plans_per_run)
+    ]
+
+
+def batch_run_id(batch: Sequence[Launch]) -> str:
+    """Return the run id of a batch."""
+    if len(batch) == 1:
+        return legal_run_id(batch[0].run_id)
+    kind_and_table = batch[0].run_id.rsplit("__", 2)[0]
+    return legal_run_id(f"{kind_and_table}__{len(batch)}plans__{_hash(*(b.run_id for b in batch))}")
+
+
+def legal_run_id(text: str) -> str:
+    """Return ``text`` in the form that Airflow takes, unchanged if it has it already."""
+    legal = _FOREIGN.sub("_", text)
+    if legal == text and len(text) <= LONGEST_RUN_ID:
+        return text
+    end = f"__{_hash(text)}"
+    return f"{legal[: LONGEST_RUN_ID - len(end)]}{end}"
+
+
+def _batches(launches: Sequence[Launch], size: int) -> Iterator[Sequence[Launch]]:
+    for kind in dict.fromkeys(launch.kind for launch in launches):
+        alike = [launch for launch in launches if launch.kind == kind]
+        for start in range(0, len(alike), size):
+            yield alike[start : start + size]
+
+
+def _dag_id(kind: str, trigger_dag_ids: Mapping[str, str]) -> str:
+    if kind not in trigger_dag_ids:
+        known = ", ".join(trigger_dag_ids) or "none"
+        raise InvalidInput(f"trigger_dag_ids names no DAG for {kind!r} plans: it has {known}")
+    return trigger_dag_ids[kind]
+
+
+def _hash(*texts: str) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]

@@ -1,0 +1,129 @@
+"""Which of the asked plans are still to do, and how the others ended; the log and the locks say.
+
+1. The log is read first and the locks second, so a worker that finishes in between is never
+   taken for dead.
+2. A plan whose lock is held has a live worker: perhaps the orphan of an earlier try of the same
+   task. If there is nothing else to do, wait for it; at the deadline it *runs elsewhere*, which
+   is no failure: should it die yet, the planner launches the plan again.
+3. After an application has ended, whatever it did not report is settled by the log.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.services.compaction import Ended, PlanResult
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+
+LOOK_AGAIN_S = 2.0
+"""A lock that ends with its session is not announced: look at least so often."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outstanding:
+    """``todo``: to launch now. ``settled``: what became of the others."""
+
+    todo: tuple[str, ...]
+    settled: tuple[PlanResult, ...]
+
+
+def outstanding(
+    ports: TablePorts,
+    asked: Sequence[str] | None,
+    *,
+    wait_s: float,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Outstanding:
+    """Sort plans into those to launch and those that need nothing.
+
+    Args:
+        ports: with a coordinator.
+        asked: plan ids; every pending plan if None.
+        wait_s: how long to wait when all that is left runs elsewhere.
+        tell: told what is waited for, once.
+    """
+    log, clock = EventLog(ports.storage), ports.clock
+    state = log.load()
+    plan_ids = _named(state, asked)
+    deadline = clock.monotonic() + wait_s
+    told = False
+    while True:
+        holders = {lock.purpose: lock.holder for lock in ports.coordinator.locks(_id(state))}
+        found = _sorted(state, plan_ids, holders)
+        busy = [r for r in found.settled if r.ended is Ended.RUNNING_ELSEWHERE]
+        left = deadline - clock.monotonic()
+        if found.todo or not busy or left <= 0:
+            return found
+        if not told:
+            tell(f"{len(busy)} plans run elsewhere: {busy[0].message}; waiting up to {wait_s:g} s")
+            told = True
+        pause = min(left, LOOK_AGAIN_S)
+        ports.coordinator.wait_head(_id(state), beyond=state.n, wait_s=pause)
+        state = log.refresh(state)
+
+
+def settle(
+    ports: TablePorts, plan_ids: Sequence[str], reported: Sequence[PlanResult], error: str
+) -> tuple[PlanResult, ...]:
+    """Complete what an application reported by what the log says.
+
+    Args:
+        ports: for reading.
+        plan_ids: what was launched.
+        reported: what the application said; may miss plans.
+        error: why it may.
+    """
+    missing = set(plan_ids) - {result.plan_id for result in reported}
+    if not missing:
+        return tuple(reported)
+    state = EventLog(ports.storage).load()
+    known = (_from_log(state, plan_id) for plan_id in plan_ids if plan_id in missing)
+    failed = (
+        PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=error)
+        for plan_id in plan_ids
+        if plan_id in missing and _from_log(state, plan_id) is None
+    )
+    return (*reported, *(result for result in known if result), *failed)
+
+
+def _named(state: State, asked: Sequence[str] | None) -> tuple[str, ...]:
+    if asked is None:
+        return tuple(known.plan.id for known in state.pending_plans())
+    return tuple(dict.fromkeys(asked))
+
+
+def _sorted(state: State, plan_ids: Sequence[str], holders: dict[str, str]) -> Outstanding:
+    todo: list[str] = []
+    settled: list[PlanResult] = []
+    for plan_id in plan_ids:
+        ended = _from_log(state, plan_id)
+        if ended is None and plan_id in holders:
+            message = f"plan {plan_id} is held by {holders[plan_id]}"
+            ended = PlanResult(plan_id=plan_id, ended=Ended.RUNNING_ELSEWHERE, message=message)
+        if ended is None:
+            todo.append(plan_id)
+        else:
+            settled.append(ended)
+    return Outstanding(todo=tuple(todo), settled=tuple(settled))
+
+
+def _from_log(state: State, plan_id: str) -> PlanResult | None:
+    """Return how a plan ended, or None while it is pending."""
+    known = state.plans.get(plan_id)
+    if known is None:
+        why = f"{state.table.name} has no plan {plan_id} at version {state.n}"
+        return PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=why)
+    if known.status.pending:
+        return None
+    done = known.status is PlanStatus.COMPLETED
+    note = f" ({known.note})" if known.note else ""
+    return PlanResult(
+        plan_id=plan_id,
+        ended=Ended.DONE_ALREADY if done else Ended.OVERTAKEN,
+        message=f"{known.status} by {known.author}, event {known.last_n}{note}",
+    )
+
+
+def _id(state: State) -> str:
+    return state.table.table_id

@@ -1,0 +1,99 @@
+"""Find out what a table needs, and say which DAG runs shall do it.
+
+The answer feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
+a plan is requested once, and a launch has one run id.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.author import author_of
+from airflow_provider_segtable.operators.emission import emissions
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.reasons import describe_size
+from airflow_provider_segtable.services.planner import PlannerRun, plan_table
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+
+PLANS_PER_RUN = 16
+
+
+class SegtablePlanOperator(BaseOperator):
+    """Run the planner over one table.
+
+    Returns arguments for a mapped ``TriggerDagRunOperator``: a list of ``{"trigger_dag_id",
+    "trigger_run_id", "conf"}``, empty if there is nothing to do.
+
+    Args:
+        table: below the connection's root, or a URI.
+        trigger_dag_ids: which DAG carries out which kind of plan, e.g. ``{"minor": "..."}``.
+        policy: overrides the table's own, e.g. ``{"min_segments": 4}``.
+        plans_per_run: how many plans share one DAG run, and so one start of Spark.
+        segtable_conn_id: the connection.
+    """
+
+    template_fields: Sequence[str] = ("table", "trigger_dag_ids", "policy", "segtable_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "trigger_dag_ids": "json",
+        "policy": "json",
+    }
+    ui_color = "#dfe8f5"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        trigger_dag_ids: Mapping[str, str],
+        policy: Mapping[str, Any] | None = None,
+        plans_per_run: int = PLANS_PER_RUN,
+        segtable_conn_id: str = SegtableHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.trigger_dag_ids = trigger_dag_ids
+        self.policy = policy
+        self.plans_per_run = plans_per_run
+        self.segtable_conn_id = segtable_conn_id
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Plan, and return the runs to emit."""
+        hook = SegtableHook(self.segtable_conn_id)
+        with hook.table_ports(self.table, author=author_of(context)) as ports:
+            run = plan_table(ports, policy=self._policy(ports))
+        self._tell(run)
+        runs = emissions(
+            run.launches,
+            trigger_dag_ids=self.trigger_dag_ids,
+            plans_per_run=self.plans_per_run,
+            conf={"table": self.table},
+        )
+        self.log.info("%d plans to carry out in %d runs", len(run.launches), len(runs))
+        return runs
+
+    def _policy(self, ports: TablePorts) -> Policy | None:
+        if not self.policy:
+            return None
+        overrides = {f"compaction.{name}": str(value) for name, value in self.policy.items()}
+        properties = EventLog(ports.storage).load().table.properties
+        return Policy.read({**properties, **overrides})
+
+    def _tell(self, run: PlannerRun) -> None:
+        self.log.info("table %s at version %d", self.table, run.version)
+        for launch in run.launches:
+            size = describe_size(launch.size)
+            self.log.info("chosen  %s (%s): %s", launch.plan_id, size, launch.reason)
+        for plan_id, holder in run.running.items():
+            self.log.info("running %s: held by %s", plan_id, holder)
+        for plan_id in run.aborted:
+            self.log.warning("aborted %s: its workers died too often", plan_id)
+        if run.voided:
+            self.log.info("voided  %d ids that no live writer holds", len(run.voided))
+        self.log.info("::group::skipped, and why (%d)", len(run.skipped))
+        for skipped in run.skipped:
+            where = ", ".join(map(str, skipped.partitions)) or "whole chunk"
+            self.log.info("skipped %s [%s]: %s", skipped.chunk.interval, where, skipped.reason)
+        self.log.info("::endgroup::")

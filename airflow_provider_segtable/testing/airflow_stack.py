@@ -1,0 +1,366 @@
+"""A real Airflow of one's own, for trials, tests and the demo: all four components.
+
+1. SQLite and LocalExecutor in a home of its own; free loopback ports; no log server. No login.
+2. Every process we start carries a token in its environment, and so does all that it starts: the
+   workers, the tasks, their Spark drivers. ``stop`` ends exactly those, orphans included.
+3. A watcher holds a pipe that only we write to. When we end, in whatever way, it does the same.
+
+    >>> with AirflowStack(home, dags_folder=dags, env={"AIRFLOW_CONN_...": "..."}) as airflow:
+    ...     airflow.unpause("segtable_planner__flights")
+    ...     run_id = airflow.trigger("segtable_planner__flights")
+    ...     airflow.wait_run("segtable_planner__flights", run_id).state
+"""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
+
+from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.testing.processes import TOKEN, Marked, importable
+
+COMPONENTS: Mapping[str, tuple[str, ...]] = {
+    "api-server": ("--workers", "1"),
+    "scheduler": ("--skip-serve-logs",),
+    "dag-processor": (),
+    "triggerer": ("--skip-serve-logs",),
+}
+Found = TypeVar("Found")
+ENDED = ("success", "failed")
+POLL_S = 0.25
+START_TIMEOUT_S = 120.0
+_HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A DAG run."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    conf: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether it is over, one way or the other."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRun:
+    """A task instance; ``pid`` is that of its newest try, if it ever ran."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+    pid: int | None
+
+
+class AirflowStack:
+    """Airflow in a home, while a ``with`` block lasts (or from ``start`` to ``stop``).
+
+    Args:
+        home: ``AIRFLOW_HOME``; made if absent. Its database is kept, so a second start is quicker.
+        dags_folder: where DAG files are.
+        env: more environment: connections, ``SEGTABLE_...``, other settings of Airflow.
+        parallelism: how many tasks at once.
+    """
+
+    def __init__(
+        self,
+        home: Path | str,
+        dags_folder: Path | str,
+        env: Mapping[str, str] | None = None,
+        *,
+        parallelism: int = 4,
+    ) -> None:
+        self.home = Path(home).absolute()
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.marked = Marked(secrets.token_hex(8))
+        self.env = self._environment(Path(dags_folder).absolute(), env or {}, parallelism)
+        self._components: dict[str, subprocess.Popen[bytes]] = {}
+        self._watcher: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start, and wait until all is well."""
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop everything."""
+        self.stop()
+
+    # ---- processes --------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start the four components and wait until they are healthy (15 to 30 s).
+
+        Raises:
+            ExecutionFailed: if one of them ends or does not become healthy; with its last lines.
+        """
+        (self.home / "logs").mkdir(parents=True, exist_ok=True)
+        self._watcher = self.marked.watch()
+        self._migrate()
+        for name, arguments in COMPONENTS.items():
+            self._components[name] = self._airflow(name, *arguments, log=name)
+        self._wait_healthy()
+        return self
+
+    def stop(self) -> None:
+        """End every process that came of this stack; again is harmless."""
+        self.marked.end(first=[process.pid for process in self._components.values()])
+        for process in self._components.values():
+            process.wait()
+        self._components.clear()
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.communicate()
+            self._watcher = None
+
+    def log_of(self, component: str) -> Path:
+        """Return the file with a component's output."""
+        return self.home / "logs" / f"{component}.log"
+
+    # ---- DAGs -------------------------------------------------------------------------------
+
+    def wait_dag(self, dag_id: str, *, timeout_s: float = 60.0) -> None:
+        """Wait until the DAG processor has read a DAG.
+
+        Raises:
+            ExecutionFailed: if it does not come; with the import errors.
+        """
+
+        def there() -> bool | None:
+            return self._ask(f"dags/{dag_id}", missing=None) is not None or None
+
+        if not _poll(there, timeout_s):
+            errors = self._ask("importErrors")["import_errors"]
+            told = "; ".join(error["stack_trace"] for error in errors) or "no import error"
+            raise ExecutionFailed(f"there is no DAG {dag_id} after {timeout_s:g} s: {told}")
+
+    def unpause(self, dag_id: str) -> None:
+        """Let a DAG run; waits until it is there."""
+        self.wait_dag(dag_id)
+        self._ask(f"dags/{dag_id}", method="PATCH", body={"is_paused": False})
+
+    def pause(self, dag_id: str) -> None:
+        """Start no more runs of a DAG."""
+        self._ask(f"dags/{dag_id}", method="PATCH", body={"is_paused": True})
+
+    def trigger(
+        self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None
+    ) -> str:
+        """Create a run of a DAG; return its id."""
+        self.wait_dag(dag_id)
+        body: dict[str, Any] = {"conf": dict(conf or {}), "logical_date": None}
+        if run_id:
+            body["dag_run_id"] = run_id
+        made = self._ask(f"dags/{dag_id}/dagRuns", method="POST", body=body)
+        return str(made["dag_run_id"])
+
+    def runs(self, dag_id: str) -> list[Run]:
+        """Return the runs of a DAG, oldest first."""
+        found = self._ask(f"dags/{dag_id}/dagRuns?limit=100&order_by=id", missing={"dag_runs": []})
+        return [
+            Run(
+                dag_id=dag_id,
+                run_id=run["dag_run_id"],
+                state=run["state"],
+                conf=run.get("conf") or {},
+            )
+            for run in found["dag_runs"]
+        ]
+
+    def run(self, dag_id: str, run_id: str) -> Run | None:
+        """Return one run."""
+        return next((run for run in self.runs(dag_id) if run.run_id == run_id), None)
+
+    def wait_run(self, dag_id: str, run_id: str, *, timeout_s: float = 120.0) -> Run:
+        """Wait until a run has ended, and return it.
+
+        Raises:
+            ExecutionFailed: if it has not by then; with the state of its tasks.
+        """
+
+        def ended() -> Run | None:
+            run = self.run(dag_id, run_id)
+            return run if run is not None and run.ended else None
+
+        run = _poll(ended, timeout_s)
+        if run is None:
+            raise ExecutionFailed(
+                f"run {run_id} of {dag_id} has not ended after {timeout_s:g} s: "
+                f"{self.tasks(dag_id, run_id)}"
+            )
+        return run
+
+    def tasks(self, dag_id: str, run_id: str) -> list[TaskRun]:
+        """Return the task instances of a run."""
+        where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+        return [
+            TaskRun(
+                task_id=task["task_id"],
+                map_index=task["map_index"],
+                state=task["state"],
+                try_number=task["try_number"],
+                pid=task["pid"],
+            )
+            for task in self._ask(where)["task_instances"]
+        ]
+
+    def task_log(
+        self, dag_id: str, run_id: str, task_id: str, *, map_index: int = -1, try_number: int = 1
+    ) -> list[str]:
+        """Return the lines that a try of a task has logged so far."""
+        folder = self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        mapped = folder / f"map_index={map_index}" if map_index >= 0 else folder
+        path = mapped / f"attempt={try_number}.log"
+        if not path.exists():
+            return []
+        return list(_lines(path.read_text(errors="replace")))
+
+    # ---- inside -----------------------------------------------------------------------------
+
+    def _environment(
+        self, dags_folder: Path, env: Mapping[str, str], parallelism: int
+    ) -> dict[str, str]:
+        settings = {
+            "CORE__DAGS_FOLDER": str(dags_folder),
+            "CORE__LOAD_EXAMPLES": "False",
+            "CORE__EXECUTOR": "LocalExecutor",
+            "CORE__PARALLELISM": str(parallelism),
+            "CORE__EXECUTION_API_SERVER_URL": f"http://localhost:{self.port}/execution/",
+            "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+            "API__HOST": "127.0.0.1",
+            "API__PORT": str(self.port),
+            "API__BASE_URL": f"http://localhost:{self.port}",
+            "API_AUTH__JWT_SECRET": secrets.token_hex(64),
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            "LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
+            "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
+            "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
+            "TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+        }
+        here = Path(sys.executable).parent
+        return {
+            **os.environ,
+            "AIRFLOW_HOME": str(self.home),
+            **{f"AIRFLOW__{key}": value for key, value in settings.items()},
+            "PATH": f"{here}{os.pathsep}{os.environ.get('PATH', '')}",
+            "NO_PROXY": "localhost,127.0.0.1",
+            "no_proxy": "localhost,127.0.0.1",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": importable(),
+            **env,
+            TOKEN: self.marked.token,
+        }
+
+    def _airflow(self, *arguments: str, log: str) -> subprocess.Popen[bytes]:
+        with self.log_of(log).open("ab") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "airflow", *arguments],
+                env=self.env,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C at the terminal is ours to handle
+            )
+
+    def _migrate(self) -> None:
+        code = self._airflow("db", "migrate", log="migrate").wait()
+        if code:
+            raise ExecutionFailed(f"airflow db migrate ended with {code}: {self._tail('migrate')}")
+
+    def _wait_healthy(self) -> None:
+        def healthy() -> bool | None:
+            for name, process in self._components.items():
+                if process.poll() is not None:
+                    raise ExecutionFailed(f"airflow {name} ended: {self._tail(name)}")
+            told = self._health()
+            parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
+            return all(told.get(part, {}).get("status") == "healthy" for part in parts) or None
+
+        if not _poll(healthy, START_TIMEOUT_S):
+            logs = "; ".join(f"{name}: {self._tail(name)}" for name in self._components)
+            raise ExecutionFailed(
+                f"Airflow is not healthy after {START_TIMEOUT_S:g} s: {self._health()}; {logs}"
+            )
+
+    def _health(self) -> dict[str, Any]:
+        try:
+            told: dict[str, Any] = self._ask("monitor/health")
+        except (OSError, ValueError):  # not up yet
+            return {}
+        return told
+
+    def _tail(self, component: str) -> str:
+        lines = self.log_of(component).read_text(errors="replace").splitlines()
+        return " | ".join(lines[-8:])
+
+    def _ask(self, path: str, *, method: str = "GET", body: Any = None, missing: Any = ...) -> Any:
+        request = urllib.request.Request(  # noqa: S310  # our own loopback server
+            f"{self.url}/api/v2/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with _HTTP.open(request, timeout=30.0) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            if error.code == 404 and missing is not ...:
+                return missing
+            told = error.read().decode(errors="replace")
+            raise ExecutionFailed(f"{method} {path}: HTTP {error.code}: {told}") from error
+
+
+def _lines(text: str) -> Iterator[str]:
+    for line in text.splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            yield line
+            continue
+        yield str(entry.get("event", line))
+        for detail in entry.get("error_detail") or ():
+            yield f"{detail.get('exc_type')}: {detail.get('exc_value')}"
+
+
+def _poll(look: Callable[[], Found | None], timeout_s: float) -> Found | None:
+    deadline = time.monotonic() + timeout_s
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(POLL_S)
+    return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,68 @@
+"""Processes that carry a token in their environment, and their end.
+
+Whatever a marked process starts is marked too, even when it leaves its parent, its session or its
+process group. So a whole stack is ended exactly: no more, by no name, and nothing is left.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+import airflow_provider_segtable
+
+TOKEN = "SEGTABLE_STACK"  # noqa: S105  # the variable's name, and no secret
+PATIENCE_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """The processes whose environment holds ``SEGTABLE_STACK=<token>``."""
+
+    token: str
+
+    def living(self) -> list[psutil.Process]:
+        """Return them."""
+        return [process for process in psutil.process_iter() if self._ours(process)]
+
+    def end(self, first: Iterable[int] = ()) -> None:
+        """End them: the ``first`` in order, and then all that are left at once."""
+        leading = [process for process in self.living() if process.pid in set(first)]
+        for process in leading:
+            with suppress(psutil.Error):
+                process.terminate()
+        psutil.wait_procs(leading, timeout=PATIENCE_S)
+        while left := self.living():
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=1.0)
+
+    def watch(self) -> subprocess.Popen[bytes]:
+        """Start a process that ends them when this one is gone, however it went."""
+        command = [sys.executable, "-m", "airflow_provider_segtable.testing.processes", self.token]
+        env = {**os.environ, "PYTHONPATH": importable()}
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=env, start_new_session=True)
+
+    def _ours(self, process: psutil.Process) -> bool:
+        try:
+            alive = process.status() != psutil.STATUS_ZOMBIE
+            return alive and bool(process.environ().get(TOKEN) == self.token)
+        except (psutil.Error, OSError):
+            return False
+
+
+def importable() -> str:
+    """Return a ``PYTHONPATH`` on which this package is found, installed or not."""
+    here = str(Path(airflow_provider_segtable.__path__[0]).parent)
+    return os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+
+
+if __name__ == "__main__":
+    os.read(0, 1)  # returns when the last holder of the pipe's other end is gone
+    Marked(sys.argv[1]).end()

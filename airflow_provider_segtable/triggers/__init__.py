@@ -1,0 +1,1 @@
+"""SPEAK AIRFLOW: what waits in the triggerer. Triggers carry ids, never objects."""

@@ -1,0 +1,1 @@
+"""SPEAK AIRFLOW: the plugin."""

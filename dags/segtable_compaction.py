@@ -1,0 +1,19 @@
+"""Keep tables compact: a planner DAG and a minor-compaction DAG for each table.
+
+Connection ``segtable_default`` says where the tables are. Set in the environment of Airflow::
+
+    SEGTABLE_TABLES         names below the connection's root, or URIs; with commas (flights)
+    SEGTABLE_SCHEDULE       when the planners look (*/5 * * * *)
+    SEGTABLE_PLANS_PER_RUN  how many plans share one start of Spark (16)
+"""
+
+import os
+
+from airflow_provider_segtable.dag_factory import compaction_dags
+
+for name in os.environ.get("SEGTABLE_TABLES", "flights").split(","):
+    compaction_dags(
+        table=name.strip(),
+        schedule=os.environ.get("SEGTABLE_SCHEDULE", "*/5 * * * *"),
+        plans_per_run=int(os.environ.get("SEGTABLE_PLANS_PER_RUN", "16")),
+    )
