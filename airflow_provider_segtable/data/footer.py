@@ -81,12 +81,16 @@ class Group:
         return self.marks["rows"][2]
 
     @property
+    def size(self) -> int:
+        """Return the bytes of the group's column chunks."""
+        return sum(column["size"][2] for column in self.columns)
+
+    @property
     def extent(self) -> tuple[int, int]:
         """Return where the group's column chunks start and end in the file."""
         starts = [chunk_start(column) for column in self.columns]
         ends = (
-            start + column["size"][2]
-            for start, column in zip(starts, self.columns, strict=True)
+            start + column["size"][2] for start, column in zip(starts, self.columns, strict=True)
         )
         return min(starts), max(ends)
 
@@ -104,7 +108,7 @@ class Footer:
 
     ``start`` is the footer's place in the file; ``data`` its bytes; ``schema`` and
     ``column_orders`` are raw Thrift lists; ``tail`` are the file's last bytes before the footer,
-    as many as came along.
+    as many as came along. ``foreign`` is why row groups must not be moved, or empty.
     """
 
     path: str
@@ -114,7 +118,7 @@ class Footer:
     version: int = 0
     schema: bytes = b""
     rows: int = -1
-    groups: tuple[Group, ...] = ()
+    groups: tuple[Group, ...] = ()  # empty if foreign
     group_count: int = 0
     metadata: Mapping[bytes, bytes]
     created_by: bytes = b""
@@ -223,6 +227,8 @@ def _group(data: bytes, start: int) -> tuple[Group, int]:
     if (field, kind) != (1, LIST):
         raise UnknownField("it does not start with its columns")
     count, _, at = thrift.read_list(data, at)
+    if not count:
+        raise UnknownField("it has no columns")
     for _ in range(count):
         column: dict[str, Span] = {}
         at = thrift.scan(data, at, _COLUMN, column)
@@ -231,6 +237,8 @@ def _group(data: bytes, start: int) -> tuple[Group, int]:
         columns.append(column)
     marks: dict[str, Span] = {}
     at = thrift.scan(data, at, _GROUP, marks, field)
+    if "rows" not in marks:
+        raise UnknownField("it has no row count")
     return Group(start, at, marks, tuple(columns)), at
 
 
@@ -259,7 +267,7 @@ def _checked(footer: Footer) -> Footer:
             f"{footer.path}: {rows} rows in its row groups, {footer.rows} in its footer: restore it"
         )
     for group in footer.groups:
-        start, end = group.extent if group.columns else (4, 4)
+        start, end = group.extent if group.rows else (len(MAGIC),) * 2  # empty ones point anywhere
         if start < len(MAGIC) or end > footer.start:
             raise CorruptTable(
                 f"{footer.path}: a row group at {start}..{end} lies outside the file's "

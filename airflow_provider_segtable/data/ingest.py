@@ -42,6 +42,22 @@ def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
         SchemaMismatch: naming the column, the expected and the found type.
         TimeOutOfRange: naming the row and its event time.
     """
+    if time_column in rows.column_names and is_time(rows.schema.field(time_column).type):
+        check_times(rows.column(time_column), time_column)  # before a cast could overflow
+    return conformed(rows, schema)
+
+
+def conformed(rows: pa.Table, schema: pa.Schema, *, dictionaries: bool = False) -> pa.Table:
+    """Return the rows in the types and column order of ``schema``.
+
+    Args:
+        rows: any rows.
+        schema: what they shall have.
+        dictionaries: leave columns dictionary-encoded that are so.
+
+    Raises:
+        SchemaMismatch: naming the column, the expected and the found type.
+    """
     names = rows.column_names
     for name in names:
         if name not in schema.names:
@@ -51,16 +67,19 @@ def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
             )
         if names.count(name) > 1:
             raise SchemaMismatch(f"column {name!r} occurs {names.count(name)} times: rename one")
-    if time_column in names and is_time(rows.schema.field(time_column).type):
-        check_times(rows.column(time_column), time_column)  # before a cast could overflow
-    return pa.table([_column(rows, field) for field in schema], schema=schema)
+    columns = [_column(rows, field, dictionaries=dictionaries) for field in schema]
+    fields = [field.with_type(c.type) for field, c in zip(schema, columns, strict=True)]
+    return pa.table(columns, schema=pa.schema(fields, schema.metadata))
 
 
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+def _column(rows: pa.Table, field: pa.Field, *, dictionaries: bool) -> pa.ChunkedArray:
     if field.name not in rows.column_names:
         raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
     column = rows.column(field.name)
-    if column.type != field.type:
+    found = column.type
+    if dictionaries and pa.types.is_dictionary(found):
+        found = found.value_type
+    if found != field.type:
         column = _cast(column, field)
     if not field.nullable and column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()

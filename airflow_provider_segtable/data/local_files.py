@@ -141,8 +141,7 @@ class LocalFiles:
 def truncated(path: str, offset: int, length: int) -> CorruptTable:
     """Return the error for a file that ends too early."""
     return CorruptTable(
-        f"{path} is truncated: {length} bytes are missing from offset {offset} on; "
-        "restore the file"
+        f"{path} is truncated: {length} bytes are missing from offset {offset} on; restore the file"
     )
 
 

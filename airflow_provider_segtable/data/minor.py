@@ -1,0 +1,223 @@
+"""The minor-compaction kernel: adjacent small segments become few, rows in order.
+
+1. A job is plain data: it is pickled into a Spark task and needs nothing there but storage.
+2. Inputs are checked before anything is written: size, row count, and that the footer's
+   descriptor names the very segment.
+3. Outputs are contiguous parts of the inputs' concatenation, about equal in bytes: cut between
+   inputs if there are enough of them, else between row groups, else between rows.
+4. Rows out equal rows in, and each output's lineage says where its rows came from.
+5. Files get names that carry the attempt: two tries of one job never meet. After a failure the
+   files written so far are deleted: nobody can have heard of them.
+
+Source of the idea: Druid's minor compaction; rows pass through undecoded (``passthrough``).
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.core.errors import (
+    BooksDoNotBalance,
+    CorruptTable,
+    InvalidInput,
+)
+from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.segment import Run, Segment, SegmentId, Shard, concatenated
+from airflow_provider_segtable.data.descriptor import (
+    KEY,
+    decode_descriptor,
+    encode_descriptor,
+    segment_path,
+)
+from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.merge import Grain, Input, Piece, merge, read_input
+from airflow_provider_segtable.ports.files import DataFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinorJob:
+    """One minor compaction, fit to be sent to another process.
+
+    ``inputs`` are in row order; ``outputs`` are ids and shards allocated for the result;
+    ``created`` is when the attempt began; ``attempt`` becomes part of the file names (16 hex
+    digits, unique to each try; made here if left out).
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    inputs: tuple[Segment, ...]
+    outputs: tuple[tuple[SegmentId, Shard], ...]
+    created: Instant
+    time_column: str
+    attempt: str = ""
+    grain: Grain = field(default_factory=Grain)
+
+
+def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, ...]:
+    """Write a job's outputs and return their descriptors.
+
+    Args:
+        job: what to do.
+        files: the table's data files; opened from the job's URI if left out.
+
+    Raises:
+        CorruptTable: an input is not what the log says; the message names the file.
+        BooksDoNotBalance: rows out differ from rows in.
+        StorageError: see ``ports.files``; nothing is left behind.
+    """
+    files = open_files(job.uri, job.storage_options) if files is None else files
+    token = job.attempt or secrets.token_hex(8)
+    inputs = _read_inputs(files, job.inputs)
+    parts = cut(inputs, len(job.outputs))
+    written: list[Segment] = []
+    try:
+        for planned, pieces in zip(_planned(job, inputs, parts, token), parts, strict=True):
+            written.append(_write(files, planned, pieces, job.grain))
+        _check_books(job.inputs, written)
+    except BaseException:
+        for segment in written:
+            files.delete(segment.path)
+        raise
+    return tuple(written)
+
+
+def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
+    inputs: list[Input] = []
+    for segment in segments:
+        with files.open(segment.path) as source:
+            if source.size != segment.size:
+                raise CorruptTable(
+                    f"{segment.path} has {source.size} bytes, segment {segment.id} has "
+                    f"{segment.size}: restore the file"
+                )
+            one = read_input(source, inputs[-1] if inputs else None)
+        _check_identity(one, segment)
+        inputs.append(one)
+    return inputs
+
+
+def _check_identity(one: Input, segment: Segment) -> None:
+    footer = one.footer
+    if footer.rows != segment.rows:
+        raise CorruptTable(
+            f"{one.path} has {footer.rows} rows, segment {segment.id} has {segment.rows}: "
+            "restore the file"
+        )
+    found = decode_descriptor(
+        footer.metadata.get(KEY, b"null"),
+        path=one.path,
+        size=segment.size,
+        row_groups=footer.group_count,
+    )
+    if (found.id, found.shard) != (segment.id, segment.shard):
+        raise CorruptTable(
+            f"{one.path} says it is segment {found.id}, the log says {segment.id}: restore the file"
+        )
+
+
+def cut(inputs: Sequence[Input], parts: int) -> list[list[Piece]]:
+    """Cut the concatenation of inputs into contiguous parts of about equal size.
+
+    Raises:
+        InvalidInput: if there are fewer rows than parts.
+    """
+    whole = [Piece(input=one, first=0, end=one.footer.group_count) for one in inputs]
+    if len(whole) >= parts:
+        return _grouped(whole, parts)
+    groups = [
+        replace(piece, first=first, end=first + 1)
+        for piece in whole
+        for first in range(len(piece.input.footer.groups))
+    ]
+    if len(groups) >= parts and not any(one.footer.foreign for one in inputs):
+        return _grouped(groups, parts)
+    return _cut_by_rows(whole, parts)
+
+
+def _grouped(pieces: Sequence[Piece], parts: int) -> list[list[Piece]]:
+    """Deal pieces out in order, none empty, each part's end nearest to its share of bytes."""
+    total, seen, cuts = sum(piece.size for piece in pieces), 0, [0]
+    for at, piece in enumerate(pieces):
+        part = len(cuts)
+        left = len(pieces) - at
+        full = (seen + piece.size / 2) * parts >= total * part
+        if part < parts and at > cuts[-1] and (full or left == parts - part):
+            cuts.append(at)
+        seen += piece.size
+    return [list(pieces[a:b]) for a, b in zip(cuts, [*cuts[1:], len(pieces)], strict=True)]
+
+
+def _cut_by_rows(pieces: Sequence[Piece], parts: int) -> list[list[Piece]]:
+    rows = sum(piece.rows for piece in pieces)
+    if rows < parts:
+        raise InvalidInput(f"{rows} rows cannot be divided among {parts} outputs: plan fewer")
+    bounds = [rows * part // parts for part in range(parts + 1)]
+    return [_between(pieces, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def _between(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
+    found, at = [], 0
+    for piece in pieces:
+        low, high = max(start - at, 0), min(stop - at, piece.rows)
+        if low < high:
+            full = (low, high) == (0, piece.rows)
+            found.append(piece if full else replace(piece, cut=(low, high)))
+        at += piece.rows
+    return found
+
+
+def _planned(
+    job: MinorJob, inputs: Sequence[Input], parts: Sequence[Sequence[Piece]], token: str
+) -> list[Segment]:
+    """Return the outputs' descriptors, but for size and row groups."""
+    segments = {one.path: segment for one, segment in zip(inputs, job.inputs, strict=True)}
+    runs, start, planned = concatenated(job.inputs), 0, []
+    for (segment_id, shard), pieces in zip(job.outputs, parts, strict=True):
+        rows = sum(piece.rows for piece in pieces)
+        sources = [segments[piece.input.path] for piece in pieces]
+        planned.append(
+            Segment(
+                id=segment_id,
+                shard=shard,
+                path=segment_path(segment_id, token),
+                rows=rows,
+                size=0,
+                row_groups=0,
+                time_min=min(source.time_min for source in sources),
+                time_max=max(source.time_max for source in sources),
+                created=job.created,
+                lineage=sliced(runs, start, rows),
+            )
+        )
+        start += rows
+    return planned
+
+
+def sliced(runs: Sequence[Run], start: int, rows: int) -> tuple[Run, ...]:
+    """Return the lineage of ``rows`` rows from ``start`` on."""
+    found, at = [], 0
+    for run in runs:
+        low, high = max(start - at, 0), min(start + rows - at, run.rows)
+        if low < high:
+            found.append(Run(run.root, run.start + low, high - low))
+        at += run.rows
+    return tuple(found)
+
+
+def _write(files: DataFiles, planned: Segment, pieces: Sequence[Piece], grain: Grain) -> Segment:
+    metadata = {KEY: encode_descriptor(planned)}
+    with files.create(planned.path) as sink:
+        row_groups = merge(files, pieces, sink, metadata=metadata, grain=grain)
+        segment = replace(planned, size=sink.position, row_groups=row_groups)
+        sink.commit()
+    return segment
+
+
+def _check_books(inputs: Sequence[Segment], outputs: Sequence[Segment]) -> None:
+    rows_in = sum(segment.rows for segment in inputs)
+    rows_out = sum(segment.rows for segment in outputs)
+    runs = concatenated(outputs)
+    if rows_in != rows_out or runs != concatenated(inputs):
+        raise BooksDoNotBalance(
+            f"{rows_out} rows out, {rows_in} rows in for {outputs[0].id}; nothing was published"
+        )
