@@ -32,6 +32,7 @@ MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _TAIL = 64 << 10
 _KNOWN_VERSIONS = {1, 2}
+_FOOTER_FIELDS = set(range(1, 8))  # behind them: encryption
 
 _COLUMN_META: thrift.Shape = {
     **dict.fromkeys((1, 2, 3, 4, 5, 6, 8, 12, 13, 16, 17), SKIP),
@@ -163,46 +164,36 @@ def read_footer(source: Source, like: Footer | None = None) -> Footer:
 
 
 def _parsed(blank: Footer, like: Footer | None) -> Footer:
+    """Return the footer with everything read; raw fields first, then what they mean."""
     data, at, field = blank.data, 0, 0
+    known = {2: like.schema, 7: like.column_orders} if like else {}
+    raw: dict[int, bytes] = {}
     footer = blank
     while True:
         field, kind, at = thrift.read_field(data, at, field)
-        start = at
         if not kind:
-            if at != len(data):
-                raise BrokenThrift(f"{len(data) - at} bytes too many")
-            return footer
-        match field, kind:
-            case 1, thrift.I32:
-                version, at = thrift.read_number(data, at)
-                footer = replace(footer, version=version)
-            case 2, thrift.LIST:
-                at = _after(data, at, like.schema if like else b"")
-                footer = replace(footer, schema=data[start:at])
-            case 3, thrift.I64:
-                rows, at = thrift.read_number(data, at)
-                footer = replace(footer, rows=rows)
-            case 4, thrift.LIST:
-                footer, at = _with_groups(footer, at)
-            case 5, thrift.LIST:
-                metadata, at = _metadata(data, at)
-                footer = replace(footer, metadata=metadata)
-            case 6, thrift.BINARY:
-                created_by, at = thrift.read_binary(data, at)
-                footer = replace(footer, created_by=created_by)
-            case 7, thrift.LIST:
-                at = _after(data, at, like.column_orders if like else b"")
-                footer = replace(footer, column_orders=data[start:at])
-            case _:
-                at = thrift.skip(data, at, kind)
-                footer = replace(footer, foreign=f"footer field {field} is not known")
-
-
-def _after(data: bytes, at: int, expected: bytes) -> int:
-    """Return where the list at ``at`` ends, at once if it is the expected one."""
-    if expected and data.startswith(expected, at):
-        return at + len(expected)
-    return thrift.skip(data, at, LIST)
+            break
+        if field == 4:  # row_groups
+            footer, at = _with_groups(footer, at)
+            continue
+        start = at
+        expected = known.get(field, b"")
+        seen = expected and data.startswith(expected, at)
+        at = at + len(expected) if seen else thrift.skip(data, at, kind)
+        raw[field] = data[start:at]
+    if at != len(data):
+        raise BrokenThrift(f"{len(data) - at} bytes too many")
+    unknown = sorted(raw.keys() - _FOOTER_FIELDS)
+    return replace(
+        footer,
+        version=thrift.read_number(raw[1], 0)[0],
+        schema=raw[2],
+        rows=thrift.read_number(raw[3], 0)[0],
+        metadata=_metadata(raw[5]) if 5 in raw else {},  # key-value pairs
+        created_by=thrift.read_binary(raw[6], 0)[0] if 6 in raw else b"",
+        column_orders=raw.get(7, b""),
+        foreign=f"footer field {unknown[0]} is not known" if unknown else footer.foreign,
+    )
 
 
 def _with_groups(footer: Footer, at: int) -> tuple[Footer, int]:
@@ -242,9 +233,9 @@ def _group(data: bytes, start: int) -> tuple[Group, int]:
     return Group(start, at, marks, tuple(columns)), at
 
 
-def _metadata(data: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+def _metadata(data: bytes) -> dict[bytes, bytes]:
     entries: dict[bytes, bytes] = {}
-    count, _, at = thrift.read_list(data, at)
+    count, _, at = thrift.read_list(data, 0)
     for _ in range(count):
         field, pair = 0, [b"", b"", b""]
         while True:
@@ -253,7 +244,7 @@ def _metadata(data: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
                 break
             pair[field], at = thrift.read_binary(data, at)
         entries[pair[1]] = pair[2]
-    return entries, at
+    return entries
 
 
 def _checked(footer: Footer) -> Footer:

@@ -136,8 +136,9 @@ def merge(
         raise BooksDoNotBalance(
             f"{sink.path}: {assembly.rows} rows out, {expected} rows in; nothing was published"
         )
-    kept = {ARROW_SCHEMA: value for value in [first.metadata.get(ARROW_SCHEMA)] if value}
-    assembly.finish({**kept, **metadata}, _created_by(pieces, steps), like)
+    types = first.metadata.get(ARROW_SCHEMA)
+    kept = {ARROW_SCHEMA: types, **metadata} if types else metadata
+    assembly.finish(kept, _created_by(pieces, steps), like)
     return assembly.row_groups
 
 

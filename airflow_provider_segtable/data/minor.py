@@ -15,6 +15,7 @@ Source of the idea: Druid's minor compaction; rows pass through undecoded (``pas
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from airflow_provider_segtable.core.errors import (
     BooksDoNotBalance,
@@ -152,7 +153,7 @@ def _cut_by_rows(pieces: Sequence[Piece], parts: int) -> list[list[Piece]]:
     if rows < parts:
         raise InvalidInput(f"{rows} rows cannot be divided among {parts} outputs: plan fewer")
     bounds = [rows * part // parts for part in range(parts + 1)]
-    return [_between(pieces, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [_between(pieces, a, b) for a, b in pairwise(bounds)]
 
 
 def _between(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:

@@ -206,7 +206,7 @@ def scan(data: bytes, at: int, shape: Shape, found: dict[str, Span], field: int 
 
 def patched(data: bytes, start: int, end: int, edits: Iterable[tuple[Span, int]]) -> bytes:
     """Copy ``data[start:end]`` with other numbers in the places of the spans, in order."""
-    parts = []
+    parts: list[bytes] = []
     for span, value in edits:
         parts += (data[start : span[0]], number(value))
         start = span[1]
