@@ -1,0 +1,173 @@
+"""A persistent sorted set of ranged items, in which items that overlap share a cell.
+
+1. Cells are disjoint and sorted; a cell is the union of the ranges of its items, and every
+   item of a cell reaches another one through overlaps. Touching ranges do not overlap.
+2. Each change returns a new value that shares all untouched cells. Cells lie in blocks of at
+   most ``2 * BLOCK``, so a change among n cells copies n / BLOCK + BLOCK references, not n.
+3. Inside a cell, items are sorted by key; keys sort by start first, so iteration is by start.
+
+It serves both dimensions of the timeline: groups by root range, chunks by interval.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Generic, Protocol, TypeVar
+
+BLOCK = 64
+
+
+class Ranged(Protocol):
+    """An item with a half-open range and an ordered key that determines the range."""
+
+    @property
+    def key(self) -> Any:
+        """Return what tells the item from all others; it sorts by start first."""
+
+    @property
+    def start(self) -> int:
+        """Return the first position of the range."""
+
+    @property
+    def end(self) -> int:
+        """Return the first position after the range."""
+
+
+T = TypeVar("T", bound=Ranged)
+
+_key = attrgetter("key")
+_start = attrgetter("start")
+_end = attrgetter("end")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Generic[T]):
+    """Items connected by overlaps, sorted by key, and the union of their ranges."""
+
+    start: int
+    end: int
+    items: tuple[T, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans(Generic[T]):
+    """A value; see the module. Equal sets may be cut into different blocks."""
+
+    blocks: tuple[tuple[Cell[T], ...], ...] = ()
+
+    @staticmethod
+    def of(items: Iterable[T]) -> "Spans[T]":
+        """Build from any items at once."""
+        return Spans(_blocks(_cells(sorted(items, key=_key))))
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both hold the same items."""
+        return isinstance(other, Spans) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield all items by start."""
+        return (item for block in self.blocks for cell in block for item in cell.items)
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any item."""
+        return bool(self.blocks)
+
+    def cells(self, start: int, end: int) -> Iterator[Cell[T]]:
+        """Yield the cells that overlap a range."""
+        at, index = self._first_ending_after(start)
+        while at < len(self.blocks):
+            block = self.blocks[at]
+            while index < len(block):
+                cell = block[index]
+                if cell.start >= end:
+                    return
+                yield cell
+                index += 1
+            at, index = at + 1, 0
+
+    def overlapping(self, start: int, end: int) -> Iterator[T]:
+        """Yield the items that overlap a range."""
+        for cell in self.cells(start, end):
+            for item in cell.items:
+                if item.start < end and start < item.end:
+                    yield item
+
+    def find(self, start: int, end: int, key: Any) -> T | None:
+        """Return the item of this range and key."""
+        for cell in self.cells(start, end):
+            at = bisect_left(cell.items, key, key=_key)
+            if at < len(cell.items) and cell.items[at].key == key:
+                return cell.items[at]
+        return None
+
+    def put(self, item: T) -> "Spans[T]":
+        """Add an item, or replace the one of equal key."""
+        touched = tuple(self.cells(item.start, item.end))
+        if not touched:
+            return self.splice(item.start, item.end, (item,))
+        items = touched[0].items
+        if len(touched) > 1:
+            items = tuple(sorted(chain.from_iterable(c.items for c in touched), key=_key))
+        at = bisect_left(items, item.key, key=_key)
+        same = at < len(items) and items[at].key == item.key
+        start, end = min(touched[0].start, item.start), max(touched[-1].end, item.end)
+        joined = Cell(start, end, (*items[:at], item, *items[at + same :]))
+        return self._spliced(start, end, (joined,))
+
+    def drop(self, item: T) -> "Spans[T]":
+        """Take away the item of equal range and key, if there is one."""
+        for cell in self.cells(item.start, item.end):
+            rest = [other for other in cell.items if other.key != item.key]
+            if len(rest) < len(cell.items):
+                return self._spliced(cell.start, cell.end, _cells(rest))
+        return self
+
+    def splice(self, start: int, end: int, items: Sequence[T]) -> "Spans[T]":
+        """Replace all cells that overlap a range by items, sorted by key, that lie in it."""
+        return self._spliced(start, end, _cells(items))
+
+    def _spliced(self, start: int, end: int, cells: Sequence[Cell[T]]) -> "Spans[T]":
+        blocks = self.blocks
+        left, left_index = self._first_ending_after(start)
+        right = bisect_left(blocks, end, key=lambda block: block[-1].start)
+        after: tuple[Cell[T], ...] = ()
+        if right < len(blocks):
+            after = blocks[right][bisect_left(blocks[right], end, key=_start) :]
+        if left == len(blocks) and blocks:
+            left, left_index = left - 1, len(blocks[-1])
+        before = blocks[left][:left_index] if blocks else ()
+        middle = (*before, *cells, *after)
+        return Spans(blocks[:left] + _blocks(middle) + blocks[right + 1 :])
+
+    def _first_ending_after(self, position: int) -> tuple[int, int]:
+        at = bisect_right(self.blocks, position, key=lambda block: block[-1].end)
+        if at == len(self.blocks):
+            return at, 0
+        return at, bisect_right(self.blocks[at], position, key=_end)
+
+
+def _blocks(cells: Sequence[Cell[T]]) -> tuple[tuple[Cell[T], ...], ...]:
+    if len(cells) <= 2 * BLOCK:
+        return (tuple(cells),) if cells else ()
+    return tuple(tuple(cells[at : at + BLOCK]) for at in range(0, len(cells), BLOCK))
+
+
+def _cells(items: Sequence[T]) -> list[Cell[T]]:
+    cells: list[Cell[T]] = []
+    members: list[T] = []
+    start = end = 0
+    for item in items:
+        if members and item.start < end:
+            members.append(item)
+            end = max(end, item.end)
+            continue
+        if members:
+            cells.append(Cell(start, end, tuple(members)))
+        members, start, end = [item], item.start, item.end
+    if members:
+        cells.append(Cell(start, end, tuple(members)))
+    return cells
