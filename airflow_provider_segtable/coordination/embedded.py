@@ -254,11 +254,14 @@ def discover(state_dir: Path | str | None = None) -> str | None:
 
 
 def answers(port: int, host: str = LOOPBACK) -> bool:
-    """Tell whether a ZooKeeper server says at the port that it is well."""
+    """Tell whether a ZooKeeper server at the port serves requests.
+
+    Not by ``ruok``: a server that is still loading says it is well, and swallows connections.
+    """
     try:
         with socket.create_connection((host, port), timeout=1.0) as connection:
-            connection.sendall(b"ruok")
-            return connection.recv(4) == b"imok"
+            connection.sendall(b"srvr")
+            return connection.recv(64).startswith(b"Zookeeper version")
     except OSError:
         return False
 

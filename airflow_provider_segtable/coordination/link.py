@@ -27,7 +27,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
@@ -40,6 +40,7 @@ INTERRUPTIONS = (
     OperationTimeoutError,
     KazooTimeoutError,
 )
+CONNECT_REPLY_S = 3.0
 MAX_REQUEST_BYTES = 1_000_000
 """Just under ``jute.maxbuffer``: a server drops the connection of whoever sends more."""
 
@@ -49,6 +50,24 @@ _log.addHandler(logging.NullHandler())  # kazoo warns of each reconnection; to b
 
 class Interrupted(Exception):
     """The connection went away; the call may or may not have taken effect."""
+
+
+class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Asks again when a server accepts a connection and then says nothing.
+
+    A server that is just starting may do that, and kazoo would wait as long as a session lasts:
+    long enough to lose it.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__()
+        self.is_connected: Callable[[], bool] = lambda: False
+        self._timeout_s = timeout_s
+
+    def select(self, read: Any, write: Any, other: Any, timeout: float | None = None) -> Any:
+        if not self.is_connected():
+            timeout = min(self._timeout_s if timeout is None else timeout, self._timeout_s)
+        return super().select(read, write, other, timeout)
 
 
 class Link:
@@ -67,12 +86,15 @@ class Link:
         self._session: int | None = None
         self._epoch: tuple[int | None, str] = (None, "")
         self._leftovers: list[Callable[[], None]] = []
+        handler = _ImpatientHandler(min(CONNECT_REPLY_S, session_timeout_s / 3))
         self.client = KazooClient(
             hosts=hosts,
             timeout=session_timeout_s,
             logger=_log,
+            handler=handler,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
         )
+        handler.is_connected = lambda: bool(self.client.connected)
         self.client.add_listener(self._listen)
 
     def open(self, timeout_s: float) -> "Link":

@@ -1,0 +1,271 @@
+"""ZooKeeper dies, forgets, loses replies; holders stop, fork and die: what leases say then."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.core.errors import (
+    CoordinatorUnavailable,
+    LimitReached,
+    LockLost,
+    LockTimeout,
+)
+from airflow_provider_segtable.core.lockbox import LockRequest
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.ports.coordination import LeaseState
+from airflow_provider_segtable.testing.builders import BASE, CHUNK
+from airflow_provider_segtable.testing.zookeeper import zookeeper
+from tests.contract.worlds import TABLE, Running, append, eventually, request
+from tests.integration.lossy_proxy import LossyProxy
+
+__all__ = ["zookeeper"]
+pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
+
+LONG_S = 60.0  # a session that never expires during a test: what is cleaned, we cleaned
+SHORT_S = 1.5
+_chroots = (f"/faults-{n}" for n in count())
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """Yield a server that the test may kill."""
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
+        yield server
+
+
+def client_of(
+    hosts: str, chroot: str = "/segtable", *, session_s: float = LONG_S, connect_s: float = 10.0
+) -> ZooKeeperCoordinator:
+    return ZooKeeperCoordinator(
+        hosts, chroot, session_timeout_s=session_s, connect_timeout_s=connect_s
+    )
+
+
+# ---- the server ----------------------------------------------------------------------------------
+
+
+def test_a_lease_survives_a_killed_and_restarted_server(mortal: EmbeddedZooKeeper) -> None:
+    """While ZooKeeper is dead the lease is doubtful; back again, it is the same lease."""
+    client = client_of(mortal.hosts)
+    lease = client.acquire(request("g", 1), wait_s=0)
+    mortal.kill()
+    eventually(lambda: lease.state is LeaseState.DOUBTFUL)
+    with pytest.raises(LockLost, match="doubtful"):
+        lease.check()
+    mortal.start()
+    eventually(lambda: lease.state is LeaseState.HELD)
+    lease.check()
+    assert client.locks(TABLE)[0].token == lease.token
+    client.close()
+
+
+def test_a_waiter_survives_a_killed_and_restarted_server(mortal: EmbeddedZooKeeper) -> None:
+    """Who waits goes on waiting through the outage, and gets the lock after it."""
+    holder, other = client_of(mortal.hosts), client_of(mortal.hosts)
+    lease = holder.acquire(request("g", 1), wait_s=0)
+    waiter = Running(lambda: other.acquire(request("h", 1), wait_s=30))
+    eventually(lambda: other._link and other._nodes(TABLE).is_queued(other._link, ""))
+    mortal.kill()
+    eventually(lambda: lease.state is LeaseState.DOUBTFUL)
+    mortal.start()
+    eventually(lambda: lease.state is LeaseState.HELD)
+    lease.release()
+    assert waiter.result().token.number > lease.token.number
+    holder.close()
+    other.close()
+
+
+def test_an_outage_is_reported_with_address_and_way_out(mortal: EmbeddedZooKeeper) -> None:
+    """A client whose server does not come back says so, and works when it does."""
+    client = client_of(mortal.hosts, connect_s=0.5)
+    client.acquire(append("g"), wait_s=0)
+    mortal.kill()
+    with pytest.raises(CoordinatorUnavailable, match=f"{mortal.hosts}.*zookeeper start"):
+        client.acquire(append("h"), wait_s=0)
+    client.announce(TABLE, 1)  # never raises
+    mortal.start()
+    eventually(lambda: client._link and client._link.connected)
+    assert client.acquire(append("i"), wait_s=0).allocated[0].partition == 1
+    client.close()
+
+
+def test_a_wiped_server_is_a_new_epoch(mortal: EmbeddedZooKeeper) -> None:
+    """A wiped ZooKeeper refuses old clients for ever; ours notices and begins anew."""
+    client = client_of(mortal.hosts, connect_s=1.0)
+    lease = client.acquire(append("g", new=3), wait_s=0)
+    mortal.kill()
+    shutil.rmtree(mortal.data_dir / "data")
+    mortal.start()
+    later = client.acquire(append("h", at_least=3), wait_s=0)
+    assert [each.partition for each in later.allocated] == [3]
+    assert later.token.epoch != lease.token.epoch
+    assert lease.state is LeaseState.LOST
+    with pytest.raises(LockLost):
+        lease.check()
+    client.close()
+
+
+# ---- the wire ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+@pytest.mark.parametrize("what", [append("g"), request("g", 1, new=1)], ids=["append", "compact"])
+def test_a_lost_transaction_is_granted_once(
+    zookeeper: EmbeddedZooKeeper, lost: str, what: LockRequest
+) -> None:
+    """Whether the grant or only its reply was lost: one lock, one allocation, no gap."""
+    chroot = next(_chroots)
+    watcher = client_of(zookeeper.hosts, chroot)
+    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
+        client = client_of(proxy.hosts, chroot)
+        client.acquire(append("warm", new=1), wait_s=0).release()
+        proxy.lose(lost)
+        lease = client.acquire(what, wait_s=5)
+        lease.check()
+        assert proxy.losses == 1
+        (lock,) = watcher.locks(TABLE)
+        assert (lock.group, lock.token, lock.allocated) == ("g", lease.token, lease.allocated)
+        after = client.acquire(append("next"), wait_s=0)
+        expected = 2 if what.allocate[0].generation == "first" else 1
+        assert after.allocated[0].partition == expected
+        client.close()
+    watcher.close()
+
+
+def test_who_gives_up_leaves_no_lock_behind(zookeeper: EmbeddedZooKeeper) -> None:
+    """The reply is lost, the connection stays away, the caller gave up: the lock goes after all."""
+    chroot = next(_chroots)
+    watcher = client_of(zookeeper.hosts, chroot)
+    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
+        client = client_of(proxy.hosts, chroot, connect_s=0.5)
+        client.acquire(append("warm"), wait_s=0).release()
+        proxy.lose("reply", stay_shut=True)
+        with pytest.raises(CoordinatorUnavailable):
+            client.acquire(request("g", 1, new=1), wait_s=5)
+        assert [lock.group for lock in watcher.locks(TABLE)] == ["g"]
+        proxy.open = True
+        eventually(lambda: watcher.locks(TABLE) == ())
+        client.close()
+    watcher.close()
+
+
+def test_a_release_during_an_outage_happens_after_it(zookeeper: EmbeddedZooKeeper) -> None:
+    """Releasing while disconnected frees the lock at the reconnection, not at expiry."""
+    chroot = next(_chroots)
+    watcher = client_of(zookeeper.hosts, chroot)
+    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
+        client = client_of(proxy.hosts, chroot, connect_s=0.5)
+        lease = client.acquire(request("g", 1), wait_s=0)
+        proxy.lose("request", stay_shut=True)
+        lease.report({"rows": "1"})
+        eventually(lambda: lease.state is LeaseState.DOUBTFUL)
+        lease.release()
+        assert lease.state is LeaseState.LOST
+        assert len(watcher.locks(TABLE)) == 1
+        proxy.open = True
+        eventually(lambda: watcher.locks(TABLE) == ())
+        client.close()
+    watcher.close()
+
+
+def test_a_request_too_large_is_refused_before_it_is_sent(zookeeper: EmbeddedZooKeeper) -> None:
+    """Over ZooKeeper's 1 MiB we say so; sent, it would cut the connection without a reason."""
+    client = client_of(zookeeper.hosts, next(_chroots))
+    chunks = [ChunkKey(CHUNK.interval, BASE + n) for n in range(7)]
+    every_other = frozenset(
+        chunk.segment(partition) for chunk in chunks for partition in range(1, 60_000, 2)
+    )
+    large = LockRequest(table=TABLE, group="g", purpose="p", holder="h", segments=every_other)
+    with pytest.raises(LimitReached, match=r"210000 segments.*split the plan"):
+        client.acquire(large, wait_s=0)
+    client.acquire(request("g", 1), wait_s=0).check()
+    client.close()
+
+
+# ---- the holder ----------------------------------------------------------------------------------
+
+HOLDER = f"""
+import sys
+from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.core.errors import LockLost
+from tests.contract.worlds import request
+client = ZooKeeperCoordinator(sys.argv[1], sys.argv[2], session_timeout_s={SHORT_S})
+lease = client.acquire(request("g", 1), wait_s=0)
+print(lease.token.number, flush=True)
+sys.stdin.readline()
+try:
+    lease.check()
+    print("held", flush=True)
+except LockLost as error:
+    print(error, flush=True)
+"""
+
+
+def holder_of(hosts: str, chroot: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLDER, hosts, chroot],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_holder_that_stood_still_finds_its_lock_lost(zookeeper: EmbeddedZooKeeper) -> None:
+    """Stopped past its session, then resumed: check raises at once; the rival's token is higher."""
+    chroot = next(_chroots)
+    rival = client_of(zookeeper.hosts, chroot)
+    with holder_of(zookeeper.hosts, chroot) as holder:
+        assert holder.stdin
+        assert holder.stdout
+        token = int(holder.stdout.readline())
+        with pytest.raises(LockTimeout):
+            rival.acquire(request("h", 1), wait_s=0)
+        holder.send_signal(signal.SIGSTOP)
+        lease = rival.acquire(request("h", 1), wait_s=20)
+        assert lease.token.number > token
+        holder.send_signal(signal.SIGCONT)
+        said, _ = holder.communicate("go\n", timeout=30)
+        assert "do not commit" in said
+    lease.check()
+    rival.close()
+
+
+def test_a_killed_holder_is_replaced(zookeeper: EmbeddedZooKeeper) -> None:
+    """Kill -9 of a holder frees its lock after the session timeout, without anybody's help."""
+    chroot = next(_chroots)
+    rival = client_of(zookeeper.hosts, chroot)
+    with holder_of(zookeeper.hosts, chroot) as holder:
+        assert holder.stdout
+        token = int(holder.stdout.readline())
+        holder.kill()
+    assert rival.acquire(request("h", 1), wait_s=20).token.number > token
+    rival.close()
+
+
+def test_a_forked_child_has_a_session_of_its_own(zookeeper: EmbeddedZooKeeper) -> None:
+    """In the child the parent's lease is lost and new locks are its own; the parent keeps its."""
+    client = client_of(zookeeper.hosts, next(_chroots))
+    lease = client.acquire(request("g", 1), wait_s=0)
+    child = os.fork()
+    if child == 0:
+        verdict = 1
+        try:
+            own = client.acquire(request("h", 2), wait_s=5)
+            own.check()
+            verdict = 0 if lease.state is LeaseState.LOST else 2
+            client.close()
+        finally:
+            os._exit(verdict)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    lease.check()
+    assert [lock.group for lock in client.locks(TABLE)] == ["g"]
+    client.close()
