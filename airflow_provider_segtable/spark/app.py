@@ -1,0 +1,173 @@
+"""What the Spark applications share: arguments, signals, the result line, the exit code.
+
+1. Exit 0: done, or nothing to do. 1: failed, run it again. 2: the arguments are wrong. 143: told
+   to stop (SIGTERM), 130: interrupted; both leave the table right.
+2. The last line of standard output is ``SEGTABLE_RESULT`` and one JSON object;
+   ``--result-file`` gets the object alone, whole or not at all.
+3. An expected error is one line on standard error, never a stack.
+4. Spark starts when it is first needed: an application that finds nothing to do is quick.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.spark.failures import stopped
+from airflow_provider_segtable.spark.session import session
+from airflow_provider_segtable.table.ports import TablePorts, open_ports
+
+RESULT_PREFIX = "SEGTABLE_RESULT "
+OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
+DONE, FAILED, WRONG_ARGUMENTS, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an application did: its exit code, and facts for whoever started it."""
+
+    code: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class App:
+    """One run of an application."""
+
+    def __init__(self, name: str, arguments: argparse.Namespace) -> None:
+        self.name = name
+        self.arguments = arguments
+
+    @cached_property
+    def ports(self) -> TablePorts:
+        """Open the table's ports."""
+        given = self.arguments
+        options = {**_options_from_environment(), **dict(given.storage_option)}
+        return open_ports(given.table, zookeeper=given.zookeeper, storage_options=options)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """Start Spark."""
+        return session(self.name, self.arguments.master, dict(self.arguments.conf))
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if "ports" in self.__dict__ and self.ports.coordinator_ is not None:
+            self.ports.coordinator_.close()
+        if "spark" in self.__dict__:
+            stopped(self.spark)
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with the arguments that all applications take."""
+    made = argparse.ArgumentParser(prog=name, description=description, allow_abbrev=False)
+    made.add_argument("--table", required=True, metavar="URI", help="path, s3://, gs:// or az://")
+    made.add_argument("--zookeeper", required=True, metavar="ADDRESS", help="zk://host:2181/chroot")
+    made.add_argument(
+        "--storage-option",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"of the object store; secrets better as JSON in ${OPTIONS_VARIABLE}",
+    )
+    made.add_argument("--master", help="Spark master; spark-submit's, or all local cores")
+    made.add_argument(
+        "--conf",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a Spark setting",
+    )
+    made.add_argument("--wait-s", type=float, default=0.0, help="seconds to wait for locks (0)")
+    made.add_argument("--result-file", type=Path, help="also write the result as JSON there")
+    made.add_argument(
+        "--die-with-parent", action="store_true", help="stop when the starting process dies"
+    )
+    return made
+
+
+def run(
+    made: argparse.ArgumentParser, argv: Sequence[str] | None, work: Callable[[App], Outcome]
+) -> int:
+    """Parse arguments, do the work, report; return the exit code."""
+    try:
+        arguments = made.parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    _arrange_signals(die_with_parent=arguments.die_with_parent)
+    app = App(made.prog, arguments)
+    outcome = Outcome(code=FAILED, facts={"error": "it ended unexpectedly"})
+    try:
+        outcome = work(app)
+    except InvalidInput as error:
+        outcome = _refused(error, WRONG_ARGUMENTS)
+    except SegtableError as error:
+        outcome = _refused(error, FAILED)
+    except KeyboardInterrupt:
+        outcome = Outcome(code=INTERRUPTED, facts={"error": "interrupted"})
+    except SystemExit as end:
+        outcome = Outcome(code=int(end.code or 0), facts={"error": "told to stop"})
+    finally:
+        app.close()
+        _tell(app, outcome)
+    return outcome.code
+
+
+def _refused(error: SegtableError, code: int) -> Outcome:
+    text = f"{type(error).__name__}: {error}"
+    print(f"segtable: {text}", file=sys.stderr)  # noqa: T201  # an application's own voice
+    return Outcome(code=code, facts={"error": text})
+
+
+def _tell(app: App, outcome: Outcome) -> None:
+    facts = {"app": app.name, "table": app.arguments.table, "code": outcome.code, **outcome.facts}
+    text = json.dumps(facts)
+    if app.arguments.result_file:
+        target: Path = app.arguments.result_file
+        new = target.with_name(f"{target.name}.{os.getpid()}.new")
+        new.write_text(text)
+        new.replace(target)
+    print(f"{RESULT_PREFIX}{text}", flush=True)  # noqa: T201  # an application's own voice
+
+
+def _arrange_signals(*, die_with_parent: bool) -> None:
+    signal.signal(signal.SIGTERM, _terminated)
+    if die_with_parent and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _terminated(number: int, _: types.FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+    raise SystemExit(TERMINATED)
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE``."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _options_from_environment() -> dict[str, str]:
+    text = os.environ.get(OPTIONS_VARIABLE, "")
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidInput(f'${OPTIONS_VARIABLE} is not a JSON object such as {{"region": "eu"}}')
+    return {str(key): str(value) for key, value in found.items()}

@@ -1,0 +1,65 @@
+"""The first pass of an ingest: how many rows each time chunk will get, and whether any is bad."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.errors import TimeOutOfRange
+from airflow_provider_segtable.core.interval import ALL_TIME, Granularity, Instant, Interval
+from airflow_provider_segtable.spark.failures import translated
+from airflow_provider_segtable.spark.times import chunk_start, column, instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Census:
+    """Rows a chunk, and what ``times.chunk_start`` gives for it."""
+
+    chunks: Mapping[Interval, int]
+    starts: Mapping[Interval, Instant]
+
+    @property
+    def rows(self) -> int:
+        """Return the number of all rows."""
+        return sum(self.chunks.values())
+
+
+def take_census(df: DataFrame, time_column: str, granularity: Granularity) -> Census:
+    """Count rows by time chunk, reading the time column alone.
+
+    Raises:
+        TimeOutOfRange: with the number of bad times, and what they are.
+    """
+    raw = column(df, time_column)
+    at = instant(df, time_column)
+    times = df.select(chunk_start(at, granularity).alias("start"), at.alias("at"), raw.alias("raw"))
+    counted = times.groupBy("start").agg(
+        F.count(F.lit(1)).alias("rows"),
+        F.count("raw").alias("timed"),
+        F.min("at").alias("first"),
+        F.min("raw").cast("string").alias("lowest"),
+        F.max("raw").cast("string").alias("highest"),
+    )
+    with translated("counting the rows to ingest"):
+        found = counted.collect()
+    for row in found:
+        if row.start is None:
+            raise _bad_times(row, time_column)
+    chunks = {granularity.chunk(row["first"]): row for row in found}
+    return Census(
+        chunks={chunk: chunks[chunk]["rows"] for chunk in sorted(chunks)},
+        starts={chunk: row["start"] for chunk, row in chunks.items()},
+    )
+
+
+def _bad_times(row: Row, time_column: str) -> TimeOutOfRange:
+    nulls, outside = row["rows"] - row["timed"], row["timed"]
+    found = [f"{nulls} are null"] if nulls else []
+    if outside:
+        span = f"{row['lowest']} to {row['highest']}"
+        found.append(f"{outside} lie outside {ALL_TIME} ({span}): check the column's unit")
+    return TimeOutOfRange(
+        f"of the event times in column {time_column!r}, {' and '.join(found)}; "
+        "filter or mend these rows, nothing was written"
+    )

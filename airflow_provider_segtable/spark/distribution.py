@@ -1,0 +1,115 @@
+"""Kernels in Spark tasks: ``spark_execute`` is an ``Execute`` for the services.
+
+1. Files move, not rows: a task opens its inputs itself and answers with descriptors.
+2. Jobs are packed into few groups, the largest jobs first, each group one task of a Spark job of
+   its own. So results come as groups end, and are committed while others still run.
+3. A group that Spark could not run is run again job by job: one bad job spoils no other.
+4. Each try of a task writes under fresh names, so retries and speculation never meet.
+5. When the consumer stops, running groups are cancelled.
+"""
+
+import heapq
+import secrets
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.services.execution import Done, Execute, run_one
+from airflow_provider_segtable.spark.failures import translate
+
+Group = tuple[tuple[int, MinorJob], ...]
+
+GROUP_BYTES = 512 * 1024 * 1024
+FILE_COST = 1024 * 1024
+"""What opening one more file costs, in bytes."""
+MOST_THREADS = 64
+
+
+def spark_execute(spark: SparkSession) -> Execute:
+    """Return what runs kernel jobs in tasks of ``spark``."""
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        slots = min(spark.sparkContext.defaultParallelism, MOST_THREADS)
+        return _Run(spark, f"segtable-{secrets.token_hex(4)}").results(packed(jobs, slots), slots)
+
+    return execute
+
+
+def packed(jobs: Sequence[MinorJob], slots: int) -> list[Group]:
+    """Pack jobs into groups of like cost, largest jobs first.
+
+    There are no more groups than jobs, enough for every slot, and no more than that unless
+    groups would pass ``GROUP_BYTES``.
+    """
+    costs = {index: _cost(job) for index, job in enumerate(jobs)}
+    wanted = max(slots, -(-sum(costs.values()) // GROUP_BYTES))
+    groups: list[list[int]] = [[] for _ in range(min(len(jobs), wanted))]
+    load = [(0, at) for at in range(len(groups))]
+    for index in sorted(costs, key=lambda index: -costs[index]):
+        cost, at = load[0]
+        groups[at].append(index)
+        heapq.heapreplace(load, (cost + costs[index], at))
+    return [tuple((index, jobs[index]) for index in group) for group in groups]
+
+
+def _cost(job: MinorJob) -> int:
+    return sum(segment.size + FILE_COST for segment in job.inputs)
+
+
+def run_group(group: Group) -> list[Done]:
+    """Run the jobs of a group, in a task."""
+    return [
+        run_one(index, replace(job, attempt=secrets.token_hex(8)))  # a name no other try has
+        for index, job in group
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    spark: SparkSession
+    name: str
+
+    def results(self, groups: Sequence[Group], slots: int) -> Iterator[Done]:
+        if not groups:
+            return
+        pool = ThreadPoolExecutor(slots, thread_name_prefix=self.name)
+        try:
+            running = {pool.submit(self._spark_job, group): group for group in groups}
+            while running:
+                ended, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    group = running.pop(future)
+                    again, results = _outcome(future, group)
+                    running |= {pool.submit(self._spark_job, single): single for single in again}
+                    yield from results
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            self._cancel()
+
+    def _spark_job(self, group: Group) -> list[Done]:
+        context = self.spark.sparkContext
+        names = ", ".join(sorted({str(job.inputs[0].id.interval) for _, job in group}))
+        context.setJobGroup(self.name, f"segtable minor: {names}", interruptOnCancel=True)
+        return context.parallelize([group], 1).flatMap(run_group).collect()
+
+    def _cancel(self) -> None:
+        try:
+            self.spark.sparkContext.cancelJobGroup(self.name)
+        except (Py4JError, PySparkException, OSError):
+            return  # the session is gone, and its jobs with it
+
+
+def _outcome(future: "Future[list[Done]]", group: Group) -> tuple[list[Group], list[Done]]:
+    """Return the groups to run again, and the results."""
+    try:
+        return [], future.result()
+    except (Py4JError, PySparkException, OSError) as error:
+        if len(group) > 1:
+            return [(single,) for single in group], []
+        what = translate(error, f"a task over {group[0][1].uri} was lost")
+        return [], [Done(index=group[0][0], error=f"{type(what).__name__}: {what}")]

@@ -1,0 +1,43 @@
+"""Where a table's files are, in the words of tasks and of Spark's own readers.
+
+1. A path without a scheme is made absolute in the driver: a task's working directory is its own.
+2. Spark's readers know object stores by their Hadoop names and expand ``*?[]{}`` in paths, so
+   those are escaped. Credentials of stores are Spark's own settings (``fs.s3a.*`` and so on).
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_segtable.core.errors import InvalidName
+
+_HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
+
+
+def absolute(uri: str) -> str:
+    """Return a table's URI in a form that means the same in every process."""
+    return uri if "://" in uri else str(Path(uri).absolute())
+
+
+def spark_root(uri: str, options: Mapping[str, str]) -> str:
+    """Return the root that Spark's readers know a table by, ready to append paths to.
+
+    Raises:
+        InvalidName: if Spark has no reader for the scheme.
+    """
+    parts = urlsplit(uri) if "://" in uri else None
+    if parts is None or parts.scheme == "file":
+        path = unquote(parts.netloc + parts.path) if parts else str(Path(uri).absolute())
+        return "file:" + _escaped(path.rstrip("/"))
+    path = _escaped(unquote(parts.path).rstrip("/"))
+    if parts.scheme == "az":
+        account = options.get("account_name", options.get("azure_storage_account_name", ""))
+        return f"abfss://{parts.netloc}@{account}.dfs.core.windows.net{path}"
+    if parts.scheme not in _HADOOP:
+        raise InvalidName(f"Spark cannot read {uri!r}: use a path, file://, s3://, gs:// or az://")
+    return f"{_HADOOP[parts.scheme]}://{parts.netloc}{path}"
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([*?\[\]{}\\,])", r"\\\1", path)

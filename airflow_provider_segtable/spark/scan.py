@@ -1,0 +1,93 @@
+"""Reading a snapshot as a DataFrame: its files, by Spark's own Parquet reader.
+
+1. Which files are visible is resolved here, from the log; Spark is given their names and the
+   table's schema, so it looks for nothing and infers nothing.
+2. Segments that lie in the asked interval wholly are read as they are; the others with a filter
+   on the event time.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.spark.failures import translated
+from airflow_provider_segtable.spark.places import spark_root
+from airflow_provider_segtable.spark.schemas import spark_schema
+from airflow_provider_segtable.spark.times import column, within
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+
+def scan(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    interval: Interval | None = None,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """Return the rows of a snapshot.
+
+    Args:
+        spark: the session.
+        snapshot: which state of which table.
+        interval: only rows with event time in it.
+        columns: only these, in this order.
+
+    Raises:
+        SchemaMismatch: a column does not exist, or Spark cannot read its type.
+        InvalidName: Spark has no reader for the table's URI.
+    """
+    wanted = list(snapshot.schema.names if columns is None else columns)
+    schema = spark_schema(_fields(snapshot, wanted))
+    frames = [
+        frame.select([column(frame, name) for name in wanted])
+        for frame in _frames(spark, snapshot, interval, wanted)
+    ]
+    if not frames:
+        return spark.createDataFrame([], schema)
+    return reduce(DataFrame.union, frames)
+
+
+def _frames(
+    spark: SparkSession, snapshot: Snapshot, interval: Interval | None, wanted: list[str]
+) -> Iterator[DataFrame]:
+    time = snapshot.state.table.time_column
+    for clip, segments in _by_clip(snapshot, interval).items():
+        read = wanted if clip is None else list(dict.fromkeys([*wanted, time]))
+        frame = _read(spark, snapshot, segments, read)
+        yield frame if clip is None else frame.where(within(frame, time, clip))
+
+
+def _by_clip(
+    snapshot: Snapshot, interval: Interval | None
+) -> dict[Interval | None, list[Segment]]:
+    """Group the visible segments by the interval to clip them to; None for not at all."""
+    parts: dict[Interval | None, list[Segment]] = {}
+    for found in snapshot.visible(interval):
+        for segment in found.segments:
+            times = (segment.time_min, segment.time_max)
+            whole = all(map(found.interval.holds, times))
+            parts.setdefault(None if whole else found.interval, []).append(segment)
+    return parts
+
+
+def _read(
+    spark: SparkSession, snapshot: Snapshot, segments: list[Segment], columns: list[str]
+) -> DataFrame:
+    ports = snapshot.ports
+    root = spark_root(ports.uri, ports.storage_options)
+    schema = spark_schema(_fields(snapshot, columns))
+    reader = spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
+    with translated(f"reading {ports.uri} at version {snapshot.version}"):
+        return reader.parquet(*(f"{root}/{segment.path}" for segment in segments))
+
+
+def _fields(snapshot: Snapshot, columns: Sequence[str]) -> pa.Schema:
+    known = snapshot.schema
+    for name in columns:
+        if name not in known.names:
+            raise SchemaMismatch(f"no column {name!r}: the table has {', '.join(known.names)}")
+    return pa.schema([known.field(name) for name in columns])

@@ -1,0 +1,87 @@
+"""A Spark session with the settings segtable's work needs, and no noise.
+
+1. What spark-submit or the caller sets wins; only what nobody set gets our defaults.
+2. Without a master it runs here, on all cores, bound to loopback, with this very Python in its
+   workers. A task that fails is tried again, as on a cluster.
+3. Executors of other masters get this package as an archive.
+4. Session time is UTC. Nothing of segtable depends on it, but what people see does.
+"""
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_segtable.coordination.java import find_java
+from airflow_provider_segtable.spark.install_check import check_install
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*, 4]"
+_DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "1g",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+def session(
+    app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """Return a session, the running one if there is one.
+
+    Args:
+        app_name: shown in Spark's own pages and logs.
+        master: where to run; by default what spark-submit says, else ``local[*, 4]``.
+        conf: Spark settings, over all defaults.
+
+    Raises:
+        JavaMissing: no Java that is new enough on this machine.
+        DependencyMissing: PySpark is missing, or its files are mixed with another package's.
+    """
+    find_java()
+    check_install()
+    from pyspark.sql import SparkSession
+
+    given = {**_submitted(), **(conf or {})}
+    where = master or given.get("spark.master") or DEFAULT_MASTER
+    local = where.startswith("local")
+    if local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(app_name).master(where)
+    for key, value in ({**_DEFAULTS, **(_LOCAL if local else {}), **_folders()} | given).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    if not local:
+        from airflow_provider_segtable.spark.archive import package_archive
+
+        spark.sparkContext.addPyFile(str(package_archive()))
+    return spark
+
+
+def _folders() -> dict[str, str]:
+    """Keep Spark's folders out of the working directory."""
+    return {"spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "segtable-warehouse"))}
+
+
+def _submitted() -> dict[str, str]:
+    """Return what spark-submit set, if it started this process."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # noqa: SLF001  # attaches to the JVM that holds them
+    return dict(SparkConf().getAll())

@@ -1,0 +1,107 @@
+"""Writing ingested rows, inside a task: sorted batches in, one file and descriptor a slot out.
+
+1. Rows come ordered by slot, then by event time; a slot's rows are streamed into its one file.
+2. Every file has a name nobody else can choose, so tries of a task never meet.
+3. A known error leaves the task as a value, its files named, and the driver deletes them. Any
+   other end of the task deletes what it wrote itself.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.ingest import check_rows, write_segment
+from airflow_provider_segtable.spark.failures import told
+
+SLOT = "__segtable_slot"
+RESULT = "segment string, error string, message string"
+_RESULT = pa.schema([(name, pa.string()) for name in ("segment", "error", "message")])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteTask:
+    """What a task needs to know; ``ids[slot]`` is the id of the slot's segment."""
+
+    uri: str
+    ids: tuple[SegmentId, ...]
+    schema: pa.Schema
+    time_column: str
+    created: Instant
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def run(
+        self, batches: Iterable[pa.RecordBatch], wrote: Callable[[str], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Write the rows of one partition; yield a result for every slot.
+
+        Args:
+            batches: slot column first, then the table's columns, in order of slot and time.
+            wrote: told every path that is left behind, when the task has ended well.
+        """
+        files = open_files(self.uri, self.storage_options)
+        paths: list[str] = []
+        try:
+            for slot, group in groupby(by_slot(batches), key=itemgetter(0)):
+                segment = write_segment(
+                    files,
+                    (checked for _, rows in group for checked in self._checked(rows)),
+                    segment_id=self.ids[slot],
+                    time_column=self.time_column,
+                    created=self.created,
+                    token=secrets.token_hex(8),
+                )
+                paths.append(segment.path)
+                yield _result(segment=json.dumps(encode_segment(segment)))
+        except SegtableError as error:
+            kind, message = told(error)
+            yield _result(error=kind, message=message)
+        except BaseException:
+            for path in paths:
+                files.delete(path)
+            raise
+        for path in paths:
+            wrote(path)
+
+    def _checked(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+        table = pa.Table.from_batches([rows])
+        return check_rows(table, self.schema, self.time_column).to_batches()
+
+
+def by_slot(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut batches where the slot, their first column, changes; yield slot and other columns."""
+    for batch in batches:
+        slots, rows = batch.column(0), batch.select(batch.schema.names[1:])
+        start = 0
+        while start < batch.num_rows:
+            slot = slots[start].as_py()
+            end = _end(slots, slot, start)
+            yield slot, rows.slice(start, end - start)
+            start = end
+
+
+def _end(slots: "pa.Array[Any]", slot: int, start: int) -> int:
+    low, high = start + 1, len(slots)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if slots[middle].as_py() == slot else (low, middle)
+    return low
+
+
+def decode_result(text: str) -> Segment:
+    """Return the descriptor that a result carries."""
+    return decode_segment(json.loads(text))
+
+
+def _result(**values: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([values], schema=_RESULT)

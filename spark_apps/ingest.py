@@ -1,0 +1,108 @@
+"""Append whatever Spark can read to a table, once or as a stream.
+
+    spark-submit spark_apps/ingest.py --table URI --zookeeper ADDRESS --source flights.csv.gz
+    spark-submit spark_apps/ingest.py --table URI --zookeeper ADDRESS --source folder \
+        --format csv --checkpoint folder --trigger available-now
+
+With ``--commit-id`` a run that is repeated appends once; a stream always does.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow_provider_segtable.core.events import Appended
+from airflow_provider_segtable.data.schema import to_arrow
+from airflow_provider_segtable.spark.app import DONE, App, Outcome, pair, parser, run
+from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.source import read_source, read_stream_source
+from airflow_provider_segtable.spark.stream import AVAILABLE_NOW, ingest_stream
+from airflow_provider_segtable.table.log import EventLog
+
+LOCK_WAIT_S = 60.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the application; return its exit code."""
+    return run(arguments(), argv, work)
+
+
+def arguments() -> argparse.ArgumentParser:
+    """Return the parser."""
+    made = parser("segtable-ingest", "Append rows to a table.")
+    made.set_defaults(wait_s=LOCK_WAIT_S)
+    made.add_argument("--source", required=True, metavar="PATH", help="file, folder or pattern")
+    made.add_argument("--format", help="csv, json, parquet, ...; by default from the suffix")
+    made.add_argument(
+        "--option",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="of Spark's reader, e.g. nullValue=NA",
+    )
+    made.add_argument("--commit-id", help="equal ids append once")
+    made.add_argument("--rows-per-segment", type=int, help="rows a segment, about")
+    made.add_argument("--checkpoint", metavar="DIR", help="read as a stream; its state is here")
+    made.add_argument("--trigger", default="available-now", help="or an interval: '10 seconds'")
+    return made
+
+
+def work(app: App) -> Outcome:
+    """Ingest, and say what was appended."""
+    return _stream(app) if app.arguments.checkpoint else _batch(app)
+
+
+def _batch(app: App) -> Outcome:
+    given = app.arguments
+    state = EventLog(app.ports.storage).load()
+    schema = to_arrow(state.table.schema)
+    rows = read_source(app.spark, given.source, given.format, dict(given.option), schema=schema)
+    committed = ingest(
+        app.ports,
+        rows,
+        commit_id=given.commit_id,
+        rows_per_segment=given.rows_per_segment,
+        wait_s=given.wait_s,
+    )
+    return Outcome(code=DONE, facts={"event": committed.n, **_appended(app, committed.n)})
+
+
+def _appended(app: App, n: int) -> dict[str, int]:
+    event = EventLog(app.ports.storage).event(n)
+    if event is None or not isinstance(event.action, Appended):
+        return {}
+    segments = event.action.segments
+    return {
+        "segments": len(segments),
+        "rows": sum(segment.rows for segment in segments),
+        "size": sum(segment.size for segment in segments),
+    }
+
+
+def _stream(app: App) -> Outcome:
+    given = app.arguments
+    state = EventLog(app.ports.storage).load()
+    schema = to_arrow(state.table.schema)
+    rows = read_stream_source(
+        app.spark, given.source, given.format, dict(given.option), schema=schema
+    )
+    stream = ingest_stream(
+        app.ports,
+        rows,
+        given.checkpoint,
+        trigger=_trigger(given.trigger),
+        rows_per_segment=given.rows_per_segment,
+        wait_s=given.wait_s,
+    )
+    stream.wait()
+    return Outcome(code=DONE, facts={"event": EventLog(app.ports.storage).load().n})
+
+
+def _trigger(text: str) -> Mapping[str, Any]:
+    return AVAILABLE_NOW if text == "available-now" else {"processingTime": text}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
