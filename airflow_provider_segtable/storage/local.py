@@ -1,134 +1,197 @@
-"""Objects as files of a local (or mounted) folder, durable when ``create`` returns.
+"""Storage in a local directory, durable.
 
-1. ``create``: write a temporary file beside the target, sync it, link it to its name (which fails
-   if the name is taken), sync the folder; new folders are synced into their parents. Object-store
-   libraries skip the syncs, so this is our own.
-2. After a failed sync nothing is retried on that file: the kernel may have dropped the pages.
-3. A crash may leave a temporary file; its name is ignored by ``list`` and never read.
+1. ``create``: write a hidden temporary beside the target, fsync it, link it under its name (which
+   fails if the name is taken), unlink the temporary, fsync the directory. Before a directory is
+   first used here, it and its parents up to the table's root are made and synced.
+2. A crash leaves the whole object or none, and perhaps a temporary, which no listing shows.
+3. A failed fsync is final: its file is thrown away, never synced again, for the kernel may have
+   dropped the pages. If the directory's fsync fails, the name is there but may not survive a
+   power cut: ``OutcomeUnknown``.
+4. Errors come from ``errno``, which obstore turns into text; and opening a table must not make
+   its directory, which obstore does. So this adapter is plain ``os`` (obstore serves the rest).
 """
 
 import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from airflow_provider_segtable.core.errors import (
-    AlreadyExists,
-    NotFound,
-    ReadOnlyStorage,
-    StorageError,
-    StorageFull,
-)
+from airflow_provider_segtable.core.errors import OutcomeUnknown, StorageError, UnsafeStorage
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.storage.failures import reading, writing
+from airflow_provider_segtable.storage.paths import checked, folder
 
-TEMPORARY = ".tmp-"
+TEMPORARY = ".tmp"
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_UNDECIDED = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
+
+Sync = Callable[[int], None]
 
 
 class LocalStorage:
-    """``ports.storage.Storage`` over a folder, which need not exist yet."""
+    """``ports.storage.Storage`` in a local directory."""
 
-    def __init__(self, root: Path) -> None:
-        """Speak to the folder ``root``."""
-        self._root = root
+    def __init__(self, root: str | os.PathLike[str], *, sync: Sync = os.fsync) -> None:
+        """Keep objects below ``root``, which need not exist yet.
+
+        Args:
+            root: the table's directory.
+            sync: makes a file or directory durable; a seam for tests and measurements.
+        """
+        self._root = Path(root).absolute()
+        self._sync = sync
+        self._ready: set[Path] = set()
 
     @property
     def uri(self) -> str:
-        """Return the folder."""
-        return str(self._root)
+        """Return the directory as ``file://`` URI."""
+        return f"file://{self._root}"
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes."""
-        with self._translated(path):
-            return (self._root / path).read_bytes()
+        """Return an object's bytes."""
+        with reading(self._full(path)):
+            return self._at(path).read_bytes()
 
     def create(self, path: str, data: bytes) -> None:
-        """Create a file that must not exist yet, durably."""
-        with self._translated(path):
-            target = self._root / path
-            make_folder(target.parent)
-            with _temporary(target, data) as written:
-                os.link(written, target)
-            sync_folder(target.parent)
+        """Create an object that must not exist yet, durably."""
+        target = self._at(path)
+        with writing(self._full(path)):
+            temporary = self._write_temporary(target, data)
+            try:
+                self._link(temporary, target)
+            finally:
+                _discard(temporary)
+        try:
+            self._sync_directory(target.parent)
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"{self._full(path)} was written, but its directory could not be synced and a "
+                f"power cut may undo it ({error}): check the disk, then run the same again"
+            ) from error
 
     def replace(self, path: str, data: bytes) -> None:
         """Create or overwrite a hint."""
-        with self._translated(path):
-            target = self._root / path
-            make_folder(target.parent)
-            with _temporary(target, data) as written:
-                written.replace(target)
+        target = self._at(path)
+        with writing(self._full(path)):
+            temporary = self._write_temporary(target, data)
+            try:
+                temporary.replace(target)
+            except OSError:
+                _discard(temporary)
+                raise
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
-        """Yield files below a folder, ascending."""
-        found: list[Entry] = []
-        with self._translated(prefix):
-            for file in (self._root / prefix).rglob("*"):
-                path = file.relative_to(self._root).as_posix()
-                if file.name.startswith(TEMPORARY) or (after and path <= after):
-                    continue
-                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-                    facts = file.stat()
-                    if file.is_file():
-                        modified = facts.st_mtime_ns // 1_000
-                        found.append(Entry(path=path, size=facts.st_size, modified=modified))
-        yield from sorted(found, key=lambda entry: entry.path)
+        """Yield objects below a folder, ascending."""
+        below = folder(prefix, self.uri)
+        return self._walk(below, after or "")
 
     def delete(self, path: str) -> None:
-        """Delete a file; no error if it is not there."""
-        with contextlib.suppress(NotFound), self._translated(path):
-            (self._root / path).unlink()
+        """Delete an object; no error if it is not there."""
+        target = self._at(path)
+        with writing(self._full(path)), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            target.unlink()
 
-    @contextlib.contextmanager
-    def _translated(self, path: str) -> Iterator[None]:
+    def _at(self, path: str) -> Path:
+        return self._root / checked(path, self.uri)
+
+    def _full(self, path: str) -> str:
+        return f"{self.uri}/{path}"
+
+    def _write_temporary(self, target: Path, data: bytes) -> Path:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{TEMPORARY}")
+        fd = self._open_temporary(temporary)
         try:
-            yield
+            left = memoryview(data)
+            while left:
+                left = left[os.write(fd, left) :]
+            self._sync(fd)
+        except BaseException:
+            _discard(temporary)
+            raise
+        finally:
+            os.close(fd)
+        return temporary
+
+    def _open_temporary(self, temporary: Path) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._make_ready(temporary.parent)
+        try:
+            return os.open(temporary, flags, 0o644)
+        except FileNotFoundError:  # somebody removed the directory since it was made ready
+            self._ready.clear()
+            self._make_ready(temporary.parent)
+            return os.open(temporary, flags, 0o644)
+
+    def _link(self, temporary: Path, target: Path) -> None:
+        try:
+            os.link(temporary, target)
         except OSError as error:
-            raise translated(f"{self._root}/{path}", error) from error
+            full = f"file://{target}"
+            if error.errno in _NO_LINKS:
+                raise UnsafeStorage(
+                    f"{full} cannot be created safely: this file system makes no hard links, so "
+                    f"two writers could own one name ({error}). Use a local disk or object store"
+                ) from error
+            if error.errno in _UNDECIDED:
+                raise OutcomeUnknown(f"{full} may or may not be created ({error})") from error
+            raise
+
+    def _make_ready(self, directory: Path) -> None:
+        """Make a directory, and it and all parents up to the root durable, once."""
+        if directory in self._ready:
+            return
+        made = [d for d in (directory, *directory.parents) if not d.exists()]
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:  # a file; must not read as "the object exists"
+            raise NotADirectoryError(errno.ENOTDIR, "is a file", str(directory)) from error
+        for each in (directory, *directory.parents):
+            ours = each.is_relative_to(self._root)
+            if not ours and each not in made:
+                break
+            with contextlib.nullcontext() if ours else contextlib.suppress(PermissionError):
+                self._sync_directory(each.parent)
+        self._ready.add(directory)
+
+    def _sync_directory(self, directory: Path) -> None:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._sync(fd)
+        finally:
+            os.close(fd)
+
+    def _walk(self, below: str, after: str) -> Iterator[Entry]:
+        for name, is_directory in self._names(below):
+            path = f"{below}/{name}" if below else name
+            if not is_directory:
+                entry = self._entry(path) if path > after else None
+                if entry is not None:
+                    yield entry
+            elif f"{path}/" > after or after.startswith(f"{path}/"):
+                yield from self._walk(path, after)
+
+    def _names(self, below: str) -> "Sequence[tuple[str, bool]]":
+        """Return a directory's names so that walking it yields whole paths in order."""
+        try:
+            with reading(self._full(below)), os.scandir(self._root / below) as found:
+                names = [(each.name, each.is_dir()) for each in found]
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                return []
+            raise
+        shown = [(name, folds) for name, folds in names if not name.endswith(TEMPORARY)]
+        return sorted(shown, key=lambda name: name[0] + "/" * name[1])
+
+    def _entry(self, path: str) -> Entry | None:
+        try:
+            stat = (self._root / path).stat()
+        except FileNotFoundError:  # deleted since
+            return None
+        return Entry(path=path, size=stat.st_size, modified=stat.st_mtime_ns // 1000)
 
 
-def translated(where: str, error: OSError) -> StorageError:
-    """Return the typed error for what the operating system said of ``where``."""
-    said = os.strerror(error.errno) if error.errno else str(error)
-    match error.errno:
-        case errno.EEXIST:
-            return AlreadyExists(f"{where} exists already")
-        case errno.ENOENT:
-            return NotFound(f"{where} is not there")
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG | errno.EMFILE | errno.ENFILE:
-            return StorageFull(f"{where}: {said}; free space (or file handles) and run again")
-        case errno.EROFS | errno.EACCES | errno.EPERM:
-            return ReadOnlyStorage(f"{where}: {said}; check permissions and mount options")
-        case _:
-            return StorageError(f"{where}: {said}")
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and its parents; each new name is synced into its parent."""
-    missing = [f for f in (folder, *folder.parents) if not f.exists()]
-    for new in reversed(missing):
-        new.mkdir(exist_ok=True)
-        sync_folder(new.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-@contextlib.contextmanager
-def _temporary(target: Path, data: bytes) -> Iterator[Path]:
-    temporary = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
+def _discard(temporary: Path) -> None:
+    with contextlib.suppress(OSError):
+        temporary.unlink()

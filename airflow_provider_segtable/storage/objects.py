@@ -1,20 +1,31 @@
-"""Objects in cloud stores, by obstore, with put-if-absent.
+"""Storage on S3, GCS and Azure, over obstore.
 
-1. ``create`` is one conditional put. "Exists" may answer our own first
-   attempt; "aborted, try again" decides nothing and is tried again; a lost reply is
-   ``OutcomeUnknown``.
-2. Whatever the library raises leaves here as one of ``core.errors``, with the full URI.
+1. ``create`` is a conditional put sent exactly once, on a store that does not retry by itself: so
+   each answer is about this one request, and only what is certain is called so.
+
+   | answer                         | means                                          |
+   |--------------------------------|------------------------------------------------|
+   | 2xx                            | created                                        |
+   | 412, Azure's 409 BlobAlready…  | ``AlreadyExists``                              |
+   | any other 409                  | nothing was decided: sent again, a few times   |
+   | 401, 403                       | ``ReadOnlyStorage``                            |
+   | 507, quota                     | ``StorageFull``                                |
+   | 501                            | ``UnsafeStorage``: no conditional writes       |
+   | other 4xx                      | ``StorageError``                               |
+   | other 5xx, no answer           | ``OutcomeUnknown``                             |
+
+2. Everything else may be repeated without harm and goes through a store that retries.
+3. A missing bucket is a ``StorageError``, never ``NotFound``: "cannot tell" is not "none".
+4. A store that lists out of order (S3 directory buckets) is refused rather than misread.
 """
 
 import contextlib
-import errno
-import os
+import re
 from collections.abc import Iterator
-from typing import Any
 
 import obstore
-from obstore import exceptions as failed
-from obstore.store import ObjectStore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import AzureStore, GCSStore, S3Store
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -22,102 +33,215 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     ReadOnlyStorage,
     StorageError,
+    StorageFull,
+    UnsafeStorage,
 )
-from airflow_provider_segtable.core.interval import instant
+from airflow_provider_segtable.ports.clock import Chance, Clock
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.storage.local import translated
+from airflow_provider_segtable.storage.paths import checked, folder
+from airflow_provider_segtable.storage.system import SystemChance, SystemClock
 
-UNDECIDED_TRIES = 5
+Store = S3Store | GCSStore | AzureStore
+
+UNDECIDED_ATTEMPTS = 6
+FIRST_PAUSE_S = 0.05
+PAGE = 1000
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CONFLICT, _NOT_IMPLEMENTED, _FULL = 409, 501, 507
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
+_QUOTA = ("QuotaExceeded", "StorageFull")
+_CREDENTIAL_SERVICE = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
+_Failure = (BaseError, FileNotFoundError, PermissionError, ValueError, OSError)
 
 
 class ObjectStorage:
-    """``ports.storage.Storage`` over an object store of obstore's."""
+    """``ports.storage.Storage`` in an object store."""
 
-    def __init__(self, uri: str, store: ObjectStore) -> None:
-        """Speak to ``store``, whose root is ``uri``."""
-        self._uri = uri.rstrip("/")
+    def __init__(
+        self,
+        store: Store,
+        uri: str,
+        *,
+        once: Store | None = None,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+    ) -> None:
+        """Wrap obstore stores whose prefix is the table's root.
+
+        Args:
+            store: for everything that may be repeated.
+            uri: the table's root, for messages.
+            once: the same place without retries, for ``create``; ``store`` by default.
+            clock: for pauses after an undecided answer.
+            chance: for their jitter.
+        """
         self._store = store
+        self._once = once or store
+        self._uri = uri.rstrip("/")
+        self._clock = clock or SystemClock()
+        self._chance = chance or SystemChance()
 
     @property
     def uri(self) -> str:
-        """Return the root URI."""
+        """Return the table's root URI."""
         return self._uri
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
-        with self._translated(path):
-            return bytes(obstore.get(self._store, path).bytes())
+        try:
+            return bytes(obstore.get(self._store, checked(path, self._uri)).bytes())
+        except _Failure as error:
+            raise _not_read(error, self._full(path)) from error
 
     def create(self, path: str, data: bytes) -> None:
         """Create an object that must not exist yet."""
-        for _ in range(UNDECIDED_TRIES):
+        checked(path, self._uri)
+        for attempt in range(UNDECIDED_ATTEMPTS):
             try:
-                with self._translated(path, writing=True):
-                    obstore.put(self._store, path, data, mode="create", use_multipart=False)
-            except _Undecided:
-                continue
-            return
-        raise OutcomeUnknown(f"{self._uri}/{path}: the store decided nothing, repeatedly")
+                obstore.put(self._once, path, data, mode="create", use_multipart=False)
+            except _Failure as error:
+                if not _undecided(error):
+                    raise _not_created(error, self._full(path)) from error
+            else:
+                return
+            self._clock.sleep(FIRST_PAUSE_S * 2**attempt * (0.5 + self._chance.uniform() / 2))
+        raise OutcomeUnknown(
+            f"{self._full(path)}: the store answered 409 {UNDECIDED_ATTEMPTS} times, deciding "
+            "nothing; run the same again"
+        )
 
     def replace(self, path: str, data: bytes) -> None:
         """Create or overwrite a hint."""
-        with self._translated(path, writing=True):
-            obstore.put(self._store, path, data, use_multipart=False)
+        try:
+            obstore.put(self._store, checked(path, self._uri), data, use_multipart=False)
+        except _Failure as error:
+            raise _not_written(error, self._full(path)) from error
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, ascending."""
-        found: list[Entry] = []
-        with self._translated(prefix):
-            for batch in obstore.list(self._store, prefix or None, offset=after):
-                found.extend(
-                    Entry(
-                        path=meta["path"],
-                        size=meta["size"],
-                        modified=instant(meta["last_modified"]),
-                    )
-                    for meta in batch
-                )
-        named = (e for e in found if not after or e.path > after)
-        yield from sorted(named, key=lambda entry: entry.path)
+        below = folder(prefix, self._uri)
+        return self._pages(below, after or None)
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is not there."""
-        with contextlib.suppress(NotFound), self._translated(path):
-            obstore.delete(self._store, path)
-
-    @contextlib.contextmanager
-    def _translated(self, path: str, *, writing: bool = False) -> Iterator[None]:
-        where = f"{self._uri}/{path}"
         try:
-            yield
-        except (failed.NotFoundError, FileNotFoundError):
-            raise NotFound(f"{where} is not there") from None
-        except failed.AlreadyExistsError:
-            raise AlreadyExists(f"{where} exists already") from None
-        except (failed.PermissionDeniedError, failed.UnauthenticatedError, PermissionError) as e:
-            way_out = "check the credentials and policy of the store"
-            raise ReadOnlyStorage(f"{where}: {_short(e)}; {way_out}") from e
-        except (failed.BaseError, OSError) as error:
-            raise _other(where, error, writing=writing) from error
+            with contextlib.suppress(FileNotFoundError):
+                obstore.delete(self._store, checked(path, self._uri))
+        except _Failure as error:
+            raise _not_written(error, self._full(path)) from error
+
+    def _full(self, path: str) -> str:
+        return f"{self._uri}/{path}"
+
+    def _pages(self, below: str, after: str | None) -> Iterator[Entry]:
+        last = ""
+        stream = obstore.list(self._store, below or None, offset=after, chunk_size=PAGE)
+        while True:
+            try:
+                page = next(stream)
+            except StopIteration:
+                return
+            except _Failure as error:
+                raise _not_read(error, self._full(below), missing=StorageError) from error
+            for found in page:
+                path = found["path"]
+                if path < last:
+                    raise StorageError(
+                        f"{self._full(below)} is listed out of order ({path!r} after {last!r}): "
+                        "use a general purpose bucket"
+                    )
+                if path > last and (after is None or path > after):
+                    modified = int(found["last_modified"].timestamp() * 1_000_000)
+                    yield Entry(path=path, size=found["size"], modified=modified)
+                last = path
 
 
-class _Undecided(Exception):
-    """The store says that nothing was decided; try again."""
+def _undecided(error: Exception) -> bool:
+    return _status(error) == _CONFLICT and "BlobAlreadyExists" not in str(error)
 
 
-def _other(where: str, error: Exception, *, writing: bool) -> Exception:
-    if isinstance(error, OSError) and error.errno:
-        return translated(where, error)
+def _not_created(error: Exception, full: str) -> StorageError:
+    if isinstance(error, AlreadyExistsError):
+        return AlreadyExists(f"{full} exists already")
+    known = _known(error, full)
+    if known is not None:
+        return known
+    return OutcomeUnknown(f"{full} may or may not have been created ({_line(error)})")
+
+
+def _not_written(error: Exception, full: str) -> StorageError:
+    return _known(error, full) or StorageError(
+        f"{full} could not be written: check the endpoint and the network ({_line(error)})"
+    )
+
+
+def _known(error: Exception, full: str) -> StorageError | None:
+    """Return what an answer says for certain about a write, or None."""
+    status, text = _status(error), str(error)
+    if _is_about_credentials(text) or _names_no_bucket(error):
+        return _unreachable(text, full, error)
+    if status == _FULL or any(word in text for word in _QUOTA):
+        return StorageFull(f"{full} does not fit: free space or raise the quota ({_line(error)})")
+    if isinstance(error, PermissionError) or _kind(error) in _DENIED:
+        return ReadOnlyStorage(
+            f"{full} may not be written: check the credentials and their right to put objects "
+            f"({_line(error)})"
+        )
+    if status == _NOT_IMPLEMENTED:
+        return UnsafeStorage(
+            f"{full}: the store has no conditional writes, so commits would be lost; use one that "
+            f"has ({_line(error)})"
+        )
+    if status is not None and 400 <= status < 500:
+        return StorageError(f"{full} was refused ({_line(error)})")
+    return None
+
+
+def _not_read(
+    error: Exception, full: str, *, missing: type[StorageError] = NotFound
+) -> StorageError:
     text = str(error)
-    if "409" in text or "ConditionalRequestConflict" in text:
-        return _Undecided()
-    for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
-        if os.strerror(number) in text:
-            return translated(where, OSError(number, ""))
-    if writing:
-        return OutcomeUnknown(f"{where}: {_short(error)}")
-    return StorageError(f"{where}: {_short(error)}")
+    if _is_about_credentials(text) or _names_no_bucket(error):
+        return _unreachable(text, full, error)
+    if isinstance(error, FileNotFoundError):
+        return missing(f"{full} is not there")
+    if _kind(error) in _DENIED:
+        return StorageError(f"{full} may not be read: check the credentials ({_line(error)})")
+    return StorageError(
+        f"{full} could not be read: check the endpoint and the network ({_line(error)})"
+    )
 
 
-def _short(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else repr(error)
+_DENIED = {"PermissionDeniedError", "UnauthenticatedError"}
+
+
+def _kind(error: Exception) -> str:
+    return type(error).__name__
+
+
+def _status(error: Exception) -> int | None:
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found else None
+
+
+def _names_no_bucket(error: Exception) -> bool:
+    return any(word in str(error) for word in _NO_BUCKET)
+
+
+def _is_about_credentials(text: str) -> bool:
+    return any(host in text for host in _CREDENTIAL_SERVICE)
+
+
+def _unreachable(text: str, full: str, error: Exception) -> StorageError:
+    if _is_about_credentials(text):
+        return StorageError(
+            f"{full}: no credentials were found; give them as storage options or in the "
+            f"environment ({_line(error)})"
+        )
+    return StorageError(f"{full}: there is no such bucket; create it first ({_line(error)})")
+
+
+def _line(error: Exception) -> str:
+    """Return the error in one line, without obstore's dump of its own structures."""
+    return " ".join(str(error).partition("Debug source")[0].split())[:300]

@@ -1,21 +1,23 @@
-"""The real clock and real randomness."""
+"""The machine's own clock and randomness."""
 
-import random
 import secrets
 import time
 
 from airflow_provider_segtable.core.interval import Instant
 
+_RANDOM = secrets.SystemRandom()
+TOKEN_BYTES = 8
+
 
 class SystemClock:
-    """This host's clock."""
+    """``ports.clock.Clock`` of this machine."""
 
     def now(self) -> Instant:
-        """Return the wall clock in microseconds since the epoch."""
-        return time.time_ns() // 1_000
+        """Return the wall clock in microseconds since the epoch, UTC."""
+        return time.time_ns() // 1000
 
     def monotonic(self) -> float:
-        """Return seconds that never go back."""
+        """Return seconds from an arbitrary origin; never goes back."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -24,12 +26,12 @@ class SystemClock:
 
 
 class SystemChance:
-    """The operating system's randomness."""
+    """``ports.clock.Chance`` from the operating system."""
 
     def token(self) -> str:
-        """Return 16 hexadecimal digits nobody can guess."""
-        return secrets.token_hex(8)
+        """Return 16 fresh hexadecimal digits."""
+        return secrets.token_hex(TOKEN_BYTES)
 
     def uniform(self) -> float:
         """Return a number in [0, 1)."""
-        return random.random()  # noqa: S311  # jitter, not a secret
+        return _RANDOM.random()

@@ -1,0 +1,140 @@
+"""Opening a table's storage from its URI and storage options.
+
+1. One form of URI for log and data files: a path, ``file://``, ``s3://`` (``s3a://``), ``gs://``,
+   ``az://container`` or ``abfs[s]://container@account.dfs.core.windows.net``, and for tests
+   ``memory://name``, which is one store a process, shared by all who open it.
+2. Options are named as obstore names them; the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``)
+   fills in the rest. Nothing is read or written before the first call.
+3. obstore is imported for object stores only: a local table opens faster without it.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.local import LocalStorage
+from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.storage.paths import checked
+from airflow_provider_segtable.storage.system import SystemClock
+
+SUPPORTED = (
+    "a local path, file:///path, s3://bucket/path, gs://bucket/path, az://container/path, "
+    "abfss://container@account.dfs.core.windows.net/path, memory://name"
+)
+_RETRY: Any = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
+_ONCE: Any = {"max_retries": 0, "retry_timeout": timedelta(seconds=60)}
+_LIKE_A_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*", re.IGNORECASE)
+_MEMORY: dict[str, MemoryStorage] = {}
+_MEMORY_MUTEX = threading.Lock()
+
+Options = Mapping[str, str]
+
+
+def open_storage(uri: str, storage_options: Options | None = None) -> Storage:
+    """Open the storage of the table at ``uri``.
+
+    Args:
+        uri: the table's root; see the module's header for its forms.
+        storage_options: e.g. ``aws_access_key_id``, ``endpoint``, ``region``, ``allow_http``,
+            ``virtual_hosted_style_request``, ``account_name``, ``account_key``.
+
+    Raises:
+        InvalidName: for an unknown scheme, a missing bucket or container, or an unknown option.
+    """
+    if "://" not in uri:
+        return _local_path(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise _invalid(uri, str(error)) from error
+    opener = _OPENERS.get(parts.scheme)
+    if opener is None:
+        raise _invalid(uri, f"scheme {parts.scheme!r} is not supported")
+    if parts.query or parts.fragment:
+        raise _invalid(uri, "'?' and '#' have no meaning here; write them as %3F and %23")
+    return opener(uri, parts, storage_options or {})
+
+
+def _local_path(uri: str) -> Storage:
+    scheme = _LIKE_A_SCHEME.match(uri)
+    if not uri or "\0" in uri or (scheme and scheme[0].rstrip(":/") in _OPENERS):
+        raise _invalid(uri, "it is neither a path nor scheme://...")
+    return LocalStorage(Path(uri))
+
+
+def _local(uri: str, parts: SplitResult, _: Options) -> Storage:
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise _invalid(uri, "a file URI has three slashes, then the absolute path")
+    return LocalStorage(Path(unquote(parts.path)))
+
+
+def _memory(uri: str, parts: SplitResult, _: Options) -> Storage:
+    name = f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
+    if not name:
+        raise _invalid(uri, "a memory store needs a name")
+    with _MEMORY_MUTEX:
+        return _MEMORY.setdefault(name, MemoryStorage(f"memory://{name}", clock=SystemClock()))
+
+
+def _s3(uri: str, parts: SplitResult, options: Options) -> Storage:
+    from obstore.store import S3Store
+
+    return _opened(uri, parts, options, bucket=parts.netloc, kind=S3Store)
+
+
+def _gcs(uri: str, parts: SplitResult, options: Options) -> Storage:
+    from obstore.store import GCSStore
+
+    return _opened(uri, parts, options, bucket=parts.netloc, kind=GCSStore)
+
+
+def _azure(uri: str, parts: SplitResult, options: Options) -> Storage:
+    from obstore.store import AzureStore
+
+    container, _, host = parts.netloc.partition("@")
+    account = {"account_name": host.partition(".")[0]} if host else {}
+    return _opened(uri, parts, {**options, **account}, bucket=container, kind=AzureStore)
+
+
+def _opened(
+    uri: str, parts: SplitResult, options: Options, *, bucket: str, kind: Callable[..., Any]
+) -> Storage:
+    from obstore.exceptions import BaseError
+
+    from airflow_provider_segtable.storage.objects import ObjectStorage
+
+    if not bucket:
+        raise _invalid(uri, "it names no bucket or container")
+    prefix = unquote(parts.path).strip("/")
+    place = {"prefix": checked(prefix, uri)} if prefix else {}
+    try:
+        store = kind(bucket, retry_config=_RETRY, **place, **options)
+        once = kind(bucket, retry_config=_ONCE, **place, **options)
+    except (BaseError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).partition("Debug source")[0].split())
+        raise InvalidName(
+            f"{uri!r} cannot be opened with the storage options {sorted(options)}: {reason}"
+        ) from error
+    return ObjectStorage(store, uri, once=once)
+
+
+def _invalid(uri: str, why: str) -> InvalidName:
+    return InvalidName(f"{uri!r} is no place for a table: {why}. Supported: {SUPPORTED}")
+
+
+_OPENERS: dict[str, Callable[[str, SplitResult, Options], Storage]] = {
+    "file": _local,
+    "s3": _s3,
+    "s3a": _s3,
+    "gs": _gcs,
+    "az": _azure,
+    "abfs": _azure,
+    "abfss": _azure,
+    "memory": _memory,
+}

@@ -1,0 +1,70 @@
+"""Start-up check that a store keeps put-if-absent.
+
+1. Create a probe under a fresh name, then create it again with other bytes: the second must fail,
+   and the first bytes must be what is read. Otherwise two writers could own one event: refused.
+2. A lost reply proves nothing: another name is tried, a few times.
+3. The probe is deleted again; failing to is no harm.
+"""
+
+import contextlib
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    NotFound,
+    OutcomeUnknown,
+    StorageError,
+    UnsafeStorage,
+)
+from airflow_provider_segtable.ports.clock import Chance
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.system import SystemChance
+
+ATTEMPTS = 3
+FIRST, SECOND = b"first", b"second"
+
+
+def probe(storage: Storage, chance: Chance | None = None) -> None:
+    """Refuse a store on which commits would be lost.
+
+    Raises:
+        UnsafeStorage: if a second create of one name succeeds, or changes what is read.
+        OutcomeUnknown: if replies were lost again and again.
+        StorageError: if the store cannot be written at all.
+    """
+    source = chance or SystemChance()
+    for attempt in range(1, ATTEMPTS + 1):
+        path = f"_segtable/probe-{source.token()}"
+        try:
+            _create_twice(storage, path)
+        except OutcomeUnknown:
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            return
+        finally:
+            with contextlib.suppress(StorageError):
+                storage.delete(path)
+
+
+def _create_twice(storage: Storage, path: str) -> None:
+    with contextlib.suppress(AlreadyExists):  # the name is ours alone: an own, retried request
+        storage.create(path, FIRST)
+    try:
+        storage.create(path, SECOND)
+    except AlreadyExists:
+        pass
+    else:
+        raise _unsafe(storage, "it let one name be created twice")
+    try:
+        found = storage.read(path)
+    except NotFound as error:
+        raise _unsafe(storage, "it lost an object it had accepted") from error
+    if found != FIRST:
+        raise _unsafe(storage, "a refused create changed the object")
+
+
+def _unsafe(storage: Storage, what: str) -> UnsafeStorage:
+    return UnsafeStorage(
+        f"{storage.uri} does not keep put-if-absent: {what}, so commits would be lost. Use a store "
+        "with conditional writes (S3, GCS, Azure, recent MinIO or Ceph) or a local disk"
+    )
