@@ -1,0 +1,116 @@
+# Every target says in `make help` what it does; tests/architecture holds us to it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.txt
+PYTEST := $(BIN)/python -m pytest
+
+# In the order they run: what fails cheaply comes first.
+FAST_SUITES := architecture unit property contract simulation
+SUITES := $(FAST_SUITES) integration spark airflow
+paths = $(wildcard $(1:%=tests/%))
+
+##@ Begin here
+
+.PHONY: help
+help: ## Explain every target (the default)
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (ARGS="--keep")
+	@$(BIN)/segtable demo $(ARGS)
+
+.PHONY: test
+test: venv ## Run the checks and every suite, fast ones first, with one summary (ARGS="-k name")
+	@mkdir -p build; checks=0; tests=0; \
+	$(MAKE) --no-print-directory check || checks=$$?; \
+	$(PYTEST) --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
+	if [ $$tests -eq 5 ]; then echo "no test was found: that is a failure"; fi; \
+	if [ $$checks -ne 0 ]; then echo "make check failed, see above"; fi; \
+	exit $$((tests ? tests : checks))
+
+##@ While working
+
+.PHONY: venv
+venv: prerequisites $(STAMP) ## Make .venv with every pinned version (PYTHON=python3.12)
+
+.PHONY: prerequisites
+prerequisites: ## Say whether Python 3.11+ and Java 17+ are here, and how to get them
+	@.ci/prerequisites $(PYTHON)
+
+$(STAMP): pyproject.toml constraints.txt excludes.txt hatch_build.py
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	$(UV_INSTALL) --quiet -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -c 'from airflow_provider_segtable.spark.install_check import check_install as c; c()'
+	@touch $@
+
+.PHONY: test-fast
+test-fast: venv ## Run the suites that need neither Spark nor Airflow, without slow tests
+	@$(PYTEST) -m "not slow" $(ARGS) $(call paths,$(FAST_SUITES))
+
+.PHONY: sim
+sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more
+	@$(BIN)/python -m airflow_provider_segtable.testing.scenario \
+	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500)) $(ARGS)
+
+.PHONY: bench
+bench: venv ## Measure minor compaction against copying, deltalake, Spark and DuckDB (ARGS=...)
+	@$(BIN)/python benchmarks/minor.py $(ARGS)
+
+##@ Before a commit
+
+.PHONY: check
+check: venv ## Run lint, types and imports; all of them, even if one fails
+	@status=0; for one in lint types imports; do \
+	  $(MAKE) --no-print-directory $$one || status=1; done; exit $$status
+
+.PHONY: format
+format: venv ## Rewrite the code as ruff formats it, and fix what ruff can
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+.PHONY: lint
+lint: venv ## Say what ruff finds, and which files are not formatted
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
+
+.PHONY: types
+types: venv ## Check types with mypy, strictly
+	@$(BIN)/mypy
+
+.PHONY: imports
+imports: venv ## Check that imports go one way (import-linter)
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: docs-check
+docs-check: venv ## Check that links, targets and paths named in the documents exist
+	@$(PYTEST) --quiet tests/architecture/test_documents.py
+
+##@ Now and then
+
+.PHONY: constraints
+constraints: venv ## Pin what .venv holds now into constraints.txt
+	@{ sed -n '/^#/p' constraints.txt; \
+	  $(BIN)/uv pip freeze --python $(BIN)/python | grep -E '^[A-Za-z0-9._-]+==[^ ]+$$' \
+	  | grep -vE '^(airflow-provider-segtable|pip|setuptools)=='; } > constraints.new
+	@mv constraints.new constraints.txt
+	@touch $(STAMP)
+
+.PHONY: upgrade
+upgrade: venv ## Install the newest versions that pyproject.toml allows (then test, then constraints)
+	$(UV_INSTALL) --upgrade -e '.[dev]'
+
+.PHONY: wheel
+wheel: venv ## Build the distribution into dist/
+	@$(BIN)/python -m hatchling build
+
+.PHONY: clean
+clean: ## Remove what building, testing and the demo made; .venv stays
+	@rm -rf build dist artifacts .segtable-demo spark-warehouse metastore_db derby.log \
+	  .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

@@ -1,0 +1,107 @@
+"""What must import without the world does so in an interpreter that has nothing installed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import PACKAGE, ROOT, modules, named
+
+PROGRAM = """
+import importlib, sys
+
+allowed = {allowed!r}
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        root = name.partition(".")[0]
+        if root in sys.stdlib_module_names or root in allowed or root.startswith("_sysconfigdata"):
+            return None
+        raise ModuleNotFoundError(f"refused here: {{name}}", name=name)
+
+before = set(sys.modules)
+sys.path[:] = [{root!r}, *({site!r} if len(allowed) > 1 else []), *sys.path]
+sys.meta_path.insert(0, Refuse())
+for name in {names!r}:
+    importlib.import_module(name)
+print(" ".join(sorted(set(sys.modules) - before)))
+"""
+OURS = "airflow_provider_segtable"
+BELOW_HOOKS = ("core", "planning", "ports", "storage", "coordination", "data", "table", "services")
+
+
+def imported(names: list[str], *libraries: str) -> set[str]:
+    """Import modules in an isolated interpreter that has only these libraries; return what came."""
+    site = [path for path in sys.path if path.endswith("site-packages")]
+    program = PROGRAM.format(allowed={OURS, *libraries}, root=str(ROOT), site=site, names=names)
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def modules_of(*folders: str) -> list[str]:
+    """Return the dotted names of all modules in these layers."""
+    paths = [path for path in modules() if path.parts[len(PACKAGE.parts)] in folders]
+    dotted = (".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths)
+    return sorted(name.removesuffix(".__init__") for name in dotted)
+
+
+def test_the_core_needs_the_standard_library_only() -> None:
+    """All of core, planning and ports import where no package is installed."""
+    names = modules_of("core", "planning", "ports")
+    assert f"{OURS}.core.state" in names
+    imported(names)
+
+
+@pytest.mark.parametrize("name", [OURS, f"{OURS}.provider_info", f"{OURS}.spark.install_check"])
+def test_what_everybody_imports_is_light(name: str) -> None:
+    """The package, the provider info and the PySpark check import where no package is installed."""
+    imported([name])
+
+
+def test_the_package_alone_imports_nothing_of_its_own() -> None:
+    """Importing the package imports no module below it."""
+    assert not {name for name in imported([OURS]) if name.startswith(f"{OURS}.")}
+
+
+def test_kernels_need_only_pyarrow() -> None:
+    """The kernels that run in Spark's executors import where only pyarrow is installed."""
+    imported([f"{OURS}.data.minor", f"{OURS}.data.ingest"], "pyarrow", "numpy")
+
+
+def test_nothing_below_hooks_needs_airflow_or_spark() -> None:
+    """Every module below spark imports where neither Airflow nor Spark is installed."""
+    libraries = ("pyarrow", "numpy", "obstore", "arro3", "kazoo", "typing_extensions", "_cffi")
+    came = imported(modules_of(*BELOW_HOOKS), *libraries)
+    assert not {name for name in came if name.partition(".")[0] in {"airflow", "pyspark"}}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if named(path).startswith("spark_apps/")], ids=named
+)
+def test_spark_applications_do_not_import_airflow(path: Path) -> None:
+    """A Spark application imports neither Airflow nor a layer that speaks it."""
+    speak_airflow = ("hooks", "operators", "sensors", "triggers", "assets", "ui", "dag_factory")
+    forbidden = {"airflow", *(f"{OURS}.{layer}" for layer in speak_airflow)}
+    found = {
+        name
+        for name in imports_of(path)
+        if any(name == bad or name.startswith(f"{bad}.") for bad in forbidden)
+    }
+    assert not found
+
+
+def imports_of(path: Path) -> set[str]:
+    """Return every module that a file imports, at any depth of its code."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names

@@ -1,0 +1,77 @@
+"""What the documents name exists: links, make targets, paths, error types."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_segtable.core import errors
+from tests.architecture.tree import PACKAGE, ROOT, named, tracked
+
+DOCUMENTS = [path for path in tracked() if path.suffix == ".md"]
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]+)?\)")
+FENCED = re.compile(r"^```\w*$(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
+INLINE = re.compile(r"`make ([a-z][a-z-]*)")
+PATH = re.compile(
+    r"`((?:airflow_provider_segtable|spark_apps|dags|tests|docs|benchmarks)/[\w./-]*)`"
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(document: Path) -> None:
+    """Every relative link of a document leads to a file, and every anchor to a heading."""
+    broken = []
+    for target, anchor in LINK.findall(document.read_text()):
+        path = document.parent / target if target else document
+        if not path.exists() or (anchor and anchor[1:] not in anchors(path)):
+            broken.append(target + anchor)
+    assert not broken
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as renderers make them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_targets_exist(document: Path) -> None:
+    """Every `make` command of a document is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = document.read_text()
+    named_there = {*INLINE.findall(text), *COMMAND.findall("".join(FENCED.findall(text)))}
+    assert not named_there - targets
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_paths_exist(document: Path) -> None:
+    """Every path of this tree that a document names in code marks is there."""
+    missing = {path for path in PATH.findall(document.read_text()) if not (ROOT / path).exists()}
+    assert not missing
+
+
+def test_every_layer_is_in_the_architecture() -> None:
+    """docs/ARCHITECTURE.md names every folder of the package."""
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    layers = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert not {layer for layer in layers if not re.search(rf"\b{layer}/", text)}
+
+
+def test_every_error_is_drawn_in_its_tree() -> None:
+    """The tree at the head of core/errors.py shows each error type, and no other."""
+    drawn = set(re.findall(r"(?:├──|└──) (\w+)", errors.__doc__ or "")) | {"SegtableError"}
+    defined = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.SegtableError)
+    }
+    assert drawn == defined
+
+
+def test_the_changelog_keeps_its_form() -> None:
+    """CHANGELOG.md has an Unreleased section and only the headings of Keep a Changelog."""
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert "## [Unreleased]" in text
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds

@@ -1,0 +1,107 @@
+"""Makefile, pins, exports and the wheel are what the documents say."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import PackageNotFoundError, requires, version
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+import airflow_provider_segtable
+from tests.architecture.tree import ROOT
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PINS = [
+    line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
+]
+
+
+def test_every_target_is_explained() -> None:
+    """Each phony target of the Makefile has a line in `make help`, and the other way round."""
+    phony = set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE))
+    told = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(re.findall(r"^  make (\S+) +\S", told.stdout, re.MULTILINE)) == phony
+
+
+def test_help_is_the_default() -> None:
+    """A bare `make` explains itself, and does nothing."""
+    assert ".DEFAULT_GOAL := help" in MAKEFILE
+
+
+def test_pins_are_names_and_versions_only() -> None:
+    """constraints.txt has one `name==version` a line, sorted, and no client of Spark."""
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+", line) for line in PINS)
+    names = [line.partition("==")[0] for line in PINS]
+    assert names == sorted(names, key=str.lower)
+    assert "pyspark-client" not in names
+
+
+def test_every_dependency_is_pinned() -> None:
+    """Whatever pyproject.toml asks for by name has a version in constraints.txt."""
+    project = PROJECT["project"]
+    asked = chain(project["dependencies"], *project["optional-dependencies"].values())
+    names = {re.split(r"[\[<>=;~! ]", requirement)[0].lower() for requirement in asked}
+    pinned = {line.partition("==")[0].lower() for line in PINS}
+    assert names - pinned == {"airflow-provider-segtable"}
+
+
+def test_both_lists_of_exclusions_agree() -> None:
+    """The projects of uv and `uv pip` exclude the same packages."""
+    excluded = (ROOT / "excludes.txt").read_text().split()
+    assert PROJECT["tool"]["uv"]["exclude-dependencies"] == excluded
+
+
+def test_the_base_needs_neither_airflow_nor_spark() -> None:
+    """A plain install brings no Airflow and no Spark, so executors stay light."""
+    base = " ".join(PROJECT["project"]["dependencies"])
+    assert "airflow" not in base
+    assert "spark" not in base
+
+
+def test_the_installed_metadata_is_this_project() -> None:
+    """The version that installers see is the package's own."""
+    try:
+        installed = version("airflow-provider-segtable")
+    except PackageNotFoundError:
+        pytest.skip("not installed here")
+    assert installed == airflow_provider_segtable.__version__
+    assert requires("airflow-provider-segtable")
+
+
+@pytest.mark.parametrize("name", airflow_provider_segtable.__all__)
+def test_every_exported_name_is_there(name: str) -> None:
+    """Each lazy name of the package can be had, and dir() tells of it."""
+    assert getattr(airflow_provider_segtable, name) is not None
+    assert name in dir(airflow_provider_segtable)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """A name that is not exported fails as Python's own do."""
+    with pytest.raises(AttributeError, match="no attribute 'Tabel'"):
+        getattr(airflow_provider_segtable, "Tabel")  # noqa: B009  # the name is the point
+
+
+def test_a_wheel_carries_the_spark_applications(tmp_path: Path) -> None:
+    """The wheel, unpacked anywhere, finds its applications inside itself."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path / "site")
+
+    ask = "from airflow_provider_segtable import spark_app_path as p; print(p('compact'))"
+    program = f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); {ask}"
+    told = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False
+    )
+
+    assert told.stdout.strip() == str(
+        tmp_path / "site/airflow_provider_segtable/_spark_apps/compact.py"
+    ), told.stderr
+    assert Path(told.stdout.strip()).read_text() == (ROOT / "spark_apps/compact.py").read_text()
+    assert (tmp_path / "site/airflow_provider_segtable/py.typed").exists()
