@@ -3,9 +3,10 @@
 1. ``refresh -> admit -> guard -> create event n+1``; on "already exists" go round again.
 2. The outcome is a value: ``Committed``, ``Conflict`` (an event that landed first forbids the
    change) or ``Unknown``.
-3. After a lost reply the slot is read again: our own commit id there means it landed. While the
-   slot is empty the put may still be on its way, so no failure is called certain: the change
-   is put again, and if that cannot be done the outcome is ``Unknown``.
+3. After a lost reply, or "exists" (which may answer our own first attempt), the number is read
+   again: our own commit id there means it landed. Until it is seen to be somebody else's, no
+   failure is called certain: the change is put again, and if that cannot be done the outcome is
+   ``Unknown``.
 4. ``guard`` (usually ``lease.check``) runs right before each put; a lost lease stops the commit.
 5. Retries are bounded; each waits longer, with jitter, so that writers who collide part ways.
 
@@ -22,11 +23,11 @@ from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     OutcomeUnknown,
     SegtableError,
+    StorageError,
 )
 from airflow_provider_segtable.core.events import Action, Event
 from airflow_provider_segtable.core.rebase import Conflict, admit
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.table.log import EventLog, event_path
 from airflow_provider_segtable.table.ports import TablePorts
 
@@ -93,33 +94,16 @@ def commit(ports: TablePorts, state: State, change: Change, retry: Retry | None 
         StorageError: if the storage fails for certain.
     """
     retry = retry or Retry()
-    log = EventLog(ports.storage)
-    unresolved: int | None = None
+    loop = _Loop(ports, change, state)
     for attempt in range(retry.attempts):
-        state = log.refresh(state)
-        landed = state.commits.get(change.commit_id)
-        if landed is not None:
-            return _landed(ports, log, landed, state)
-        if unresolved is not None and state.n >= unresolved:
-            unresolved = None  # somebody else owns that number: ours did not land
-        try:
-            admitted = admit(change.action, state)
-            if isinstance(admitted, Conflict):
-                return admitted if unresolved is None else _unknown(change, unresolved)
-            change.guard()
-            _put(ports, state, change, admitted)
-        except AlreadyExists:
-            pass
-        except OutcomeUnknown:
-            unresolved = state.n + 1
-        except SegtableError:
-            if unresolved is None:
-                raise
-            return _unknown(change, unresolved)
-        else:
-            return _landed(ports, log, state.n + 1, log.refresh(state))
+        outcome = loop.turn()
+        if outcome is not None:
+            return outcome
         ports.clock.sleep(retry.pause_s(attempt, ports.chance.uniform()))
-    return _exhausted(log.refresh(state), change, unresolved, retry)
+    if loop.unresolved is not None:
+        return loop.unknown()
+    reason = f"lost the race for the next event {retry.attempts} times; try again"
+    return Conflict(reason=reason, winner=loop.state.n)
 
 
 def commit_or_raise(
@@ -139,38 +123,74 @@ def commit_or_raise(
             )
 
 
-def _put(ports: TablePorts, state: State, change: Change, action: Action) -> None:
-    event = Event(
-        n=state.n + 1,
-        time=max(ports.clock.now(), state.time + 1),
-        commit=change.commit_id,
-        author=ports.author,
-        action=action,
-    )
-    ports.storage.create(event_path(event.n), encode(event))
+class _Loop:
+    """One change on its way into the log.
 
+    ``unresolved`` is the number of a put of ours that may have landed or may land yet: set before
+    every put, cleared when the number is seen to be somebody else's or the put failed for certain.
+    While it is set, nothing may be reported as a failure.
+    """
 
-def _landed(ports: TablePorts, log: EventLog, n: int, state: State) -> Committed:
-    if n % CHECKPOINT_EVERY == 0:
-        log.checkpoint(state)
-    _announce(ports.coordinator_, state)
-    return Committed(n=n, state=state)
+    def __init__(self, ports: TablePorts, change: Change, state: State) -> None:
+        self.ports = ports
+        self.change = change
+        self.state = state
+        self.log = EventLog(ports.storage)
+        self.unresolved: int | None = None
 
+    def turn(self) -> Outcome | None:
+        """Go round once; None means: once more."""
+        try:
+            self.state = self.log.refresh(self.state)
+        except StorageError:
+            if self.unresolved is None:
+                raise
+            return None  # it may have landed: look again
+        landed = self.state.commits.get(self.change.commit_id)
+        if landed is not None:
+            return self._landed(landed)
+        if self.unresolved is not None and self.state.n >= self.unresolved:
+            self.unresolved = None
+        try:
+            admitted = admit(self.change.action, self.state)
+            if not isinstance(admitted, Conflict):
+                self.change.guard()
+        except SegtableError:
+            if self.unresolved is None:
+                raise
+            return self.unknown()
+        if isinstance(admitted, Conflict):
+            return admitted if self.unresolved is None else self.unknown()
+        return self._put(admitted)
 
-def _announce(coordinator: Coordinator | None, state: State) -> None:
-    if coordinator is not None:
-        coordinator.announce(state.table.table_id, state.n)
+    def unknown(self) -> Unknown:
+        """Return the outcome of a put that may land yet."""
+        return Unknown(commit_id=self.change.commit_id, n=self.unresolved or self.state.n + 1)
 
+    def _put(self, action: Action) -> Outcome | None:
+        event = Event(
+            n=self.state.n + 1,
+            time=max(self.ports.clock.now(), self.state.time + 1),
+            commit=self.change.commit_id,
+            author=self.ports.author,
+            action=action,
+        )
+        earlier, self.unresolved = self.unresolved, event.n
+        try:
+            self.ports.storage.create(event_path(event.n), encode(event))
+        except (AlreadyExists, OutcomeUnknown):
+            return None  # maybe our own earlier attempt: reading the number will tell
+        except SegtableError:
+            self.unresolved = earlier
+            if earlier is None:
+                raise
+            return None
+        self.state = apply(self.state, event)
+        return self._landed(event.n)
 
-def _unknown(change: Change, n: int) -> Unknown:
-    return Unknown(commit_id=change.commit_id, n=n)
-
-
-def _exhausted(state: State, change: Change, unresolved: int | None, retry: Retry) -> Outcome:
-    landed = state.commits.get(change.commit_id)
-    if landed is not None:
-        return Committed(n=landed, state=state)
-    if unresolved is not None and state.n < unresolved:
-        return _unknown(change, unresolved)
-    reason = f"lost the race for the next event {retry.attempts} times; try again"
-    return Conflict(reason=reason, winner=state.n)
+    def _landed(self, n: int) -> Committed:
+        if n % CHECKPOINT_EVERY == 0:
+            self.log.checkpoint(self.state)
+        if self.ports.coordinator_ is not None:
+            self.ports.coordinator_.announce(self.state.table.table_id, self.state.n)
+        return Committed(n=n, state=self.state)

@@ -17,7 +17,7 @@ from random import Random
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService, Session
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import Granularity
@@ -69,7 +69,7 @@ class World:
     files: MemoryFiles = field(default_factory=MemoryFiles)
     service: MemoryService = field(default_factory=MemoryService)
     ledger: Ledger = field(default_factory=lambda: Ledger("row"))
-    orphans: list[tuple[int, Session]] = field(default_factory=list)
+    orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
 
     def raw_ports(self, actor: Actor) -> TablePorts:
         """Return ports without faults, for set-up and checks."""
@@ -85,8 +85,7 @@ class World:
     def ports(self, actor: Actor) -> TablePorts:
         """Return one incarnation's ports: a fresh session, faults everywhere."""
         client = MemoryCoordinator(actor, self.service)
-        session = self.service.sessions[-1]
-        actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, session)))
+        actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))
         return TablePorts(
             uri="memory://simulation",
             storage=FaultyStorage(self.storage, actor, self.faults),
@@ -95,17 +94,20 @@ class World:
             chance=actor,
             author=f"{actor.name}.{actor.incarnation}",
             coordinator_=FaultyCoordinator(
-                client, actor, self.faults, lambda told: self.service.expire(session, told=told)
+                client,
+                actor,
+                self.faults,
+                lambda told: self.service.expire(client.session, told=told),
             ),
         )
 
     def reap(self) -> None:
         """Expire the sessions of processes that died a while ago."""
         late = self.simulation.now - int(SESSION_TIMEOUT_S * 1e6)
-        for died_at, session in tuple(self.orphans):
+        for died_at, client in tuple(self.orphans):
             if died_at < late:
-                self.service.expire(session)
-                self.orphans.remove((died_at, session))
+                client.close()
+                self.orphans.remove((died_at, client))
 
     def settled(self) -> bool:
         """Tell whether everything that was begun has come to its end."""

@@ -1,0 +1,62 @@
+"""Time and chance that a test owns.
+
+``sleep`` never waits: it moves the clock. Equal seeds give equal tokens.
+"""
+
+import threading
+from random import Random
+
+from airflow_provider_segtable.core.interval import Instant
+
+START: Instant = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
+
+
+class FakeClock:
+    """``ports.clock.Clock`` that moves only when told, or when somebody sleeps."""
+
+    def __init__(self, now: Instant = START) -> None:
+        """Begin at ``now``."""
+        self._mutex = threading.Lock()
+        self._now = now
+        self._elapsed_us = 0
+        self.slept: list[float] = []
+
+    def now(self) -> Instant:
+        """Return the wall clock."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """Return seconds since this clock was made."""
+        return self._elapsed_us / 1e6
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass at once, and note it in ``slept``."""
+        self.slept.append(seconds)
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        with self._mutex:
+            passed = max(0, round(seconds * 1e6))
+            self._now += passed
+            self._elapsed_us += passed
+
+    def jump(self, to: Instant) -> None:
+        """Set the wall clock, forward or back, as an administrator would; deadlines stay."""
+        self._now = to
+
+
+class FakeChance:
+    """``ports.clock.Chance`` from a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        """Draw from ``seed``."""
+        self._random = Random(seed)
+
+    def token(self) -> str:
+        """Return 16 hexadecimal digits."""
+        return f"{self._random.getrandbits(64):016x}"
+
+    def uniform(self) -> float:
+        """Return a number in [0, 1)."""
+        return self._random.random()
