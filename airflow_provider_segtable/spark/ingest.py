@@ -136,7 +136,7 @@ def _bytes_a_row(state: State, schema: pa.Schema) -> float:
 
 def _width(kind: pa.DataType) -> float:
     try:
-        return kind.bit_width / 8
+        return float(kind.bit_width) / 8
     except ValueError:
         return 20.0  # text, lists and the like: about so much
 
@@ -185,19 +185,21 @@ class _Writer:
         return [decode_result(result.segment) for result in results]
 
     def _slotted(self, ticket: AppendTicket) -> DataFrame:
-        """Return the rows dealt to tasks and sorted by slot and event time, slot first."""
+        """Return the rows dealt to tasks and sorted by slot and event time, slot first.
+
+        Columns are numbered instead of named: ``mapInArrow`` trips over dots and backticks.
+        """
         time, names = self.state.table.time_column, self.schema.names
         slots = sum(map(len, ticket.ids.values()))
-        at = instant(self.rows, time)
-        start = chunk_start(at, self.state.table.granularity)
+        start = chunk_start(instant(self.rows, time), self.state.table.granularity)
         placed = self.rows.join(F.broadcast(self._deal(ticket)), start == F.col("__segtable_start"))
         share = F.pmod(F.xxhash64(*_hashable(self.rows)), F.col("__segtable_files")).cast("int")
         slotted = placed.select(
             (F.col("__segtable_first") + share).alias(SLOT),
-            *(column(self.rows, name) for name in names),
+            *(column(self.rows, name).alias(str(at)) for at, name in enumerate(names)),
         )
-        tasks = self._tasks(slots)
-        return _dealt(slotted, tasks).sortWithinPartitions(F.col(SLOT), column(slotted, time))
+        order = (F.col(SLOT), F.col(str(names.index(time))))
+        return _dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
 
     def _deal(self, ticket: AppendTicket) -> DataFrame:
         """Return where each chunk's slots begin, and how many it has."""
@@ -226,9 +228,7 @@ class _Writer:
 
 def _hashable(df: DataFrame) -> list[Column]:
     """Return the columns that Spark can hash: all but those with a map somewhere inside."""
-    return [
-        column(df, f.name) for f in df.schema.fields if "map<" not in f.dataType.simpleString()
-    ]
+    return [column(df, f.name) for f in df.schema.fields if "map<" not in f.dataType.simpleString()]
 
 
 def _dealt(slotted: DataFrame, tasks: int) -> DataFrame:

@@ -61,9 +61,7 @@ def _frames(
         yield frame if clip is None else frame.where(within(frame, time, clip))
 
 
-def _by_clip(
-    snapshot: Snapshot, interval: Interval | None
-) -> dict[Interval | None, list[Segment]]:
+def _by_clip(snapshot: Snapshot, interval: Interval | None) -> dict[Interval | None, list[Segment]]:
     """Group the visible segments by the interval to clip them to; None for not at all."""
     parts: dict[Interval | None, list[Segment]] = {}
     for found in snapshot.visible(interval):

@@ -46,7 +46,7 @@ class WriteTask:
         """Write the rows of one partition; yield a result for every slot.
 
         Args:
-            batches: slot column first, then the table's columns, in order of slot and time.
+            batches: slot first, then the table's columns in their order; sorted by slot, then time.
             wrote: told every path that is left behind, when the task has ended well.
         """
         files = open_files(self.uri, self.storage_options)
@@ -74,8 +74,11 @@ class WriteTask:
             wrote(path)
 
     def _checked(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        table = pa.Table.from_batches([rows])
-        return check_rows(table, self.schema, self.time_column).to_batches()
+        table = pa.Table.from_batches([rows]).rename_columns(self.schema.names)
+        batches: list[pa.RecordBatch] = check_rows(
+            table, self.schema, self.time_column
+        ).to_batches()
+        return batches
 
 
 def by_slot(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_provider_segtable.core.errors import (
     BooksDoNotBalance,
@@ -127,9 +127,8 @@ def test_bad_times_refuse_all_rows(
 ) -> None:
     """One null or impossible time refuses the ingest with value and count; nothing is written."""
     table = make_table(EVENTS)
-    rows = spark.sql(
-        f"select if(id < 3, {bad}, timestamp'2013-01-01 00:00:00') at, id n from range(9)"
-    )
+    good = "timestamp'2013-01-01 00:00:00'"
+    rows = spark.range(9).selectExpr(f"if(id < 3, {bad}, {good}) at", "id n")
     with pytest.raises(TimeOutOfRange) as refused:
         ingest(table.ports, rows)
     assert all(part in str(refused.value) for part in (*said, "'at'"))

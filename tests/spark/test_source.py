@@ -41,7 +41,7 @@ def test_a_value_that_does_not_parse_is_refused(
 
 def test_nothing_at_the_path(spark: SparkSession, tmp_path: Path) -> None:
     """A missing source is named."""
-    with pytest.raises(NotFound, match="nothing.parquet"):
+    with pytest.raises(NotFound, match=r"nothing\.parquet"):
         read_source(spark, str(tmp_path / "nothing.parquet"))
 
 
