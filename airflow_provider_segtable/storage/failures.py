@@ -35,6 +35,7 @@ _WRITING: Kinds = {
     errno.EEXIST: (AlreadyExists, "exists already"),
     errno.ENOENT: (StorageError, "cannot be written: its folder is gone"),
     errno.ENOTDIR: (StorageError, "cannot be written: a part of its path is a file"),
+    errno.EISDIR: (StorageError, "cannot be written: a folder has its name"),
     errno.EROFS: (ReadOnlyStorage, "is on a read-only file system: mount it writable"),
     errno.EACCES: (ReadOnlyStorage, "may not be written: give this user write access"),
     errno.EPERM: (ReadOnlyStorage, "may not be written: give this user write access"),

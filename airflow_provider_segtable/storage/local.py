@@ -129,6 +129,8 @@ class LocalStorage:
             os.link(temporary, target)
         except OSError as error:
             full = f"file://{target}"
+            if target.is_dir():  # EEXIST, too, but nobody created this object
+                raise IsADirectoryError(errno.EISDIR, "is a folder", str(target)) from error
             if error.errno in _NO_LINKS:
                 raise UnsafeStorage(
                     f"{full} cannot be created safely: this file system makes no hard links, so "

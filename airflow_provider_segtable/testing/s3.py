@@ -27,8 +27,8 @@ class LoopbackS3:
         self._server.start()
         host, port = self._server.get_host_and_port()
         self.host, self.port = str(host), int(port)
-        made = Request(f"http://{self.host}:{self.port}/{BUCKET}", method="PUT")  # noqa: S310  # loopback
-        urlopen(made, timeout=30).close()  # noqa: S310  # the same
+        made = Request(f"http://{self.host}:{self.port}/{BUCKET}", method="PUT")
+        urlopen(made, timeout=30).close()  # noqa: S310  # loopback
         return self
 
     def __exit__(
