@@ -88,13 +88,7 @@ class PlanAborted:
 
 
 Action: TypeAlias = (
-    TableCreated
-    | Appended
-    | Voided
-    | PlanRequested
-    | PlanInflight
-    | PlanCompleted
-    | PlanAborted
+    TableCreated | Appended | Voided | PlanRequested | PlanInflight | PlanCompleted | PlanAborted
 )
 
 

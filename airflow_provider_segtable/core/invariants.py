@@ -24,11 +24,7 @@ def violations(state: State) -> Iterator[str]:
 def _visible_as_descriptors_say(state: State) -> Iterator[str]:
     present = list(state.timeline.segments())
     full = _full_groups(present)
-    expected = {
-        segment.id
-        for segment in present
-        if segment.id in full and not any(_hides(full[o.id], segment) for o in present if o.id in full)
-    }
+    expected = {segment.id for segment in full if not any(_hides(other, segment) for other in full)}
     found = {segment.id for segment in state.timeline.visible_segments()}
     for extra in found - expected:
         yield f"{extra} is visible, but by its descriptor it is overshadowed or incomplete"
@@ -36,13 +32,13 @@ def _visible_as_descriptors_say(state: State) -> Iterator[str]:
         yield f"{missing} should be visible by its descriptor, but is not"
 
 
-def _full_groups(present: list[Segment]) -> dict[object, Segment]:
+def _full_groups(present: list[Segment]) -> list[Segment]:
     sizes = Counter((segment.id.chunk, segment.shard.group) for segment in present)
-    return {
-        segment.id: segment
+    return [
+        segment
         for segment in present
         if sizes[segment.id.chunk, segment.shard.group] == segment.shard.group_size
-    }
+    ]
 
 
 def _hides(upper: Segment, lower: Segment) -> bool:

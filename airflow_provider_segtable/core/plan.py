@@ -40,7 +40,7 @@ class CompactionPlan:
 
 
 def plan_id(table: str, kind: PlanKind, inputs: tuple[SegmentId, ...]) -> str:
-    """Return the deterministic id of a plan, fit for a DAG run id: ``minor-20130101-1a2b3c4d5e6f``."""
+    """Return the id of a plan, fit for a DAG run id: ``minor-20130101-1a2b3c4d5e6f``."""
     text = "\n".join((table, kind, *map(str, inputs)))
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     return f"{kind}-{inputs[0].interval.name[:8]}-{digest}"

@@ -84,7 +84,8 @@ def _append(action: Appended, state: State) -> Action | Conflict:
             return settled
         target = state.append_chunk(segment.id.interval)
         if segment.id.chunk != target:
-            return Conflict(reason=f"chunk {segment.id.chunk} has moved to version {target.version}")
+            reason = f"chunk {segment.id.chunk} has moved to version {target.version}"
+            return Conflict(reason=reason)
     return action
 
 
@@ -210,9 +211,7 @@ def _check_books(found: PlanState, segments: tuple[Segment, ...], state: State) 
         raise BooksDoNotBalance(f"plan {plan.id} is refused: {'; '.join(problems)}")
 
 
-def _wrong_shards(
-    plan: CompactionPlan, segments: tuple[Segment, ...], minor: int
-) -> Iterable[str]:
+def _wrong_shards(plan: CompactionPlan, segments: tuple[Segment, ...], minor: int) -> Iterable[str]:
     for segment in segments:
         shard = segment.shard
         yield from _unequal(

@@ -210,9 +210,7 @@ def _inflight(state: State, action: PlanInflight, event: Event) -> PlanState:
     )
 
 
-def _finished(
-    state: State, plan_id: str, status: PlanStatus, note: str, event: Event
-) -> PlanState:
+def _finished(state: State, plan_id: str, status: PlanStatus, note: str, event: Event) -> PlanState:
     before = _plan(state, plan_id, event)
     return replace(
         before,

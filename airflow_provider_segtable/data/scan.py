@@ -49,7 +49,7 @@ class SourceFile(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         """Return up to ``size`` bytes."""
         left = max(self._source.size - self._at, 0)
-        length = left if size is None or size < 0 else min(size, left)
+        length = left if size < 0 else min(size, left)
         data = self._source.read_at(self._at, length) if length else b""
         self._at += length
         return data

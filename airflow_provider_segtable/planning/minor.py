@@ -14,7 +14,6 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from airflow_provider_segtable.core.adjacency import adjacent
 from airflow_provider_segtable.core.interval import Instant

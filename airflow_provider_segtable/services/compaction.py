@@ -216,9 +216,7 @@ def _job(
     )
 
 
-def _run(
-    ports: TablePorts, attempts: Sequence[_Attempt], execute: Execute
-) -> Iterator[PlanResult]:
+def _run(ports: TablePorts, attempts: Sequence[_Attempt], execute: Execute) -> Iterator[PlanResult]:
     if not attempts:
         return
     left = set(range(len(attempts)))
@@ -243,9 +241,7 @@ def _finish(ports: TablePorts, attempt: _Attempt, done: Done) -> PlanResult:
         attempt.lease.release()
 
 
-def _publish(
-    ports: TablePorts, attempt: _Attempt, segments: tuple[Segment, ...]
-) -> PlanResult:
+def _publish(ports: TablePorts, attempt: _Attempt, segments: tuple[Segment, ...]) -> PlanResult:
     plan = attempt.plan
     change = Change(
         action=PlanCompleted(plan_id=plan.id, attempt=attempt.job.attempt, segments=segments),
@@ -275,9 +271,7 @@ def _publish(
 def _not_committed(plan_id: str, outcome: Conflict | Unknown) -> PlanResult:
     if isinstance(outcome, Conflict):
         won = "" if outcome.winner is None else f" (event {outcome.winner} won)"
-        return PlanResult(
-            plan_id=plan_id, ended=Ended.OVERTAKEN, message=f"{outcome.reason}{won}"
-        )
+        return PlanResult(plan_id=plan_id, ended=Ended.OVERTAKEN, message=f"{outcome.reason}{won}")
     unknown = CommitUnknown(f"the reply to event {outcome.n} was lost; run the plan again")
     return _failed(plan_id, unknown)
 

@@ -63,7 +63,7 @@ class Retry:
 
     def pause_s(self, attempt: int, jitter: float) -> float:
         """Return how long to wait before the attempt after ``attempt``; jitter in [0, 1)."""
-        return min(self.longest_s, self.first_s * 2**attempt) * (0.5 + jitter / 2)
+        return min(self.longest_s, self.first_s * 2.0**attempt) * (0.5 + jitter / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,12 @@
 """``Table``: the library's face. Create, open, append, read; compaction is ``services``' business.
 
-    >>> table = Table.create("flights", schema=schema, time_column="time_hour",
-    ...                      granularity="month", zookeeper="127.0.0.1:2181")
-    >>> table.append(rows)                     # one atomic event
-    >>> table.snapshot().to_arrow()            # the newest state
-    >>> table.snapshot(version=3).count()      # any earlier one
+:Example:
+
+>>> table = Table.create("flights", schema=schema, time_column="time_hour",
+...                      granularity="month", zookeeper="127.0.0.1:2181")
+>>> table.append(rows)                     # one atomic event
+>>> table.snapshot().to_arrow()            # the newest state
+>>> table.snapshot(version=3).count()      # any earlier one
 """
 
 import uuid
@@ -108,9 +110,7 @@ class Table:
         """Return the newest state of the log."""
         return EventLog(self.ports.storage).load()
 
-    def snapshot(
-        self, *, version: int | None = None, as_of: Instant | None = None
-    ) -> Snapshot:
+    def snapshot(self, *, version: int | None = None, as_of: Instant | None = None) -> Snapshot:
         """Return the newest snapshot, or that of an event number or of a time (inclusive)."""
         log = EventLog(self.ports.storage)
         if version is not None:
@@ -151,9 +151,7 @@ class Table:
             ]
 
         counts = dict.fromkeys(parts, 1)
-        return append(
-            self.ports, counts, write, commit_id=commit_id or self.ports.chance.token()
-        )
+        return append(self.ports, counts, write, commit_id=commit_id or self.ports.chance.token())
 
 
 def create_table(ports: TablePorts, definition: TableCreated) -> Table:

@@ -51,11 +51,10 @@ class Faults:
     @staticmethod
     def swarm(random: Random) -> "Faults":
         """Switch each class on with even odds, at a rate of the seed's choosing."""
-        rates = {
-            name: random.choice((0.0, random.uniform(0.0, most)))
-            for name, most in _MOST.items()
-        }
-        return Faults(random=random, **rates)
+        faults = Faults(random=random)
+        for name, most in _MOST.items():
+            setattr(faults, name, random.choice((0.0, random.uniform(0.0, most))))
+        return faults
 
     def stop(self) -> None:
         """End all faults, so that the system can be seen to recover."""
@@ -65,7 +64,7 @@ class Faults:
 
     def happens(self, name: str) -> bool:
         """Decide whether a fault of this class strikes now, and count it."""
-        struck = self.random.random() < getattr(self, name)
+        struck = bool(self.random.random() < getattr(self, name))
         if struck:
             self.injected[name] = self.injected.get(name, 0) + 1
         return struck

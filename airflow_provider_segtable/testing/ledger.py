@@ -77,4 +77,5 @@ class Ledger:
             return
         found = Counter(table.column(self.row_column).to_pylist())
         if found != expected:
-            yield f"rows lost: {sorted(expected - found)[:10]}; extra: {sorted(found - expected)[:10]}"
+            lost, extra = sorted(expected - found), sorted(found - expected)
+            yield f"rows lost: {lost[:10]}; extra: {extra[:10]}"

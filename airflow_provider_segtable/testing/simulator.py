@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.interval import Instant
 STEP_US = 100
 
 
-class Crash(BaseException):  # noqa: N818  # it is an event, not an error
+class Crash(BaseException):
     """The process of an actor is gone."""
 
 
@@ -80,7 +80,7 @@ class Simulation:
     def __init__(self, seed: int, *, start: Instant = 1_767_225_600_000_000) -> None:
         """Begin at ``start`` (2026-01-01 by default) with nobody in it."""
         self.seed = seed
-        self.random = random.Random(seed)  # noqa: S311  # determinism is the point
+        self.random = random.Random(seed)
         self.now: Instant = start
         self.actors: list[Actor] = []
         self.trace: list[str] = []
@@ -134,7 +134,7 @@ class Simulation:
             actor.done = True
 
     def _greenlet(self, actor: Actor) -> Any:
-        import greenlet  # noqa: PLC0415  # only simulations need it
+        import greenlet
 
         return greenlet.greenlet(lambda: actor.run(actor))
 

@@ -50,7 +50,7 @@ def test_interesting_states_are_reached() -> None:
 
 
 def calm(**changes: Any) -> Faults:
-    return Faults(random=Random(1), **changes)  # noqa: S311
+    return Faults(random=Random(1), **changes)
 
 
 def test_crash_at_every_boundary() -> None:
@@ -71,6 +71,7 @@ class Careless(MemoryStorage):
         super().__init__()
 
     def create(self, path: str, data: bytes) -> None:
+        """Overwrite what is there."""
         try:
             super().create(path, data)
         except AlreadyExists:
@@ -97,10 +98,10 @@ def test_a_store_without_put_if_absent_is_caught(monkeypatch: pytest.MonkeyPatch
 
 def test_dropping_the_attempt_check_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the fence in the log, a superseded attempt may complete: seeds fail."""
-    from airflow_provider_segtable.core import rebase  # noqa: PLC0415
+    from airflow_provider_segtable.core import rebase
 
     def lenient(action: Any, state: Any) -> Any:
-        found = rebase._pending(action.plan_id, state)  # noqa: SLF001
+        found = rebase._pending(action.plan_id, state)
         return found if isinstance(found, rebase.Conflict) else None
 
     monkeypatch.setattr(rebase, "_complete", lenient)
@@ -110,7 +111,7 @@ def test_dropping_the_attempt_check_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
 def test_reusing_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check that an id is unsettled, a revived writer overwrites: seeds fail."""
-    from airflow_provider_segtable.core import rebase  # noqa: PLC0415
+    from airflow_provider_segtable.core import rebase
 
     monkeypatch.setattr(rebase, "_settled", lambda *_: None)
     assert caught(monkeypatch)

@@ -85,11 +85,11 @@ def test_torn_event_is_refused(length: int) -> None:
 
 def test_unknown_kind_is_refused_by_name() -> None:
     """An event of a kind this version does not know is named, not skipped."""
-    from airflow_provider_segtable.core import codec  # noqa: PLC0415  # its checksum, to forge one
+    from airflow_provider_segtable.core import codec  # its checksum, to forge one
 
     body = json.loads(encode(event(1)))
     body.pop("checksum")
     body["kind"] = "Teleported"
-    body["checksum"] = codec._checksum(body)  # noqa: SLF001  # forging needs it
+    body["checksum"] = codec._checksum(body)  # forging needs it
     with pytest.raises(UnsupportedFormat, match="'Teleported'"):
         decode(json.dumps(body).encode(), "here")

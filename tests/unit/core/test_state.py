@@ -31,9 +31,7 @@ from airflow_provider_segtable.testing.builders import (
 def test_events_must_follow_without_gap_at_later_times() -> None:
     """A gap, a repeat or a time that stands still is corruption, not data."""
     state = created()
-    event = Event(
-        n=1, time=BASE + 1, commit="c", author="a", action=Appended(segments=(first(0),))
-    )
+    event = Event(n=1, time=BASE + 1, commit="c", author="a", action=Appended(segments=(first(0),)))
     for wrong in (replace(event, n=2), replace(event, n=0), replace(event, time=BASE)):
         with pytest.raises(CorruptTable, match="cannot follow"):
             fold.apply(state, wrong)
@@ -42,9 +40,7 @@ def test_events_must_follow_without_gap_at_later_times() -> None:
 def test_log_begins_with_creation() -> None:
     """Nothing can happen to a table that was not created."""
     with pytest.raises(CorruptTable, match="TableCreated"):
-        fold.apply(
-            None, Event(n=0, time=1, commit="c", author="a", action=Appended(segments=()))
-        )
+        fold.apply(None, Event(n=0, time=1, commit="c", author="a", action=Appended(segments=())))
 
 
 def test_ids_leave_holes_that_can_be_filled() -> None:

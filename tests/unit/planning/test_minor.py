@@ -36,9 +36,7 @@ def test_enough_small_neighbours_are_joined() -> None:
     """Four adjacent small segments make one plan with a reason people can read."""
     planned = plan_minor(table(*sized(10, 10, 10, 10)), POLICY, NOW)
     assert partitions(planned) == [[0, 1, 2, 3]]
-    assert planned.chosen[0].reason == (
-        "4 small segments of 10 B -> 1 of 40 B: at least 4 of them"
-    )
+    assert planned.chosen[0].reason == ("4 small segments of 10 B -> 1 of 40 B: at least 4 of them")
 
 
 def test_too_few_wait_until_they_are_old() -> None:

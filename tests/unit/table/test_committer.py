@@ -19,7 +19,6 @@ from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.storage.system import SystemChance
 from airflow_provider_segtable.table.committer import (
     CHECKPOINT_EVERY,
     Change,
@@ -33,23 +32,7 @@ from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, first
-
-
-@dataclass(slots=True)
-class StandingClock:
-    """A clock that only moves when somebody sleeps."""
-
-    at: int = BASE
-    slept: list[float] = field(default_factory=list)
-
-    def now(self) -> int:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.at / 1e6
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
 
 
 @dataclass(slots=True)
@@ -61,9 +44,11 @@ class Trap:
 
     @property
     def uri(self) -> str:
+        """Return the root URI."""
         return self.inner.uri
 
     def create(self, path: str, data: bytes) -> None:
+        """Spring the next trap, or create."""
         if self.traps:
             self.traps.pop(0)(path, data)
         else:
@@ -80,8 +65,8 @@ def ports() -> TablePorts:
         uri="memory://t",
         storage=storage,
         files=MemoryFiles(),
-        clock=StandingClock(),
-        chance=SystemChance(),
+        clock=FakeClock(BASE),
+        chance=FakeChance(),
         author="me",
     )
     create_table(made, DEFINITION)
@@ -92,13 +77,11 @@ def load(ports: TablePorts) -> State:
     return EventLog(ports.storage).load()
 
 
-def append(partition: int, commit_id: str = "mine", guard: Callable[[], None] | None = None) -> Change:
-    action = Appended(segments=(first_of(partition),))
-    return Change(action=action, commit_id=commit_id, guard=guard or (lambda: None))
-
-
-def first_of(partition: int) -> object:
-    return first(partition, chunk=replace(first(0).id.chunk, version=BASE))
+def append(
+    partition: int, commit_id: str = "mine", guard: Callable[[], None] = lambda: None
+) -> Change:
+    action = Appended(segments=(first(partition),))
+    return Change(action=action, commit_id=commit_id, guard=guard)
 
 
 def rival(ports: TablePorts, partition: int) -> Callable[[str, bytes], None]:
@@ -163,7 +146,7 @@ def test_lost_reply_commits_once(ports: TablePorts, *, landed: bool) -> None:
 
 
 def test_own_first_attempt_is_recognised_behind_exists(ports: TablePorts) -> None:
-    """"Already exists" that answers our own retried put counts as success."""
+    """ "Already exists" that answers our own retried put counts as success."""
 
     def retried(path: str, data: bytes) -> None:
         ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
@@ -229,7 +212,7 @@ def test_time_increases_under_a_standing_clock(ports: TablePorts) -> None:
     """Event times grow strictly although the wall clock does not move, or goes back."""
     for partition in range(3):
         commit_or_raise(ports, load(ports), append(partition, f"c{partition}"))
-        ports.clock.at -= 1_000_000  # type: ignore[attr-defined]
+        ports.clock.jump(BASE - partition)  # type: ignore[attr-defined]
     times = [event.time for event in EventLog(ports.storage).events(0)]
     assert times == sorted(set(times))
 
