@@ -10,7 +10,7 @@
 
 import heapq
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 
@@ -35,7 +35,8 @@ def spark_execute(spark: SparkSession) -> Execute:
 
     def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
         slots = min(spark.sparkContext.defaultParallelism, MOST_THREADS)
-        return _Run(spark, f"segtable-{secrets.token_hex(4)}").results(packed(jobs, slots), slots)
+        name = f"segtable-{secrets.token_hex(4)}"
+        return SparkRun(spark, name).results(packed(jobs, slots), slots)
 
     return execute
 
@@ -70,11 +71,15 @@ def run_group(group: Group) -> list[Done]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class SparkRun:
+    """One call of ``execute``: a Spark job for every group, as many at once as there are slots."""
+
     spark: SparkSession
     name: str
+    run: Callable[[Group], list[Done]] = run_group
 
     def results(self, groups: Sequence[Group], slots: int) -> Iterator[Done]:
+        """Yield each job's result as its group ends."""
         if not groups:
             return
         pool = ThreadPoolExecutor(slots, thread_name_prefix=self.name)
@@ -95,7 +100,8 @@ class _Run:
         context = self.spark.sparkContext
         names = ", ".join(sorted({str(job.inputs[0].id.interval) for _, job in group}))
         context.setJobGroup(self.name, f"segtable minor: {names}", interruptOnCancel=True)
-        return context.parallelize([group], 1).flatMap(run_group).collect()
+        done: list[Done] = context.parallelize([group], 1).flatMap(self.run).collect()
+        return done
 
     def _cancel(self) -> None:
         try:

@@ -1,0 +1,150 @@
+"""Minor compaction by Spark tasks: same rows in fewer files, whatever breaks on the way."""
+
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.execution import Done
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.spark.distribution import Group, SparkRun, packed, spark_execute
+from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.scan import scan
+from airflow_provider_segtable.table.table import Table
+from tests.spark.conftest import MakeTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64()), ("who", pa.string())])
+DAYS_90 = (
+    "select timestamp_micros(1356998400000000 + id * 777600000) at, id n, concat('w', id % 9) who "
+    "from range(10000)"
+)
+
+
+def three_months(spark: SparkSession, make_table: MakeTable) -> Table:
+    """Return a table of three months in twelve segments."""
+    table = make_table(EVENTS, compaction__min_segments="2")
+    ingest(table.ports, spark.sql(DAYS_90), rows_per_segment=900)
+    return table
+
+
+def plans_of(table: Table) -> list[str]:
+    return [launch.plan_id for launch in plan_table(table.ports).launches]
+
+
+def spark_rows(spark: SparkSession, table: Table) -> list[tuple[object, ...]]:
+    return sorted(map(tuple, scan(spark, table.snapshot()).collect()))
+
+
+def arrow_rows(table: Table) -> list[dict[str, object]]:
+    return sorted(table.snapshot().to_arrow().to_pylist(), key=lambda row: row["n"])
+
+
+def test_rows_are_the_same_in_fewer_segments(spark: SparkSession, make_table: MakeTable) -> None:
+    """Three chunks are compacted in one call; Arrow and Spark read the very same rows after."""
+    table = three_months(spark, make_table)
+    before, before_spark = arrow_rows(table), spark_rows(spark, table)
+    plans = plans_of(table)
+    assert len(plans) == 3
+
+    results = compact(table.ports, plans, spark_execute(spark))
+
+    assert [result.ended for result in results] == [Ended.COMPLETED] * 3
+    assert sum(result.rows for result in results) == 10_000
+    assert len(table.snapshot().segments()) == 3
+    assert arrow_rows(table) == before
+    assert spark_rows(spark, table) == before_spark
+    assert list(violations(table.state())) == []
+
+
+def test_a_lost_worker_is_one_plan_s_failure(spark: SparkSession, make_table: MakeTable) -> None:
+    """A Python worker killed under one plan fails that plan; it is simply run again."""
+    table = three_months(spark, make_table)
+    before = arrow_rows(table)
+    plans = plans_of(table)
+
+    def run(group: Group) -> list[Done]:
+        from airflow_provider_segtable.spark.distribution import run_group
+
+        if any(index == 0 for index, _ in group):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return run_group(group)
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        return SparkRun(spark, "killed", run).results(packed(jobs, 2), 2)
+
+    results = {result.plan_id: result for result in compact(table.ports, plans, execute)}
+    assert results[plans[0]].ended is Ended.FAILED
+    assert "ExecutionFailed" in results[plans[0]].message
+    assert all(results[plan].ended is Ended.COMPLETED for plan in plans[1:])
+    assert arrow_rows(table) == before
+
+    (again,) = compact(table.ports, plans[:1], spark_execute(spark))
+    assert again.ended is Ended.COMPLETED
+    assert arrow_rows(table) == before
+    assert table.ports.coordinator.locks(table.state().table.table_id) == ()
+
+
+def test_a_missing_file_is_one_plan_s_failure(spark: SparkSession, make_table: MakeTable) -> None:
+    """A kernel's own error names its file, and the other plans go on."""
+    table = three_months(spark, make_table)
+    victim = table.snapshot().segments()[0]
+    place = Path(table.ports.uri, victim.path)
+    kept = place.read_bytes()
+    place.unlink()
+    results = compact(table.ports, plans_of(table), spark_execute(spark))
+    failed = [result for result in results if result.ended is Ended.FAILED]
+    assert len(failed) == 1
+    assert victim.path in failed[0].message
+    place.write_bytes(kept)
+    assert len(arrow_rows(table)) == 10_000
+
+
+def test_a_scan_reads_what_arrow_reads(spark: SparkSession, make_table: MakeTable) -> None:
+    """Interval, columns and their order give equal rows, from a folder of odd name too."""
+    table = make_table(EVENTS, name="odd {a,b} [x]* %41=\\ é")
+    ingest(table.ports, spark.sql(DAYS_90), rows_per_segment=900)
+    snapshot = table.snapshot()
+    interval = Interval.parse("2013-01-15T00:00:00.5Z/2013-03-02")
+    for columns, within in ((["who", "n"], None), (["n"], interval), (["n", "at"], interval)):
+        frame = scan(spark, snapshot, within, columns)
+        assert frame.columns == columns
+        rows = snapshot.to_arrow(columns=columns, interval=within)
+        wanted = sorted(tuple(row.values()) for row in rows.select(["n"]).to_pylist())
+        assert sorted(map(tuple, frame.select("n").collect())) == wanted
+        assert wanted
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.timestamp("ms", "UTC")])
+def test_a_scan_clips_any_time_type(
+    spark: SparkSession, make_table: MakeTable, kind: pa.DataType
+) -> None:
+    """Times without a zone and dates are clipped as Arrow clips them, in any session zone."""
+    table = make_table(pa.schema([("at", kind), ("n", pa.int64())]))
+    hours = [1356998400 + 3600 * hour for hour in range(400)]
+    at = pa.array(hours, pa.timestamp("s")).cast(kind, safe=False)
+    table.append(pa.table({"at": at, "n": range(400)}))
+    interval = Interval.parse("2013-01-03T05:00:00Z/2013-01-10T23:00:00Z")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        found = scan(spark, table.snapshot(), interval, ["n"]).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    wanted = table.snapshot().to_arrow(columns=["n"], interval=interval)
+    assert sorted(row.n for row in found) == sorted(wanted["n"].to_pylist())
+    assert wanted.num_rows
+
+
+def test_an_empty_table_scans_to_no_rows(spark: SparkSession, make_table: MakeTable) -> None:
+    """The schema is the table's."""
+    frame = scan(spark, make_table(EVENTS).snapshot())
+    assert (frame.columns, frame.count()) == (EVENTS.names, 0)
