@@ -99,9 +99,10 @@ class LocalSparkSubmit:
         )
         tail: deque[str] = deque(maxlen=TAIL)
         assert self._process.stdout  # noqa: S101  # we asked for a pipe
-        for line in self._process.stdout:
-            tail.append(line.rstrip())
-            say(line.rstrip())
+        with self._process.stdout as output:
+            for line in output:
+                tail.append(line.rstrip())
+                say(line.rstrip())
         code = self._process.wait()
         if code:
             last = "\n".join(tail)

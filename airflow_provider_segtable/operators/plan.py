@@ -94,6 +94,17 @@ class SegtablePlanOperator(BaseOperator):
             self.log.info("voided  %d ids that no live writer holds", len(run.voided))
         self.log.info("::group::skipped, and why (%d)", len(run.skipped))
         for skipped in run.skipped:
-            where = ", ".join(map(str, skipped.partitions)) or "whole chunk"
+            where = spans(skipped.partitions) or "all"
             self.log.info("skipped %s [%s]: %s", skipped.chunk.interval, where, skipped.reason)
         self.log.info("::endgroup::")
+
+
+def spans(partitions: Sequence[int]) -> str:
+    """Return partition ids as people read them: ``0-15, 17``."""
+    ends: list[list[int]] = []
+    for partition in sorted(partitions):
+        if ends and ends[-1][1] == partition - 1:
+            ends[-1][1] = partition
+        else:
+            ends.append([partition, partition])
+    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in ends)

@@ -1,0 +1,126 @@
+"""Tables that Airflow's operators can work on, without Airflow's database or Spark.
+
+``flights`` is a real table on local disk with sixteen small segments, coordinated in this
+process; ``InThisProcess`` carries plans out as ``spark_apps/compact.py`` does, but without Spark.
+"""
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.hooks.submission import Submission
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.table.ports import open_ports
+from airflow_provider_segtable.table.table import Table
+
+SCHEMA = pa.schema([("time_hour", pa.timestamp("us", tz="UTC")), ("row", pa.int64())])
+JANUARY = datetime(2013, 1, 1, tzinfo=UTC)
+CONNECTION = "AIRFLOW_CONN_SEGTABLE_DEFAULT"
+
+
+@dataclass(frozen=True)
+class Flights:
+    """A table with rows numbered from 0."""
+
+    root: Path
+    zookeeper: str
+    name: str = "flights"
+
+    @property
+    def table(self) -> Table:
+        """Open it."""
+        return Table.open(str(self.root / self.name), zookeeper=self.zookeeper)
+
+    @property
+    def connection(self) -> str:
+        """Return the connection, as JSON for the environment."""
+        place = {"conn_type": "segtable", "host": str(self.root)}
+        return json.dumps({**place, "extra": {"zookeeper": self.zookeeper}})
+
+    def append(self, segments: int, rows: int = 50) -> None:
+        """Append small segments, one an event, all in one chunk."""
+        table = self.table
+        for _ in range(segments):
+            start = table.snapshot().count()
+            times = [JANUARY + timedelta(minutes=start + i) for i in range(rows)]
+            table.append(pa.table([times, range(start, start + rows)], schema=SCHEMA))
+
+    def rows(self) -> list[int]:
+        """Return the numbers of the rows that a scan finds."""
+        return sorted(self.table.snapshot().to_arrow(columns=["row"]).column("row").to_pylist())
+
+    def segments(self) -> int:
+        """Count the visible segments."""
+        return len(self.table.snapshot().segments())
+
+
+def make_flights(root: Path, zookeeper: str, segments: int = 16, **properties: str) -> Flights:
+    made = Flights(root, zookeeper)
+    Table.create(
+        str(root / made.name),
+        schema=SCHEMA,
+        time_column="time_hour",
+        granularity="year",
+        properties={f"compaction.{name}": value for name, value in properties.items()},
+        zookeeper=zookeeper,
+    )
+    made.append(segments)
+    return made
+
+
+@pytest.fixture
+def flights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flights:
+    """Give a table of sixteen small segments, and the connection to it."""
+    made = make_flights(tmp_path, f"memory://{uuid.uuid4().hex}")
+    monkeypatch.setenv(CONNECTION, made.connection)
+    return made
+
+
+@dataclass
+class InThisProcess:
+    """A launcher that runs the application's work here, and may break at the end."""
+
+    fault: str | None = None
+    report: bool = True
+    attached: bool = True
+    launched: list[list[str]] = field(default_factory=list)
+    killed: bool = False
+
+    def launch(self, submission: Submission, say: Callable[[str], None]) -> None:
+        """Carry out the plans of the submission."""
+        given = dict(zip(submission.arguments[::2], submission.arguments[1::2], strict=False))
+        plans = [
+            value
+            for option, value in zip(submission.arguments, submission.arguments[1:], strict=False)
+            if option == "--plan"
+        ]
+        self.launched.append(plans)
+        ports = open_ports(given["--table"], zookeeper=given["--zookeeper"])
+        results = compact(ports, plans, in_process(), report=lambda r: say(r.message))
+        ports.coordinator.close()
+        if self.report:
+            facts = {"plans": [asdict(result) for result in results]}
+            Path(given["--result-file"]).write_text(json.dumps(facts))
+        failed = any(result.ended is Ended.FAILED for result in results)
+        if self.fault or failed:
+            raise ExecutionFailed(self.fault or "exit code 1")
+
+    def kill(self) -> None:
+        """Note that we were asked to."""
+        self.killed = True
+
+
+@pytest.fixture(scope="session")
+def airflow_db() -> None:
+    """Make the tables of Airflow's own database, in the home that the root conftest chose."""
+    from airflow.utils.db import initdb
+
+    initdb()

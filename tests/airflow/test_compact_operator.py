@@ -1,0 +1,171 @@
+"""Carrying plans out as a task: done once, whatever came before."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.lockbox import LockRequest
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator, asked_plans
+from airflow_provider_segtable.operators.outstanding import outstanding
+from airflow_provider_segtable.ports.coordination import Lease
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.table.ports import open_ports
+
+from .conftest import Flights, InThisProcess
+
+
+def compactor(launcher: InThisProcess, **overrides: object) -> SegtableCompactOperator:
+    arguments = {"table": "flights", "launcher": launcher, "wait_s": 0.0, **overrides}
+    return SegtableCompactOperator(task_id="compact", **arguments)
+
+
+@pytest.fixture
+def plan_id(flights: Flights) -> str:
+    """Give the id of the plan that is pending."""
+    (launch,) = plan_table(flights.table.ports).launches
+    return launch.plan_id
+
+
+@contextmanager
+def held(flights: Flights, plan_id: str) -> Iterator[Lease]:
+    """Hold a plan's lock, as a live worker does."""
+    ports = open_ports(str(flights.root / "flights"), zookeeper=flights.zookeeper)
+    request = LockRequest(
+        table=flights.table.state().table.table_id,
+        group="other",
+        purpose=plan_id,
+        holder="an orphan",
+    )
+    lease = ports.coordinator.acquire(request, wait_s=0)
+    try:
+        yield lease
+    finally:
+        lease.release()
+        ports.coordinator.close()
+
+
+def test_a_plan_is_carried_out_and_reported(flights: Flights, plan_id: str) -> None:
+    """Sixteen segments become one, no row is lost, and XCom says so."""
+    rows = flights.rows()
+    told = compactor(InThisProcess(), plans=[plan_id]).execute({})
+    assert (told["completed"], told["segments_in"], told["segments_out"]) == (1, 16, 1)
+    assert told["plans"][0]["ended"] == "completed"
+    assert flights.segments() == 1
+    assert flights.rows() == rows
+
+
+@pytest.mark.usefixtures("flights")
+def test_no_plans_means_every_pending_one(plan_id: str) -> None:
+    """A run by hand, without conf, takes up what waits."""
+    launcher = InThisProcess()
+    assert compactor(launcher, plans="[]").execute({})["completed"] == 1
+    assert launcher.launched == [[plan_id]]
+
+
+def test_a_second_run_finds_it_done_and_launches_nothing(flights: Flights, plan_id: str) -> None:
+    """Done already is success, and costs no Spark."""
+    compactor(InThisProcess(), plans=[plan_id]).execute({})
+    version = flights.table.state().n
+    again = InThisProcess()
+    told = compactor(again, plans=[plan_id]).execute({})
+    assert told["plans"][0]["ended"] == "done already"
+    assert again.launched == []
+    assert flights.table.state().n == version
+
+
+def test_a_plan_that_an_orphan_holds_is_not_launched(flights: Flights, plan_id: str) -> None:
+    """Running elsewhere is success, and the holder is named."""
+    launcher = InThisProcess()
+    with held(flights, plan_id):
+        told = compactor(launcher, plans=[plan_id]).execute({})
+    assert told["plans"][0]["ended"] == "running elsewhere"
+    assert "an orphan" in told["plans"][0]["message"]
+    assert launcher.launched == []
+
+
+def test_a_plan_whose_orphan_dies_is_taken_over(flights: Flights, plan_id: str) -> None:
+    """Whoever waits for a lock that goes away has the plan to do."""
+    ports = flights.table.ports
+    with held(flights, plan_id) as lease:
+        found = outstanding(ports, [plan_id], wait_s=30.0, tell=lambda _: lease.release())
+    assert found.todo == (plan_id,)
+
+
+def test_a_plan_that_its_orphan_finishes_is_left_alone(flights: Flights, plan_id: str) -> None:
+    """Whoever waits for a plan that is then completed has nothing to do."""
+    ports = flights.table.ports
+
+    def finish(_: str) -> None:
+        compact(ports, [plan_id], in_process())
+
+    with held(flights, plan_id):
+        found = outstanding(ports, [plan_id], wait_s=30.0, tell=finish)
+    assert found.todo == ()
+    assert [result.ended for result in found.settled] == [Ended.DONE_ALREADY]
+
+
+@pytest.mark.usefixtures("flights")
+def test_an_application_that_dies_after_its_commit_is_no_failure(plan_id: str) -> None:
+    """Without a report the log is asked, and it says completed."""
+    launcher = InThisProcess(fault="killed", report=False)
+    told = compactor(launcher, plans=[plan_id]).execute({})
+    assert told["plans"][0]["ended"] == "done already"
+
+
+def test_failed_plans_fail_the_task_by_name(flights: Flights, plan_id: str) -> None:
+    """The exception names each failed plan, with its message."""
+    for path in (flights.root / "flights" / "data").rglob("00003-*.parquet"):
+        path.unlink()
+    with pytest.raises(AirflowException, match=rf"1 of 1 plans(.|\n)*{plan_id}: .*NotFound"):
+        compactor(InThisProcess(), plans=[plan_id]).execute({})
+
+
+@pytest.mark.usefixtures("flights")
+def test_an_unknown_plan_fails_the_task() -> None:
+    """A plan nobody requested is somebody's mistake."""
+    with pytest.raises(AirflowException, match=r"no plan minor-unknown"):
+        compactor(InThisProcess(), plans=["minor-unknown"]).execute({})
+
+
+def test_killing_the_task_kills_the_application() -> None:
+    """``on_kill`` reaches the launcher."""
+    launcher = InThisProcess()
+    compactor(launcher).on_kill()
+    assert launcher.killed
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (None, None),
+        ("", None),
+        ("[]", None),
+        ("null", None),
+        ('["a", "b"]', ["a", "b"]),
+        (["a"], ["a"]),
+    ],
+)
+def test_plans_may_come_as_a_list_or_as_json(given: object, wanted: object) -> None:
+    """What a template renders to is read, and nothing means every pending plan."""
+    assert asked_plans(given) == wanted
+
+
+@pytest.mark.parametrize("given", ["minor-1", "{", '{"a": 1}', "[1]"])
+def test_plans_in_another_form_are_refused(given: str) -> None:
+    """The message shows the value and the form."""
+    with pytest.raises(InvalidInput, match="no JSON list of plan ids"):
+        asked_plans(given)
+
+
+def test_retries_are_the_default_and_can_be_overridden() -> None:
+    """A killed worker is expected, so a plain operator retries; ``default_args`` still count."""
+    from airflow.sdk import DAG
+
+    assert compactor(InThisProcess()).retries == 2
+    with DAG("d", schedule=None, default_args={"retries": 7}):
+        assert compactor(InThisProcess()).retries == 7

@@ -1,0 +1,96 @@
+"""The DAGs we ship and the factory that makes them."""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_provider_segtable.dag_factory import compaction_dags
+from airflow_provider_segtable.testing.processes import importable
+
+DAGS = Path(__file__).parents[2] / "dags"
+SECONDS_TO_PARSE = 5.0
+
+
+def dagbag() -> "DagBag":  # noqa: F821
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Airflow's about itself
+        from airflow.dag_processing.dagbag import DagBag
+
+        return DagBag(str(DAGS))
+
+
+@pytest.mark.airflow
+@pytest.mark.usefixtures("airflow_db")
+def test_the_shipped_dags_load_without_errors() -> None:
+    """Every file loads, and gives the DAGs that the docs name."""
+    found = dagbag()
+    assert found.import_errors == {}
+    assert set(found.dags) == {
+        "segtable_ingest_then_wait",
+        "segtable_minor__flights",
+        "segtable_planner__flights",
+    }
+
+
+@pytest.mark.airflow
+@pytest.mark.usefixtures("airflow_db")
+def test_the_shipped_dags_survive_serialization() -> None:
+    """What the scheduler reads from the database is what the file says."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in dagbag().dags.values():
+        data = DagSerialization.to_dict(dag)
+        assert DagSerialization.from_dict(data).task_dict.keys() == dag.task_dict.keys()
+
+
+def test_parsing_a_dag_file_is_cheap() -> None:
+    """Neither Spark nor ZooKeeper's client is imported, and nothing is contacted."""
+    program = (
+        "import runpy, sys, time; import airflow.sdk;"
+        "import airflow.providers.standard.operators.trigger_dagrun;"
+        "start = time.process_time();"
+        f"runpy.run_path({str(DAGS / 'segtable_compaction.py')!r});"
+        "took = time.process_time() - start;"
+        "loaded = [m for m in ('pyspark', 'kazoo', 'pandas') if m in sys.modules];"
+        "print(took, loaded)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": importable()},
+    )
+    took, loaded = done.stdout.splitlines()[-1].split(" ", 1)
+    assert loaded == "[]"
+    assert float(took) < SECONDS_TO_PARSE
+
+
+def test_the_factory_makes_a_planner_and_a_minor_dag() -> None:
+    """The planner runs alone; the minor DAG has its own limit, pool and Spark settings."""
+    made = compaction_dags(
+        table="s3://lake/air flights",
+        schedule=None,
+        max_active_runs=3,
+        pool="spark",
+        spark={"spark_conn_id": "my_spark", "wait_s": 5.0},
+    )
+    assert made.planner.dag_id == "segtable_planner__air_flights"
+    assert made.planner.max_active_runs == 1
+    assert isinstance(made.minor, DAG)
+    assert made.minor.dag_id == "segtable_minor__air_flights"
+    assert made.minor.max_active_runs == 3
+    compact = made.minor.get_task("compact")
+    assert (compact.pool, compact.spark_conn_id, compact.wait_s) == ("spark", "my_spark", 5.0)
+    assert made.planner.get_task("plan").trigger_dag_ids == {"minor": made.minor.dag_id}
+
+
+def test_two_tables_of_one_name_are_kept_apart_by_name() -> None:
+    """``name`` decides the ids where the last part of the table would clash."""
+    made = compaction_dags(table="/a/flights", name="a_flights", schedule=None)
+    assert made.minor.dag_id == "segtable_minor__a_flights"

@@ -1,0 +1,85 @@
+"""The connection type: what it reads, what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+
+from .conftest import CONNECTION, Flights
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **fields: object) -> SegtableHook:
+    monkeypatch.setenv(CONNECTION, json.dumps({"conn_type": "segtable", **fields}))
+    return SegtableHook()
+
+
+def test_a_connection_is_read_into_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root, ZooKeeper, storage options (as an object or its text) and Spark come as given."""
+    options = {"endpoint": "http://127.0.0.1:9000", "retries": 3}
+    for given in (options, json.dumps(options)):
+        extra = {"zookeeper": "zk://h:2181", "storage_options": given, "spark_master": "local[2]"}
+        place = connect(monkeypatch, host="s3://lake/tables", extra=extra).place
+        assert place == Place(
+            conn_id="segtable_default",
+            root="s3://lake/tables",
+            zookeeper="zk://h:2181",
+            storage_options={"endpoint": "http://127.0.0.1:9000", "retries": "3"},
+            spark_master="local[2]",
+        )
+
+
+@pytest.mark.parametrize(
+    ("table", "uri"),
+    [
+        ("flights", "s3://lake/tables/flights"),
+        ("air/flights", "s3://lake/tables/air/flights"),
+        ("/data/flights", "/data/flights"),
+        ("gs://other/flights", "gs://other/flights"),
+    ],
+)
+def test_a_table_is_below_the_root_or_a_uri(table: str, uri: str) -> None:
+    """A relative name is joined to the root, an absolute one stays."""
+    assert Place(conn_id="c", root="s3://lake/tables/").uri(table) == uri
+
+
+def test_a_relative_table_without_a_root_is_refused_by_name() -> None:
+    """The message names the table, the connection and both ways out."""
+    with pytest.raises(InvalidInput, match=r"'flights'.*segtable_x.*root of the tables.*URI"):
+        Place(conn_id="segtable_x", root="").uri("flights")
+
+
+def test_storage_options_that_are_no_object_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message shows how to write them, and not what was written: it may be a secret."""
+    hook = connect(monkeypatch, host="/t", extra={"storage_options": "key=hush"})
+    with pytest.raises(InvalidInput, match="no JSON object") as refused:
+        _ = hook.place
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("flights")
+def test_the_connection_test_asks_storage_and_coordinator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A good connection says so; a ZooKeeper that is not there is named with its address."""
+    assert SegtableHook().test_connection()[0]
+    bad = connect(monkeypatch, host=str(tmp_path), extra={"zookeeper": "not an address"})
+    well, message = bad.test_connection()
+    assert not well
+    assert "not an address" in message
+
+
+def test_ports_are_of_the_named_table_and_end_with_the_block(flights: Flights) -> None:
+    """The hook opens the table, under the author it is given."""
+    with SegtableHook().table_ports("flights", author="me") as ports:
+        assert ports.uri == str(flights.root / "flights")
+        assert ports.author == "me"
+        assert ports.coordinator.locks("x") == ()
+
+
+def test_the_form_of_airflow_3_1_hides_what_a_connection_has_not() -> None:
+    """Port, login, password and schema mean nothing here."""
+    hidden = SegtableHook.get_ui_field_behaviour()["hidden_fields"]
+    assert hidden == ["port", "login", "password", "schema"]

@@ -1,0 +1,61 @@
+"""The planner as a task."""
+
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput, NotATable
+from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+
+from .conftest import Flights
+
+
+def planner(**overrides: object) -> SegtablePlanOperator:
+    arguments = {"table": "flights", "trigger_dag_ids": {"minor": "minor_dag"}, **overrides}
+    return SegtablePlanOperator(task_id="plan", **arguments)
+
+
+def test_small_segments_become_a_run_to_emit(flights: Flights) -> None:
+    """The plan is in the log, and its run names it."""
+    (run,) = planner().execute({})
+    (known,) = flights.table.state().pending_plans()
+    assert run["trigger_dag_id"] == "minor_dag"
+    assert run["conf"]["plans"] == [known.plan.id]
+    assert run["conf"]["table"] == "flights"
+    assert known.plan.id in run["trigger_run_id"]
+
+
+def test_planning_again_emits_the_same_run(flights: Flights) -> None:
+    """A planner that is run twice changes nothing and names the same run: Airflow skips it."""
+    first = planner().execute({})
+    version = flights.table.state().n
+    assert planner().execute({}) == first
+    assert flights.table.state().n == version
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_policy_override_counts_over_the_tables_own() -> None:
+    """More wanted neighbours than there are: nothing to do, and the log says why."""
+    assert planner(policy={"min_segments": 99}).execute({}) == []
+
+
+@pytest.mark.usefixtures("flights")
+def test_an_unknown_policy_name_is_refused() -> None:
+    """A typo would silently mean a default."""
+    with pytest.raises(InvalidInput, match=r"compaction\.min_segment'.*known are"):
+        planner(policy={"min_segment": 2}).execute({})
+
+
+@pytest.mark.usefixtures("flights")
+def test_reasons_are_logged_for_chosen_and_skipped(capsys: pytest.CaptureFixture[str]) -> None:
+    """People who look at the task see why each segment was taken or left."""
+    planner(policy={"min_segments": 99}).execute({})
+    planner().execute({})
+    logged = capsys.readouterr().out
+    assert "[0-15]: only 16 adjacent small segments of 99" in logged
+    assert "16 small segments of" in logged
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_table_that_is_none_fails_the_task() -> None:
+    """The error names the place and the way out."""
+    with pytest.raises(NotATable, match=r"nowhere.*segtable table create"):
+        planner(table="nowhere").execute({})

@@ -1,0 +1,165 @@
+"""End to end on a real Airflow, a real ZooKeeper and real Spark: planned, emitted, compacted.
+
+    pytest tests/airflow/test_stack.py        runs this alone
+
+One Airflow serves both tests. The second kills what it can, in the middle of a run.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.core.events import PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.testing.airflow_stack import AirflowStack, Run
+
+from .conftest import CONNECTION, Flights, make_flights
+
+pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.airflow,
+    pytest.mark.zookeeper,
+    pytest.mark.timeout(400),
+]
+
+PLANNER, MINOR, WAITER = "segtable_planner__flights", "segtable_minor__flights", "waiter"
+DAGS = """
+from airflow.sdk import DAG
+
+from airflow_provider_segtable.dag_factory import compaction_dags
+from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
+
+compaction_dags(table="flights", schedule=None, spark={"retries": 0})
+
+with DAG("waiter", schedule=None):
+    SegtableSmallSegmentsSensor(
+        task_id="wait",
+        table="flights",
+        interval="{{ dag_run.conf['interval'] }}",
+        at_most=1,
+        deferrable=True,
+        poke_interval=600,
+    )
+"""
+QUICK = {  # how long Airflow takes to notice that a task is dead
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+}
+Found = TypeVar("Found")
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper) -> Flights:
+    return make_flights(tmp_path_factory.mktemp("tables"), zookeeper.address)
+
+
+@pytest.fixture(scope="module")
+def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowStack]:
+    dags = tmp_path_factory.mktemp("dags")
+    (dags / "flights.py").write_text(DAGS)
+    extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
+    connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
+    env = {CONNECTION: json.dumps(connection), **QUICK}
+    with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
+        for dag_id in (PLANNER, MINOR, WAITER):
+            started.unpause(dag_id)
+        yield started
+
+
+def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = 120.0) -> Found:
+    deadline = time.monotonic() + timeout_s
+    while (found := look()) is None:
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.05)
+    return found
+
+
+def plan(stack: AirflowStack) -> Run:
+    """Run the planner DAG to its end."""
+    run = stack.wait_run(PLANNER, stack.trigger(PLANNER))
+    assert run.state == "success", stack.task_log(PLANNER, run.run_id, "plan")
+    return run
+
+
+def why(stack: AirflowStack, run: Run) -> str:
+    return "\n".join(stack.task_log(run.dag_id, run.run_id, "compact"))
+
+
+def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: AirflowStack) -> None:
+    """A planner run emits a minor run, spark-submit compacts, and the deferred sensor goes on."""
+    rows = flights.rows()
+    waiting = stack.trigger(WAITER, {"interval": "2013-01-01/2014-01-01"})
+    plan(stack)
+    (minor,) = stack.runs(MINOR)
+    minor = stack.wait_run(MINOR, minor.run_id)
+    assert minor.state == "success", why(stack, minor)
+    assert "completed" in why(stack, minor)
+    assert flights.segments() == 1
+    assert flights.rows() == rows
+    assert stack.wait_run(WAITER, waiting).state == "success"
+    plan(stack)
+    assert len(stack.runs(MINOR)) == 1
+
+
+def driver_of(stack: AirflowStack) -> psutil.Process | None:
+    """Return the Python process of the running driver."""
+    for process in stack.marked.living():
+        program, *arguments = process.cmdline() or [""]
+        if "java" not in program and any(a.endswith("spark_apps/compact.py") for a in arguments):
+            return process
+    return None
+
+
+def attempts(log: EventLog, kind: type) -> list[str]:
+    return [e.action.plan_id for e in log.events(1) if isinstance(e.action, kind)]
+
+
+def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """The driver freezes in mid-plan, task and supervisor are killed, another run takes over.
+
+    The orphan wakes up after its successor has committed, and must not change anything.
+    """
+    known = {run.run_id for run in stack.runs(MINOR)}
+    flights.append(16)
+    rows = flights.rows()
+    ports = flights.table.ports
+    log = EventLog(ports.storage)
+    table_id = log.load().table.table_id
+    begun = len(attempts(log, PlanInflight))
+    plan(stack)
+    orphan = eventually(lambda: driver_of(stack), "a driver")
+    eventually(lambda: len(attempts(log, PlanInflight)) > begun or None, "an attempt in the log")
+    orphan.suspend()
+    submitter = orphan.parent()
+    task = submitter.parent()
+    supervisor = task.parent()
+    for process in (supervisor, task):
+        process.kill()
+    eventually(lambda: not ports.coordinator.locks(table_id) or None, "the end of its session")
+    assert flights.rows() == rows
+    plan(stack)
+    (second,) = [
+        run for run in stack.runs(MINOR) if run.run_id not in known and run.state != "failed"
+    ]
+    second = stack.wait_run(MINOR, second.run_id)
+    assert second.state == "success", why(stack, second)
+    orphan.resume()
+    orphan.wait(30)
+    assert flights.segments() == 2
+    assert flights.rows() == rows
+    assert violations(log.load()) == ()
+    done = attempts(log, PlanCompleted)
+    assert len(done) == len(set(done)) == 2
+    ports.coordinator.close()

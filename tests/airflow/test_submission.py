@@ -1,0 +1,139 @@
+"""Starting Spark applications, with a stand-in for ``spark-submit``."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
+from airflow_provider_segtable.hooks.submission import (
+    LocalSparkSubmit,
+    SparkSubmit,
+    Submission,
+    spark_home,
+)
+
+SUBMISSION = Submission(
+    application=Path("/apps/compact.py"),
+    arguments=("--table", "/t", "--plan", "p"),
+    name="segtable-compact",
+    conf={"spark.x": "1"},
+    storage_options={"secret": "hush"},
+)
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a file to write a ``spark-submit`` into, found by SPARK_HOME and by PATH."""
+    path = tmp_path / "bin" / "spark-submit"
+    path.parent.mkdir()
+    path.touch(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{path.parent}{os.pathsep}{os.environ['PATH']}")
+    return path
+
+
+def test_output_is_told_line_by_line_and_secrets_stay_off_the_command_line(stand_in: Path) -> None:
+    """Arguments arrive in spark-submit's order; storage options come by the environment."""
+    stand_in.write_text('#!/bin/sh\necho "$@"\necho "$SEGTABLE_STORAGE_OPTIONS"\n')
+    said: list[str] = []
+    LocalSparkSubmit("local[2]").launch(SUBMISSION, said.append)
+    assert said[1] == (
+        "--master local[2] --conf spark.x=1 --name segtable-compact "
+        "/apps/compact.py --table /t --plan p"
+    )
+    assert said[2] == '{"secret": "hush"}'
+    assert "hush" not in said[0]
+
+
+def test_an_application_that_fails_is_told_with_its_last_lines(stand_in: Path) -> None:
+    """The error carries the exit code and the end of the output, also of standard error."""
+    stand_in.write_text("#!/bin/sh\necho boom >&2\nexit 3\n")
+    with pytest.raises(ExecutionFailed, match=r"exit code 3:\nboom"):
+        LocalSparkSubmit().launch(SUBMISSION, lambda _: None)
+
+
+def test_kill_ends_the_application_and_what_it_started(stand_in: Path) -> None:
+    """The whole process group goes: the pipe that its child holds is closed."""
+    stand_in.write_text("#!/bin/sh\nsleep 600 &\necho ready\nwait\n")
+    launcher = LocalSparkSubmit()
+    ready = threading.Event()
+    errors: list[Exception] = []
+
+    def launch() -> None:
+        try:
+            launcher.launch(SUBMISSION, lambda line: ready.set() if line == "ready" else None)
+        except ExecutionFailed as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    assert ready.wait(10)
+    launcher.kill()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert len(errors) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's message is Linux's")
+def test_an_application_dies_with_the_task_that_started_it(stand_in: Path, tmp_path: Path) -> None:
+    """SIGKILL of the task ends its application: a pipe that only it holds open is closed."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    stand_in.write_text(f"#!/bin/sh\nexec 3>{pipe}\necho ready >&3\nexec sleep 600\n")
+    program = """
+        from pathlib import Path
+        from airflow_provider_segtable.hooks.submission import LocalSparkSubmit, Submission
+        submission = Submission(application=Path("a.py"), arguments=(), name="n")
+        LocalSparkSubmit().launch(submission, print)
+    """
+    task = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
+    with pipe.open() as held:
+        assert held.readline() == "ready\n"
+        task.kill()
+        task.wait()
+        assert held.read() == ""
+
+
+def test_a_spark_connection_is_submitted_by_its_own_hook(
+    stand_in: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Master, configuration, Python of the driver and environment reach spark-submit."""
+    spark = {"conn_type": "spark", "host": "local[1]"}
+    monkeypatch.setenv("AIRFLOW_CONN_MY_SPARK", json.dumps(spark))
+    record = stand_in.with_name("record")
+    stand_in.write_text(f'#!/bin/sh\necho "$@ $SEGTABLE_STORAGE_OPTIONS" > {record}\n')
+    launcher = SparkSubmit("my_spark", options={"driver_memory": "700m"})
+    launcher.launch(SUBMISSION, print)
+    launcher._hook._submit_sp.stdout.close()  # the hook leaves it open
+    submitted = record.read_text()
+    assert "--master local[1]" in submitted
+    assert f"--conf spark.pyspark.driver.python={sys.executable}" in submitted
+    assert "--driver-memory 700m" in submitted
+    assert '/apps/compact.py --table /t --plan p {"secret": "hush"}' in submitted
+    assert "hush" not in capfd.readouterr().out
+    stand_in.write_text("#!/bin/sh\necho boom\nexit 3\n")
+    with pytest.raises(ExecutionFailed, match="boom"):
+        launcher.launch(SUBMISSION, print)
+    launcher._hook._submit_sp.stdout.close()
+
+
+def test_a_spark_connection_that_is_none_is_refused() -> None:
+    """The Spark hook alone would go to YARN in silence."""
+    with pytest.raises(Exception, match="no_such_spark"):
+        SparkSubmit("no_such_spark").launch(SUBMISSION, print)
+
+
+def test_a_machine_without_spark_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pyspark and no SPARK_HOME: the message names the three ways out."""
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(DependencyMissing, match=r"pip install pyspark.*SPARK_HOME.*spark_conn_id"):
+        spark_home()
