@@ -4,7 +4,7 @@
    them (``--json``) or draws them for people (``drawing``); both come from the same facts.
 2. Standard output carries the answer only; progress, notes and errors go to standard error.
 3. An error of ours is one red line ``error: <what and the way out>``, an exit code that tells
-   its family (``exits``), and with ``--json`` also ``{"error": {"type", "message"}}``.
+   its family (``exits``), and with ``--json`` also ``{"error", "message"}``.
 4. Nothing heavy (Arrow, Spark, Airflow) is imported before a command needs it.
 """
 

@@ -93,7 +93,6 @@ def _carry_out(
         if engine is Engine.LOCAL:
             return run(table.ports, plans, in_process(), wait_s=wait_s, report=tell)
         from airflow_provider_segtable.cli.on_spark import session
-
         from airflow_provider_segtable.spark.distribution import spark_execute
 
         with session(master, f"segtable compact {table.state().table.name}") as spark:

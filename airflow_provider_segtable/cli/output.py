@@ -60,7 +60,7 @@ def print_error(error: SegtableError) -> None:
 
 def error_facts(error: SegtableError) -> Facts:
     """Return an error as facts."""
-    return {"error": {"type": type(error).__name__, "message": str(error)}}
+    return {"error": type(error).__name__, "message": str(error)}
 
 
 def progress() -> Progress:

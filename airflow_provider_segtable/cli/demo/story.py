@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -44,6 +43,7 @@ from airflow_provider_segtable.table.table import Table
 
 COLUMN = "dep_delay"
 POLL_S = 0.2
+MINOR_RUNS_TIMEOUT_S = 180.0
 LOUD = (Appended, PlanInflight, PlanCompleted)
 
 
@@ -99,10 +99,10 @@ class _Story:
             server = EmbeddedZooKeeper(self.settings.folder / "zookeeper")
             self.zookeeper = self.open_things.enter_context(server).address
             self.teller.done(f"{self.zookeeper}, from the jars that PySpark ships")
-            kind = Airflow if self.settings.airflow else Here
-            self.runs: MinorRuns = self.open_things.enter_context(
-                kind(self.settings.folder, self.uri, self.zookeeper)
-            )
+            where = (self.settings.folder, self.uri, self.zookeeper)
+            runs = Airflow(*where) if self.settings.airflow else Here(*where)
+            self.open_things.enter_context(runs)
+            self.runs: MinorRuns = runs
             self.teller.say(f"[dim]{self.runs.starting}[/]")
 
     def make_table(self) -> None:
@@ -152,13 +152,14 @@ class _Story:
             self.runs.begin()
             appender = _Appender(self.uri, self.zookeeper, late, self.table)
             appender.start()
-            while not self.runs.finished() or appender.is_alive():
+            deadline = time.monotonic() + MINOR_RUNS_TIMEOUT_S
+            while not self.runs.finished():
                 told = self._tell_events(log, told)
+                if time.monotonic() > deadline:
+                    raise ExecutionFailed(f"no end after {MINOR_RUNS_TIMEOUT_S:.0f} s")
                 time.sleep(POLL_S)
-            appender.join()
+            appender.finish()
             self._tell_events(log, told)
-            if appender.error:
-                raise appender.error
             for line in self.runs.outcome():
                 self.teller.done(line)
 
@@ -209,8 +210,16 @@ class _Appender(threading.Thread):
         super().__init__(name="appender", daemon=True)
         self.error: SegtableError | None = None
         self._files = files
+        self._hurry = threading.Event()
         self._log = EventLog(table.ports.storage)
         self._uri, self._zookeeper = uri, zookeeper
+
+    def finish(self) -> None:
+        """Wait for nothing any more but the end; raise what went wrong."""
+        self._hurry.set()
+        self.join()
+        if self.error:
+            raise self.error
 
     def run(self) -> None:
         """Append a file whenever a compaction is under way."""
@@ -218,25 +227,21 @@ class _Appender(threading.Thread):
         seen = table.state().n
         try:
             for path in self._files:
-                seen = self._next_inflight(table, seen)
+                seen = self._next_inflight(seen)
                 table.append(pq.read_table(path), commit_id=str(path))
         except SegtableError as error:
             self.error = error
         finally:
             table.ports.coordinator.close()
 
-    def _next_inflight(self, table: Table, seen: int) -> int:
-        """Wait until another plan goes in flight, or none is left to wait for."""
-        while True:
-            state = table.state()
+    def _next_inflight(self, seen: int) -> int:
+        """Wait until another plan goes in flight, or nobody works any more."""
+        while not self._hurry.wait(POLL_S):
             for event in self._log.events(seen + 1):
                 seen = event.n
                 if isinstance(event.action, PlanInflight):
                     return seen
-            done = [p for p in state.plans.values() if not p.status.pending]
-            if done and not state.pending_plans():
-                return seen
-            time.sleep(POLL_S)
+        return seen
 
 
 def _written(
@@ -284,6 +289,3 @@ def _check(sent: Checksum, before: Checksum, after: Checksum) -> None:
 def _relative(path: Path) -> Path:
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-__all__ = ["Settings", "pa", "tell"]
