@@ -1,0 +1,142 @@
+"""What the provider tells Airflow is well-formed, and true."""
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+from airflow.providers.common.compat.sdk import BaseHook, BaseOperator, BaseSensorOperator
+from airflow.providers_manager import ProvidersManager
+from airflow.triggers.base import BaseTrigger
+
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.provider_info import get_provider_info
+
+INFO = get_provider_info()
+KINDS = {
+    "hooks": BaseHook,
+    "operators": BaseOperator,
+    "sensors": BaseSensorOperator,
+    "triggers": BaseTrigger,
+}
+
+
+def named_modules() -> Iterator[tuple[str, str]]:
+    """Yield each kind with each of its modules."""
+    for kind in KINDS:
+        for integration in INFO[kind]:
+            for module in integration["python-modules"]:
+                yield kind, module
+
+
+@pytest.fixture(scope="module")
+def providers() -> ProvidersManager:
+    """Return Airflow's own view of what is installed."""
+    return ProvidersManager()
+
+
+def test_it_fits_airflows_schema() -> None:
+    """The information is valid by the schema that Airflow itself checks it with."""
+    schema = Path(airflow.__file__).parent / "provider_info.schema.json"
+    jsonschema.validate(INFO, json.loads(schema.read_text()))
+
+
+def test_airflow_finds_the_provider(providers: ProvidersManager) -> None:
+    """Airflow discovers the provider by its entry point, and takes all it says."""
+    found = providers.providers["airflow-provider-segtable"].data
+    assert {name: found[name] for name in INFO} == INFO
+
+
+@pytest.mark.parametrize(("kind", "module"), list(named_modules()))
+def test_named_modules_hold_what_they_say(kind: str, module: str) -> None:
+    """Each named module imports, and defines at least one class of its kind."""
+    found = [
+        value
+        for value in vars(import_module(module)).values()
+        if isinstance(value, type) and issubclass(value, KINDS[kind]) and value.__module__ == module
+    ]
+    assert found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_module_is_forgotten(kind: str) -> None:
+    """Each module that defines an Airflow class of a kind is named under it."""
+    folder = import_module(f"airflow_provider_segtable.{kind}")
+    names = {
+        f"{folder.__name__}.{path.stem}"
+        for path in Path(str(folder.__file__)).parent.glob("*.py")
+        if path.stem != "__init__" and defines(KINDS[kind], f"{folder.__name__}.{path.stem}")
+    }
+    assert names == {module for known, module in named_modules() if known == kind}
+
+
+def defines(base: type, module: str) -> bool:
+    """Tell whether a module defines a class of this kind."""
+    return any(
+        isinstance(value, type) and issubclass(value, base) and value.__module__ == module
+        for value in vars(import_module(module)).values()
+    )
+
+
+def test_every_integration_is_declared() -> None:
+    """What hooks, operators, sensors and triggers belong to is in the list of integrations."""
+    declared = {integration["integration-name"] for integration in INFO["integrations"]}
+    used = {each["integration-name"] for kind in KINDS for each in INFO[kind]}
+    assert used <= declared
+
+
+def test_the_connection_type_is_the_hooks() -> None:
+    """The declared connection type, name and class are those of the hook."""
+    (declared,) = INFO["connection-types"]
+    module, _, name = declared["hook-class-name"].rpartition(".")
+    assert getattr(import_module(module), name) is SegtableHook
+    assert declared["connection-type"] == SegtableHook.conn_type
+    assert declared["hook-name"] == SegtableHook.hook_name
+
+
+def test_the_form_has_every_field_that_the_hook_reads() -> None:
+    """The form's own fields are what the hook reads from a connection's extra, and no other."""
+    (declared,) = INFO["connection-types"]
+    assert set(declared["conn-fields"]) == set(Place.__dataclass_fields__) - {"conn_id", "root"}
+
+
+def test_both_forms_agree() -> None:
+    """The form of Airflow 3.1, made by the hook, labels the root as the newer one does."""
+    (declared,) = INFO["connection-types"]
+    old: dict[str, Any] = SegtableHook.get_ui_field_behaviour()
+    new = declared["ui-field-behaviour"]
+    assert old["relabeling"] == new["relabeling"]
+    assert set(old["hidden_fields"]) | {"extra"} == set(new["hidden-fields"])
+    assert old["placeholders"]["host"] == new["placeholders"]["host"]
+
+
+def test_airflow_draws_the_form(providers: ProvidersManager) -> None:
+    """The form that Airflow offers for the connection type leads to our hook."""
+    known = {
+        each.connection_type: each for each in providers.iter_connection_type_hook_ui_metadata()
+    }
+    assert known["segtable"].hook_class_name == INFO["connection-types"][0]["hook-class-name"]
+    assert known["segtable"].field_behaviour["relabeling"] == {"host": "Root of the tables"}
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("console_scripts", "segtable"),
+        ("apache_airflow_provider", "provider_info"),
+        ("airflow.plugins", "segtable"),
+    ],
+)
+def test_entry_points_lead_somewhere(group: str, name: str) -> None:
+    """Each of our entry points can be loaded."""
+    (found,) = [
+        point
+        for point in entry_points(group=group, name=name)
+        if point.value.startswith("airflow_provider_segtable")
+    ]
+    assert callable(found.load())
