@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.errors import (
 Kinds = Mapping[int, tuple[type[StorageError], str]]
 
 _ALWAYS: Kinds = {
-    errno.ENOSPC: (StorageFull, "does not fit: free space on the device"),
+    errno.ENOSPC: (StorageFull, "does not fit: free space or inodes on the device"),
     errno.EDQUOT: (StorageFull, "does not fit: raise the quota or free space"),
     errno.EFBIG: (StorageFull, "does not fit: raise the file size limit (ulimit -f)"),
     errno.EMFILE: (StorageFull, "cannot be opened: raise the open files limit (ulimit -n)"),
