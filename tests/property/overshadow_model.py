@@ -78,7 +78,9 @@ def compacted(tops: Sequence[Made], first: int, last: int, outputs: int) -> Made
 def families(roots: int, compactions: int, outputs: int) -> Iterator[tuple[Made, ...]]:
     """Yield what every legal history makes: any adjacent top groups, compacted again and again."""
 
-    def grow(tops: tuple[Made, ...], made: tuple[Made, ...], left: int) -> Iterator[frozenset[Made]]:
+    def grow(
+        tops: tuple[Made, ...], made: tuple[Made, ...], left: int
+    ) -> Iterator[frozenset[Made]]:
         yield frozenset(made)
         if not left:
             return

@@ -99,7 +99,9 @@ def check_histories(largest: tuple[int, int, int]) -> None:
         assert list(timeline.segments()) == sorted(held, key=lambda s: s.id)
         check_states(timeline, held, visible)
         check_tiling(full_groups(held), visible)
-        assert timeline.complete(CHUNK) == (bool(held) and roots(visible) >= roots(all_groups(held)))
+        assert timeline.complete(CHUNK) == (
+            bool(held) and roots(visible) >= roots(all_groups(held))
+        )
 
 
 @pytest.mark.parametrize(
