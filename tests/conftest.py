@@ -15,7 +15,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
-_KEPT = {"SPARK_HOME", "SPARK_LOCAL_IP", "SEGTABLE_RUN", "SEGTABLE_SEED", "SEGTABLE_SEEDS"}
+_KEPT = {"SPARK_HOME", "SPARK_LOCAL_IP", "SEGTABLE_RUN", "SEGTABLE_SEED", "SEGTABLE_SEEDS", "SEGTABLE_KILLS"}
 
 for _name in [name for name in os.environ if name.startswith(_FOREIGN) and name not in _KEPT]:
     del os.environ[_name]

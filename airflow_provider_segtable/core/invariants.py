@@ -24,7 +24,8 @@ def violations(state: State) -> Iterator[str]:
 def _visible_as_descriptors_say(state: State) -> Iterator[str]:
     present = list(state.timeline.segments())
     full = _full_groups(present)
-    expected = {segment.id for segment in full if not any(_hides(other, segment) for other in full)}
+    above = _may_hide(full)
+    expected = {s.id for s in full if not any(_hides(other, s) for other in above)}
     found = {segment.id for segment in state.timeline.visible_segments()}
     for extra in found - expected:
         yield f"{extra} is visible, but by its descriptor it is overshadowed or incomplete"
@@ -39,6 +40,12 @@ def _full_groups(present: list[Segment]) -> list[Segment]:
         for segment in present
         if sizes[segment.id.chunk, segment.shard.group] == segment.shard.group_size
     ]
+
+
+def _may_hide(full: list[Segment]) -> list[Segment]:
+    """Return later generations, and one segment a chunk version for what lies below it."""
+    one_each = {segment.id.chunk: segment for segment in full}
+    return [*one_each.values(), *(s for s in full if s.shard.minor_version > 0)]
 
 
 def _hides(upper: Segment, lower: Segment) -> bool:

@@ -52,6 +52,7 @@ def append(
     *,
     commit_id: str,
     wait_s: float = 60.0,
+    state: State | None = None,
 ) -> Committed:
     """Append new segments.
 
@@ -61,13 +62,15 @@ def append(
         write: writes the files; called again with other ids if the first were voided.
         commit_id: equal ids append once.
         wait_s: how long to wait for the coordinator.
+        state: any earlier state of the table; saves reading the log again.
 
     Raises:
         LockLost: the session ended while writing; nothing was committed.
         CommitConflict: the log refused it ``TRIES`` times.
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
-    state = EventLog(ports.storage).load()
+    log = EventLog(ports.storage)
+    state = log.refresh(state) if state else log.load()
     if commit_id in state.commits:
         return Committed(n=state.commits[commit_id], state=state)
     outcome = Conflict(reason="nothing was tried")
@@ -79,7 +82,7 @@ def append(
             lease.release()
         if isinstance(done, Committed):
             return done
-        outcome, state = done, EventLog(ports.storage).refresh(state)
+        outcome, state = done, log.refresh(state)
     raise CommitConflict(f"append to {ports.uri} was refused {TRIES} times: {outcome.reason}")
 
 

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.core.errors import CoordinatorUnavailable
+from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
+from airflow_provider_segtable.core.errors import CoordinatorUnavailable, InvalidInput
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.ports.clock import Chance, Clock
 from airflow_provider_segtable.ports.coordination import Coordinator
@@ -14,6 +14,9 @@ from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.system import SystemChance, SystemClock
+
+SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
+"""How long ZooKeeper keeps the locks of a worker that fell silent; seconds, 30 by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,16 @@ class TablePorts:
         )
 
 
+def _coordinator(address: str) -> Coordinator:
+    timeout = os.environ.get(SESSION_TIMEOUT_VARIABLE)
+    try:
+        return connect(address, session_timeout_s=float(timeout or SESSION_TIMEOUT_S))
+    except ValueError:
+        raise InvalidInput(
+            f"{SESSION_TIMEOUT_VARIABLE}={timeout!r} is no number of seconds: write e.g. 30"
+        ) from None
+
+
 def open_ports(
     uri: str,
     *,
@@ -78,5 +91,5 @@ def open_ports(
         chance=SystemChance(),
         author=author or f"{socket.gethostname()}:{os.getpid()}",
         storage_options=options,
-        coordinator_=connect(zookeeper) if zookeeper else None,
+        coordinator_=_coordinator(zookeeper) if zookeeper else None,
     )

@@ -132,7 +132,8 @@ class Table:
             SchemaMismatch, TimeOutOfRange: nothing is written.
             LockLost, CommitConflict, CommitUnknown: see ``table.append``.
         """
-        definition = self.state().table
+        state = self.state()
+        definition = state.table
         schema = to_arrow(definition.schema)
         checked = check_rows(rows, schema, definition.time_column)
         parts = split_by_chunk(checked, definition.time_column, definition.granularity)
@@ -151,7 +152,8 @@ class Table:
             ]
 
         counts = dict.fromkeys(parts, 1)
-        return append(self.ports, counts, write, commit_id=commit_id or self.ports.chance.token())
+        name = commit_id or self.ports.chance.token()
+        return append(self.ports, counts, write, commit_id=name, state=state)
 
 
 def create_table(ports: TablePorts, definition: TableCreated) -> Table:

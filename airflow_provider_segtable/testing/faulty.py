@@ -5,13 +5,16 @@
 2. Faults come in classes that a seed switches on or off as a whole (swarm testing): a run with only
    lost replies goes deeper than one with a bit of everything.
 3. ``crash_at`` kills at one numbered boundary instead: a test enumerates them all.
+4. A request whose reply is lost took effect, or never does, or *will*: it is still on its way and
+   lands later, perhaps after its sender died or went on.
+5. A dead process has no effects: whatever it calls raises ``Crash`` again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -41,9 +44,11 @@ class Faults:
     delay: float = 0.0
     error: float = 0.0
     lost_reply: float = 0.0
+    late: float = 0.0
     false_exists: float = 0.0
     crash: float = 0.0
     expiry: float = 0.0
+    suspension: float = 0.0
     crash_at: int | None = None
     boundaries: int = 0
     injected: dict[str, int] = field(default_factory=dict)
@@ -71,6 +76,7 @@ class Faults:
 
     def boundary(self, actor: Actor, label: str) -> None:
         """Give way, maybe for long; maybe die."""
+        actor.require_alive()
         self.boundaries += 1
         if self.happens("delay"):
             actor.sleep(self.random.choice((0.05, 1.0, 30.0)))
@@ -88,14 +94,35 @@ class Faults:
         self.boundary(actor, f"after {label}")
         return result
 
+    def change(self, actor: Actor, label: str, effect: Callable[[], T]) -> T:
+        """Perform an effect whose success may be reported as an error."""
+        result = self.call(actor, label, effect)
+        if self.happens("lost_reply"):
+            raise StorageError(f"{label}: injected error after the effect")
+        return result
 
+    def later(self, actor: Actor, label: str, effect: Callable[[], None]) -> None:
+        """Let an effect happen in a while, whatever becomes of its sender."""
+        delay_s = self.random.choice(LATE_S)
+
+        def arrive(request: Actor) -> None:
+            request.sleep(delay_s)
+            request.point(f"late {label}")
+            effect()
+
+        actor.simulation.spawn(f"request of {actor.name}.{actor.incarnation}", arrive)
+
+
+LATE_S = (0.001, 0.05, 1.0, 30.0)
 _MOST: Mapping[str, float] = {
     "delay": 0.05,
     "error": 0.03,
     "lost_reply": 0.2,
+    "late": 0.1,
     "false_exists": 0.1,
     "crash": 0.01,
     "expiry": 0.02,
+    "suspension": 0.02,
 }
 
 
@@ -117,22 +144,19 @@ class FaultyStorage:
         return self.faults.call(self.actor, f"read {path}", lambda: self.inner.read(path))
 
     def create(self, path: str, data: bytes) -> None:
-        """Create an object; the reply may be lost with or without the effect."""
+        """Create an object; the reply may be lost, the effect missing or still to come."""
+        if self.faults.happens("late"):
+            self._lose_reply(path, "late", lambda: self._late(path, data))
         if self.faults.happens("lost_reply"):
             lands = self.faults.random.random() < 0.5
-            self.faults.call(
-                self.actor,
-                f"create {path} (reply lost)",
-                lambda: self._quietly(path, data) if lands else None,
-            )
-            raise OutcomeUnknown(f"{path}: injected lost reply")
+            self._lose_reply(path, "lost", lambda: self._quietly(path, data) if lands else None)
         self.faults.call(self.actor, f"create {path}", lambda: self.inner.create(path, data))
         if self.faults.happens("false_exists"):
             raise AlreadyExists(f"{path}: injected answer to one's own first attempt")
 
     def replace(self, path: str, data: bytes) -> None:
         """Overwrite a hint, maybe."""
-        self.faults.call(self.actor, f"replace {path}", lambda: self.inner.replace(path, data))
+        self.faults.change(self.actor, f"replace {path}", lambda: self.inner.replace(path, data))
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """List, maybe."""
@@ -143,7 +167,14 @@ class FaultyStorage:
 
     def delete(self, path: str) -> None:
         """Delete, maybe."""
-        self.faults.call(self.actor, f"delete {path}", lambda: self.inner.delete(path))
+        self.faults.change(self.actor, f"delete {path}", lambda: self.inner.delete(path))
+
+    def _lose_reply(self, path: str, how: str, effect: Callable[[], None]) -> NoReturn:
+        self.faults.call(self.actor, f"create {path} ({how})", effect)
+        raise OutcomeUnknown(f"{path}: injected lost reply ({how})")
+
+    def _late(self, path: str, data: bytes) -> None:
+        self.faults.later(self.actor, f"create {path}", lambda: self._quietly(path, data))
 
     def _quietly(self, path: str, data: bytes) -> None:
         try:
@@ -176,7 +207,7 @@ class FaultyFiles:
 
     def delete(self, path: str) -> None:
         """Delete a file, maybe."""
-        self.faults.call(self.actor, f"delete {_plain(path)}", lambda: self.inner.delete(path))
+        self.faults.change(self.actor, f"delete {_plain(path)}", lambda: self.inner.delete(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +225,21 @@ class _FaultySink:
         return self.inner.position
 
     def write(self, data: bytes) -> None:
+        self._middle("write")
         self.inner.write(data)
 
     def copy_from(self, source: Source, offset: int, length: int) -> None:
+        self._middle("copy")
         self.inner.copy_from(source, offset, length)
 
     def commit(self) -> None:
-        self.faults.call(self.actor, f"publish {_plain(self.path)}", self.inner.commit)
+        self.faults.change(self.actor, f"publish {_plain(self.path)}", self.inner.commit)
+
+    def _middle(self, what: str) -> None:
+        """Maybe fail or die half way; nothing of an uncommitted file is visible."""
+        self.faults.boundary(self.actor, f"{what} {_plain(self.path)}")
+        if self.faults.happens("error"):
+            raise StorageError(f"{what} {self.path}: injected error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +247,14 @@ class FaultyCoordinator:
     """A ``Coordinator`` whose calls fail, and whose session may expire at any of them.
 
     ``expire(told)`` ends the session on the server; an untold client believes it still holds.
+    ``cut(True)`` disconnects the client, so that its leases become doubtful; ``cut(False)`` mends.
     """
 
     inner: Coordinator
     actor: Actor
     faults: Faults
     expire: Callable[[bool], None]
+    cut: Callable[[bool], None] | None = None
 
     @property
     def address(self) -> str:
@@ -236,6 +277,7 @@ class FaultyCoordinator:
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
         """Return progress."""
+        self.actor.require_alive()
         return self.inner.progress(table)
 
     def announce(self, table: str, n: int) -> None:
@@ -246,14 +288,21 @@ class FaultyCoordinator:
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
         """Wait for news."""
+        self.actor.require_alive()
         return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
 
     def close(self) -> None:
         """End the session."""
+        self.actor.require_alive()
         self.inner.close()
 
     def boundary(self, label: str) -> None:
-        """Give way; the session may expire here."""
+        """Give way; the session may expire, or its connection be cut for a while, here."""
+        self.actor.require_alive()
+        if self.cut is not None and self.faults.happens("suspension"):
+            cut = self.cut
+            cut(True)
+            self.faults.later(self.actor, "reconnection", lambda: cut(False))
         if self.faults.happens("expiry"):
             self.expire(self.faults.random.random() < 0.5)
         self.faults.boundary(self.actor, label)
@@ -287,6 +336,7 @@ class _FaultyLease:
         self.inner.check()
 
     def report(self, progress: Mapping[str, str]) -> None:
+        self.coordinator.actor.require_alive()
         self.inner.report(progress)
 
     def release(self) -> None:

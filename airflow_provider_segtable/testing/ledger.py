@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.events import Appended
+from airflow_provider_segtable.core.events import Appended, Event
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.table.log import EventLog
@@ -40,8 +40,8 @@ class Ledger:
         """Note that an append was reported committed."""
         self.acknowledged.add(commit_id)
 
-    def check(self, ports: TablePorts) -> None:
-        """Check every event since the last call, one by one.
+    def check(self, ports: TablePorts, *, each: bool = True) -> None:
+        """Check the table after every event since the last call, or only after the last one.
 
         Raises:
             AssertionError: saying at which event what is wrong.
@@ -49,20 +49,24 @@ class Ledger:
         log = EventLog(ports.storage)
         appended: set[str] = set(self._appended_before())
         start = 0 if self.checked is None else self.checked.n + 1
-        for event in log.events(start):
+        events = list(log.events(start))
+        for event in events:
             self.checked = apply(self.checked, event)
             if isinstance(event.action, Appended):
                 appended.add(event.commit)
-            problems = [
-                *violations(self.checked),
-                *self._wrong_rows(ports, self.checked, appended),
-            ]
-            if problems:
-                what = "\n  ".join(problems)
-                raise AssertionError(f"after event {event.n} ({event.kind}):\n  {what}")
+            if each or event is events[-1]:
+                self._check_state(ports, event, self.checked, appended)
         lost = sorted(self.acknowledged - appended)
         if lost:
             raise AssertionError(f"acknowledged appends are not in the log: {lost}")
+
+    def _check_state(
+        self, ports: TablePorts, event: Event, state: State, appended: set[str]
+    ) -> None:
+        problems = [*violations(state), *self._wrong_rows(ports, state, appended)]
+        if problems:
+            what = "\n  ".join(problems)
+            raise AssertionError(f"after event {event.n} ({event.kind}):\n  {what}")
 
     def _appended_before(self) -> Iterator[str]:
         if self.checked is not None:

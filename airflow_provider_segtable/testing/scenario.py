@@ -65,7 +65,7 @@ class World:
     simulation: Simulation
     faults: Faults
     shape: Shape
-    storage: MemoryStorage = field(default_factory=MemoryStorage)
+    storage: MemoryStorage
     files: MemoryFiles = field(default_factory=MemoryFiles)
     service: MemoryService = field(default_factory=MemoryService)
     ledger: Ledger = field(default_factory=lambda: Ledger("row"))
@@ -205,11 +205,18 @@ def _tolerate(actor: Actor, what: str, action: Callable[[], object]) -> None:
         actor.point(f"{what} failed: {type(error).__name__}")
 
 
-def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
+def build(
+    seed: int,
+    shape: Shape,
+    faults: Faults | None = None,
+    storage: MemoryStorage | None = None,
+) -> World:
     """Make a world with its table and all actors, not started yet."""
     simulation = Simulation(seed)
     faults = faults or Faults.swarm(simulation.random)
-    world = World(simulation=simulation, faults=faults, shape=shape)
+    world = World(
+        simulation=simulation, faults=faults, shape=shape, storage=storage or MemoryStorage()
+    )
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
     create_table(
         world.raw_ports(outside),

@@ -9,18 +9,20 @@
    incarnation raises it again, so clean-up code reaches no storage and no coordinator, as after
    SIGKILL. The actor then starts anew, with nothing but what is on storage.
 4. An actor that raises anything else fails the simulation. So does a simulation that takes more
-   steps than allowed: something livelocks.
+   steps than allowed: something livelocks. Either error carries the seed and the trace's end.
 """
 
 import hashlib
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_segtable.core.interval import Instant
 
 STEP_US = 100
+TAIL = 20
 
 
 class Crash(BaseException):
@@ -66,6 +68,11 @@ class Actor:
         """Give way to others, here."""
         self.simulation.pause(self, label, 0.0)
 
+    def require_alive(self) -> None:
+        """Raise ``Crash`` again if this process is gone: nothing it does has an effect."""
+        if self.dead:
+            raise Crash(self.name)
+
     def crash(self) -> None:
         """Die here and now."""
         self.dead = True
@@ -92,45 +99,69 @@ class Simulation:
         self.actors.append(actor)
         return actor
 
-    def run(self, *, max_steps: int, after_step: Callable[[], None] = lambda: None) -> None:
-        """Run until every actor is done.
+    def run(
+        self,
+        *,
+        max_steps: int,
+        until: Callable[[], bool] = lambda: False,
+        after_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Run until every actor is done, or ``until`` says so; may be called again to go on.
 
         Raises:
             AssertionError: if that takes more than ``max_steps``.
         """
-        while living := [actor for actor in self.actors if not actor.done]:
-            self.steps += 1
-            if self.steps > max_steps:
-                tail = "\n  ".join(self.trace[-20:])
-                names = ", ".join(actor.name for actor in living)
-                raise AssertionError(f"{names} still at it after {max_steps} steps:\n  {tail}")
-            self._step(living)
-            after_step()
+        try:
+            while not until() and (living := [a for a in self.actors if not a.done]):
+                self._step(living, max_steps)
+                after_step()
+        except BaseException as error:
+            error.add_note(self.story())
+            self.close()
+            raise
 
     def pause(self, actor: Actor, label: str, seconds: float) -> None:
         """Suspend the running actor; called by the actor itself."""
-        if actor.dead:
-            raise Crash(actor.name)
+        actor.require_alive()
         self.trace.append(f"{actor.name}.{actor.incarnation} {label}")
         actor.wake_at = self.now + max(int(seconds * 1e6), 0)
         actor.greenlet.parent.switch()
+        actor.require_alive()
+
+    def close(self) -> None:
+        """End all actors where they stand, without effects."""
+        for actor in self.actors:
+            actor.dead = actor.done = True
+            if actor.greenlet is not None and not actor.greenlet.dead:
+                with suppress(Exception, Crash):
+                    actor.greenlet.throw(Crash(actor.name))
+
+    def story(self) -> str:
+        """Return the seed, the trace's fingerprint and its end, for error messages."""
+        tail = "\n  ".join(self.trace[-TAIL:])
+        return f"seed {self.seed}, step {self.steps}, trace {self.digest()}, at last:\n  {tail}"
 
     def digest(self) -> str:
         """Return a fingerprint of everything that happened, in order."""
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()[:16]
 
-    def _step(self, living: list[Actor]) -> None:
+    def _step(self, living: list[Actor], max_steps: int) -> None:
+        self.steps += 1
+        if self.steps > max_steps:
+            names = ", ".join(actor.name for actor in living)
+            raise AssertionError(f"{names} still at it after {max_steps} steps")
         self.now = max(self.now + STEP_US, min(actor.wake_at for actor in living))
         ready = [actor for actor in living if actor.wake_at <= self.now]
         actor = ready[self.random.randrange(len(ready))]
         if actor.greenlet is None:
             actor.greenlet = self._greenlet(actor)
-        try:
+        with suppress(Crash):
             actor.greenlet.switch()
-        except Crash:
+        if actor.dead:
+            if not actor.greenlet.dead:
+                raise AssertionError(f"{actor.name} goes on after its crash")
             self._restart(actor)
-            return
-        if actor.greenlet.dead:
+        elif actor.greenlet.dead:
             actor.done = True
 
     def _greenlet(self, actor: Actor) -> Any:

@@ -1,0 +1,201 @@
+"""Thirty kills with SIGKILL at random moments over real processes, ZooKeeper and Spark.
+
+Airflow's task and supervisor are killed in ``tests/airflow``.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
+from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.ledger import Ledger
+from tests.integration import kill_worker
+
+SEED = 20130101
+KILLS = int(os.environ.get("SEGTABLE_KILLS", "30"))
+SESSION_S = 3
+VICTIMS = ("append", "append", "compact", "python worker", "python worker", "zookeeper", "driver")
+DRIVER_KILLS = max(2, KILLS // 10)
+
+
+class Intents(dict[str, frozenset[int]]):
+    """What each append was to add; its commit id says it."""
+
+    def __missing__(self, commit_id: str) -> frozenset[int]:
+        """Return the rows of any append."""
+        return frozenset(kill_worker.rows_of(commit_id))
+
+    def __contains__(self, commit_id: object) -> bool:
+        """Every append's id names its worker."""
+        return str(commit_id).startswith("appender")
+
+
+@dataclass(slots=True)
+class Crew:
+    """The running workers; whoever is killed is started again."""
+
+    uri: str
+    address: str
+    folder: Path
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, mode: str, name: str) -> None:
+        """Start a worker in a process group of its own."""
+        script = str(Path(kill_worker.__file__))
+        command = [sys.executable, script, mode, name, self.uri, self.address, str(self.folder)]
+        with (self.folder / f"{name}.log").open("ab") as log:
+            environ = {**os.environ, SESSION_TIMEOUT_VARIABLE: str(SESSION_S)}
+            self.running[name] = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=environ
+            )
+
+    def kill(self, mode: str, name: str) -> None:
+        """Kill a worker and all its children, and start it anew."""
+        os.killpg(self.running[name].pid, signal.SIGKILL)
+        self.running[name].wait()
+        self.start(mode, name)
+
+    def python_workers(self) -> list[psutil.Process]:
+        """Return the Python processes of Spark's executors."""
+        try:
+            family = psutil.Process(self.running["spark"].pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [child for child in family if "pyspark.daemon" in _command(child)]
+
+    def end(self) -> None:
+        """Ask all to stop, then make them."""
+        (self.folder / "stop").touch()
+        deadline = time.monotonic() + 20
+        for worker in self.running.values():
+            try:
+                worker.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(worker.pid, signal.SIGKILL)
+                worker.wait()
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as started:
+        yield started
+
+
+@pytest.fixture
+def ports(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[TablePorts]:
+    made = open_ports(str(tmp_path / "table"), zookeeper=server.address)
+    Table.create(
+        made.uri,
+        schema=kill_worker.SCHEMA,
+        time_column="at",
+        granularity="hour",
+        properties={"compaction.min_segments": "2", "compaction.max_attempts": "1000"},
+    )
+    (tmp_path / "crew").mkdir()
+    yield made
+    made.coordinator.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(KILLS * 12 + 120)
+def test_thirty_kills(ports: TablePorts, server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+    """Whoever is killed, and whenever: no row is lost or doubled, and the work gets finished."""
+    crew = Crew(ports.uri, ports.coordinator.address, tmp_path / "crew")
+    ledger = Ledger("row", intended=Intents())
+    killed: Counter[str] = Counter()
+    chance = random.Random(SEED)
+    try:
+        for mode, name in (
+            ("append", "appender1"),
+            ("append", "appender2"),
+            ("spark", "spark"),
+        ):
+            crew.start(mode, name)
+        _await_python_workers(crew)
+        crew.start("compact", "compactor1")
+        while sum(killed.values()) < KILLS:
+            time.sleep(chance.uniform(0.3, 1.5))
+            killed[_kill_one(crew, server, chance, killed)] += 1
+            ledger.check(ports, each=False)
+    finally:
+        crew.end()
+    ledger.acknowledged.update(_acknowledged(crew.folder))
+    ledger.check(ports, each=False)
+    assert len(ledger.acknowledged) > 10
+    assert min(killed[kind] for kind in set(VICTIMS)) > 0, killed
+    _finish(ports)
+    ledger.check(ports, each=False)
+    assert ports.coordinator.locks(EventLog(ports.storage).load().table.table_id) == ()
+
+
+def _kill_one(
+    crew: Crew, server: EmbeddedZooKeeper, chance: random.Random, killed: Counter[str]
+) -> str:
+    victim = chance.choice(VICTIMS)
+    workers = crew.python_workers()
+    if victim == "driver" and killed["driver"] >= DRIVER_KILLS:
+        victim = "compact"
+    match victim:
+        case "zookeeper":
+            server.kill()
+            time.sleep(chance.uniform(0.0, 1.0))
+            server.start()
+        case "python worker" if workers:
+            chance.choice(workers).kill()
+        case "driver":
+            crew.kill("spark", "spark")
+        case "append":
+            crew.kill("append", chance.choice(("appender1", "appender2")))
+        case _:
+            crew.kill("compact", "compactor1")
+            victim = "compact"
+    return victim
+
+
+def _await_python_workers(crew: Crew) -> None:
+    deadline = time.monotonic() + 90
+    while not crew.python_workers():
+        assert time.monotonic() < deadline, "Spark never started a Python worker"
+        assert crew.running["spark"].poll() is None, "the Spark driver ended by itself"
+        time.sleep(0.1)
+
+
+def _acknowledged(folder: Path) -> Iterator[str]:
+    for acks in folder.glob("*.acks"):
+        yield from acks.read_text().split()
+
+
+def _finish(ports: TablePorts) -> None:
+    """The next planner runs finish the work, once the dead sessions have expired."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        plan_table(ports)
+        kill_worker.compact_pending(ports, in_process(ports.files))
+        state = EventLog(ports.storage).load()
+        chunks = state.timeline.visible_chunks()
+        if all(len(state.timeline.visible_groups(chunk)) == 1 for chunk in chunks):
+            return
+        time.sleep(0.5)
+    pytest.fail("the next planner runs did not finish the work")
