@@ -1,0 +1,69 @@
+"""What is said about a table, to scripts and to people."""
+
+import pytest
+
+from airflow_provider_segtable.cli.drawing import partitions, short_interval
+from airflow_provider_segtable.cli.exits import Exit, exit_code
+from airflow_provider_segtable.cli.facts import segments_facts, summary
+from airflow_provider_segtable.core import errors
+from airflow_provider_segtable.core.events import Appended, PlanAborted, Voided
+from airflow_provider_segtable.testing.builders import CHUNK, after, created, first
+
+
+def test_an_event_is_summed_up_in_a_line() -> None:
+    """Amounts, not ids, are what people look for."""
+    segments = (first(0), first(1))
+    assert summary(Appended(segments=segments)) == "+2 segments, 20 rows, 2.0 KiB in 1 chunk"
+    voided = Voided(ids=(CHUNK.segment(3),), reason="no live writer holds them")
+    assert summary(voided) == "1 id will never come: no live writer holds them"
+    assert summary(PlanAborted(plan_id="p", attempt=None, reason="why")) == "p: why"
+
+
+def test_partitions_are_listed_as_runs() -> None:
+    """Long lists stay short; no list at all means the whole chunk."""
+    assert partitions([0, 1, 2, 5, 32768, 32769]) == "0-2, 5, 32768-32769"
+    assert partitions([]) == "all"
+
+
+def test_midnights_are_left_out() -> None:
+    """Intervals of whole days read as days."""
+    text = "2013-01-01T00:00:00Z/2013-02-01T12:00:00Z"
+    assert short_interval(text) == "2013-01-01/2013-02-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.SchemaMismatch, Exit.USAGE),
+        (errors.TimeOutOfRange, Exit.USAGE),
+        (errors.NotATable, Exit.FAILED),
+        (errors.ReadOnlyStorage, Exit.FAILED),
+        (errors.CoordinatorUnavailable, Exit.MISSING),
+        (errors.JavaMissing, Exit.MISSING),
+        (errors.LockTimeout, Exit.AGAIN),
+        (errors.CommitUnknown, Exit.AGAIN),
+    ],
+)
+def test_exit_codes_tell_the_family(error: type[errors.SegtableError], code: Exit) -> None:
+    """A script learns from the code alone whether to fix, to wait, or to run again."""
+    assert exit_code(error("text")) is code
+
+
+def test_promised_keys_of_a_segment() -> None:
+    """Scripts read these keys; they are added to, never renamed."""
+    state = after(created(), Appended(segments=(first(0),)))
+    (found,) = segments_facts("t", state, None, hidden=True)["segments"]
+    assert set(found) >= {
+        "id",
+        "state",
+        "interval",
+        "partition",
+        "root",
+        "minor_version",
+        "group_size",
+        "rows",
+        "bytes",
+        "path",
+    }
+    assert found["state"] == "visible"
+    assert found["root"] == [0, 1]

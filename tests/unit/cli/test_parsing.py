@@ -1,0 +1,67 @@
+"""Schemas and options as people write them."""
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.cli.options import pairs
+from airflow_provider_segtable.cli.parsing import parse_schema
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+
+
+def test_commas_inside_brackets_do_not_end_a_column() -> None:
+    """Types with commas of their own are one type."""
+    found = parse_schema(
+        "at timestamp[us, tz=UTC] not null, price decimal128(9, 2), tags list<item: string>,"
+        " point struct<x: double, y: double>"
+    )
+    assert found == pa.schema(
+        [
+            pa.field("at", pa.timestamp("us", "UTC"), nullable=False),
+            pa.field("price", pa.decimal128(9, 2)),
+            pa.field("tags", pa.list_(pa.string())),
+            pa.field("point", pa.struct([("x", pa.float64()), ("y", pa.float64())])),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("int", pa.int64()),
+        ("text", pa.string()),
+        ("float64", pa.float64()),
+        ("date", pa.date32()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("BOOLEAN", pa.bool_()),
+    ],
+)
+def test_everyday_names_of_types_are_understood(written: str, meant: pa.DataType) -> None:
+    """People need not know Arrow's spelling."""
+    assert parse_schema(f"a {written}").field("a").type == meant
+
+
+def test_a_colon_may_stand_between_name_and_type() -> None:
+    """What ``table describe`` of other tools prints is understood too."""
+    assert parse_schema("a: int64, b : string").names == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("a", "'a'"), ("a int64, a string", "'a' twice"), ("a money", "'money'"), ("", "no columns")],
+)
+def test_what_is_no_schema_is_named(text: str, named: str) -> None:
+    """The message shows the column that cannot be understood."""
+    with pytest.raises(SchemaMismatch, match=named):
+        parse_schema(text)
+
+
+def test_pairs_keep_what_follows_the_first_equals_sign() -> None:
+    """A value may hold ``=``."""
+    assert pairs(["a=b=c", " x = y "], "--property") == {"a": "b=c", "x": "y"}
+
+
+@pytest.mark.parametrize("text", ["endpoint", "=value"])
+def test_a_pair_without_key_or_equals_sign_is_refused(text: str) -> None:
+    """The message shows the value and the form."""
+    with pytest.raises(InvalidInput, match=text):
+        pairs([text], "--storage-option")
