@@ -28,7 +28,7 @@ from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
-from airflow_provider_segtable.testing.processes import TOKEN, Marked, importable
+from airflow_provider_segtable.testing.processes import Marked, importable
 
 COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "api-server": ("--workers", "1"),
@@ -132,6 +132,7 @@ class AirflowStack:
         """End every process that came of this stack; again is harmless."""
         self.marked.end(first=[process.pid for process in self._components.values()])
         for process in self._components.values():
+            process.kill()  # it is gone already, unless it has hidden its mark
             process.wait()
         self._components.clear()
         if self._watcher is not None:
@@ -275,7 +276,7 @@ class AirflowStack:
             "PYTHONUNBUFFERED": "1",
             "PYTHONPATH": importable(),
             **env,
-            TOKEN: self.marked.token,
+            **self.marked.environment,
         }
 
     def _airflow(self, *arguments: str, log: str) -> subprocess.Popen[bytes]:

@@ -1,7 +1,9 @@
 """Processes that carry a token in their environment, and their end.
 
-Whatever a marked process starts is marked too, even when it leaves its parent, its session or its
-process group. So a whole stack is ended exactly: no more, by no name, and nothing is left.
+1. Whatever a marked process starts is marked too, even when it leaves its parent, its session or
+   its process group. So a whole stack is ended exactly: no more, by no name, and nothing is left.
+2. ``setproctitle`` (Airflow, uvicorn) writes titles over the environment that others can see,
+   unless ``SPT_NOENV`` is set: start marked processes with ``Marked.environment``.
 """
 
 import os
@@ -25,6 +27,11 @@ class Marked:
     """The processes whose environment holds ``SEGTABLE_STACK=<token>``."""
 
     token: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the variables that mark a process."""
+        return {TOKEN: self.token, "SPT_NOENV": "1"}
 
     def living(self) -> list[psutil.Process]:
         """Return them."""

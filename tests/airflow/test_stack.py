@@ -8,7 +8,6 @@ One Airflow serves both tests. The second kills what it can, in the middle of a 
 import json
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -159,7 +158,7 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
     orphan.wait(30)
     assert flights.segments() == 2
     assert flights.rows() == rows
-    assert violations(log.load()) == ()
+    assert list(violations(log.load())) == []
     done = attempts(log, PlanCompleted)
     assert len(done) == len(set(done)) == 2
     ports.coordinator.close()
