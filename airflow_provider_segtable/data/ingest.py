@@ -77,7 +77,7 @@ def _column(rows: pa.Table, field: pa.Field, *, dictionaries: bool) -> pa.Chunke
         raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
     column = rows.column(field.name)
     found = column.type
-    if dictionaries and pa.types.is_dictionary(found):
+    if dictionaries and pa.types.is_dictionary(found) and found != field.type:
         found = found.value_type
     if found != field.type:
         column = _cast(column, field)

@@ -14,6 +14,7 @@ Source of the idea: Druid's minor compaction; rows pass through undecoded (``pas
 
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from airflow_provider_segtable.core.errors import (
     BooksDoNotBalance,
     CorruptTable,
     InvalidInput,
+    StorageError,
 )
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Run, Segment, SegmentId, Shard, concatenated
@@ -75,9 +77,10 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
         for planned, pieces in zip(_planned(job, inputs, parts, token), parts, strict=True):
             written.append(_write(files, planned, pieces, job.grain))
         _check_books(job.inputs, written)
-    except BaseException:
+    except Exception:
         for segment in written:
-            files.delete(segment.path)
+            with suppress(StorageError):  # what counts is why it failed
+                files.delete(segment.path)
         raise
     return tuple(written)
 

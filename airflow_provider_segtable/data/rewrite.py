@@ -4,7 +4,7 @@ Memory is bounded: one row group decoded, one encoded. Columns that come as dict
 dictionaries on the way, which saves decoding and hashing every string.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -67,7 +67,9 @@ def _tables(files: DataFiles, one: Range, schema: pa.Schema) -> Iterator[pa.Tabl
             else SourceFile(source)
         )
         at = 0
-        with pq.ParquetFile(file, read_dictionary=_dictionaries(schema)) as parquet:
+        metadata = pq.read_metadata(file)
+        words = _dictionaries(schema, metadata.schema)
+        with pq.ParquetFile(file, metadata=metadata, read_dictionary=words) as parquet:
             for batch in parquet.iter_batches(row_groups=list(groups)):
                 low, high = max(start - at, 0), min(stop - at, batch.num_rows)
                 at += batch.num_rows
@@ -84,8 +86,15 @@ def _decoding(path: str) -> Iterator[None]:
         raise CorruptTable(f"{path} cannot be decoded ({error}): restore it") from error
 
 
-def _dictionaries(schema: pa.Schema) -> Sequence[str]:
-    return [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_binary(f.type)]
+def _dictionaries(schema: pa.Schema, parquet: pq.ParquetSchema) -> list[str]:
+    """Return the columns of words that a file has."""
+    found = {parquet.column(number).path for number in range(len(parquet))}
+    return [
+        field.name
+        for field in schema
+        if field.name in found
+        and (pa.types.is_string(field.type) or pa.types.is_binary(field.type))
+    ]
 
 
 def _encoded(table: pa.Table) -> Source:

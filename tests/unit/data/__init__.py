@@ -1,0 +1,1 @@
+"""Rows: files, footers, ingest and the minor kernel."""
