@@ -3,7 +3,9 @@
 1. Airflow reads ``AIRFLOW_HOME`` at its first import, so it is set here, before any test module
    is imported, to a new empty folder per process. It is removed at the end.
 2. Nothing of the developer's own Airflow, Spark or segtable settings reaches a test.
-3. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
+3. Fixtures that several suites share are registered here, once: pytest rewrites the asserts of a
+   plugin only if nobody has imported it before.
+4. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
 """
 
 import atexit
@@ -13,6 +15,8 @@ import tempfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
 _KEPT = {"SPARK_HOME", "SPARK_LOCAL_IP", "SEGTABLE_RUN", "SEGTABLE_SEED", "SEGTABLE_SEEDS", "SEGTABLE_KILLS"}
