@@ -19,7 +19,14 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
-_KEPT = {"SPARK_HOME", "SPARK_LOCAL_IP", "SEGTABLE_RUN", "SEGTABLE_SEED", "SEGTABLE_SEEDS", "SEGTABLE_KILLS"}
+_KEPT = {
+    "SPARK_HOME",
+    "SPARK_LOCAL_IP",
+    "SEGTABLE_RUN",
+    "SEGTABLE_SEED",
+    "SEGTABLE_SEEDS",
+    "SEGTABLE_KILLS",
+}
 
 for _name in [name for name in os.environ if name.startswith(_FOREIGN) and name not in _KEPT]:
     del os.environ[_name]

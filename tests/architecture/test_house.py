@@ -1,5 +1,6 @@
 """Makefile, pins, exports and the wheel are what the documents say."""
 
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,41 @@ def test_every_target_is_explained() -> None:
 def test_help_is_the_default() -> None:
     """A bare `make` explains itself, and does nothing."""
     assert ".DEFAULT_GOAL := help" in MAKEFILE
+
+
+def prerequisites(python: str, java_home: Path) -> subprocess.CompletedProcess[str]:
+    """Ask what is missing with this Python and this Java."""
+    return subprocess.run(
+        [ROOT / ".ci" / "prerequisites", python],
+        env={**os.environ, "JAVA_HOME": str(java_home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def with_java(root: Path, told: str) -> Path:
+    """Make a Java that only tells its version; return its home."""
+    java = root / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{told}' >&2\n")
+    java.chmod(0o755)
+    return root
+
+
+@pytest.mark.parametrize("told", ['openjdk version "17.0.15" 2025-04-15', 'java version "25"'])
+def test_a_machine_with_both_lacks_nothing(tmp_path: Path, told: str) -> None:
+    """This Python and a Java of 17 or newer are enough."""
+    assert prerequisites(sys.executable, with_java(tmp_path, told)).returncode == 0
+
+
+def test_everything_missing_is_said_at_once(tmp_path: Path) -> None:
+    """An absent Python and an old Java are both named, with the way to get them."""
+    told = prerequisites("python-nowhere", with_java(tmp_path, 'java version "1.8.0_392"'))
+    assert told.returncode == 1
+    assert "there is no python-nowhere" in told.stderr
+    assert "is Java 8" in told.stderr
+    assert told.stderr.count("apt install") == 2
 
 
 def test_pins_are_names_and_versions_only() -> None:
