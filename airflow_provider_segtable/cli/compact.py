@@ -14,11 +14,10 @@ from airflow_provider_segtable.cli.options import (
     StorageOptions,
     TableUri,
     ZooKeeper,
-    find_zookeeper,
 )
 from airflow_provider_segtable.cli.output import Facts, print_json, progress, show
 from airflow_provider_segtable.cli.plan import policy_of
-from airflow_provider_segtable.cli.tables import open_table
+from airflow_provider_segtable.cli.tables import writable_table
 from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -60,13 +59,13 @@ def compact(  # noqa: PLR0913 - each is an option
     """
     if plans and all_:
         raise InvalidInput("give plan ids or --all, not both")
-    opened = open_table(table, storage_options, find_zookeeper(zookeeper))
-    _ = opened.ports.coordinator  # no ZooKeeper: say so before anything else
-    if all_:
-        _request(opened, properties)
-    ids = plans or [known.plan.id for known in opened.state().pending_plans()]
-    results = _carry_out(opened, ids, engine, master, wait) if ids else ()
-    answer = _facts(table, opened, results)
+    with writable_table(table, storage_options, zookeeper) as opened:
+        _ = opened.ports.coordinator  # no ZooKeeper: say so before anything else
+        if all_:
+            _request(opened, properties)
+        ids = plans or [known.plan.id for known in opened.state().pending_plans()]
+        results = _carry_out(opened, ids, engine, master, wait) if ids else ()
+        answer = _facts(table, opened, results)
     print_json(answer) if as_json else show(drawing.compaction(answer))
     if any(result["ended"] == "failed" for result in answer["plans"]):
         raise typer.Exit(Exit.FAILED)

@@ -14,10 +14,9 @@ from airflow_provider_segtable.cli.options import (
     StorageOptions,
     TableUri,
     ZooKeeper,
-    find_zookeeper,
 )
 from airflow_provider_segtable.cli.output import Facts, note, print_json, progress
-from airflow_provider_segtable.cli.tables import open_table
+from airflow_provider_segtable.cli.tables import writable_table
 from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -77,18 +76,19 @@ def ingest(  # noqa: PLR0913 - each is an option
 
     Columns and types must be the table's; event times must be there. A wrong file writes nothing.
     """
-    opened = open_table(table, storage_options, find_zookeeper(zookeeper))
-    if engine is Engine.SPARK:
-        if rows_per_append:
-            raise InvalidInput("--rows-per-append is for --engine local: leave out one of them")
-        from airflow_provider_segtable.cli.on_spark import ingest_files
+    if engine is Engine.SPARK and rows_per_append:
+        raise InvalidInput("--rows-per-append is for --engine local: leave out one of them")
+    with writable_table(table, storage_options, zookeeper) as opened:
+        if engine is Engine.SPARK:
+            from airflow_provider_segtable.cli.on_spark import ingest_files
 
-        appends = ingest_files(opened, files, format_, commit_id, master)
-    else:
-        appends = _local(opened, files, format_, rows_per_append, commit_id)
-    done = list(_watched(appends, len(files)))
+            appends = ingest_files(opened, files, format_, commit_id, master)
+        else:
+            appends = _local(opened, files, format_, rows_per_append, commit_id)
+        done = list(_watched(appends, len(files)))
+        version = opened.state().n
     if as_json:
-        print_json({"table": table, "version": opened.state().n, "appends": done})
+        print_json({"table": table, "version": version, "appends": done})
         return
     for append in done:
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")

@@ -12,11 +12,10 @@ from airflow_provider_segtable.cli.options import (
     StorageOptions,
     TableUri,
     ZooKeeper,
-    find_zookeeper,
     pairs,
 )
 from airflow_provider_segtable.cli.output import Facts, note, print_json, show
-from airflow_provider_segtable.cli.tables import open_table
+from airflow_provider_segtable.cli.tables import writable_table
 from airflow_provider_segtable.planning.policy import PROPERTIES, Policy
 
 if TYPE_CHECKING:
@@ -50,9 +49,9 @@ def plan(
     """
     from airflow_provider_segtable.services.planner import plan_table
 
-    opened = open_table(table, storage_options, find_zookeeper(zookeeper))
-    policy = policy_of(opened.state().table.properties, properties)
-    found = plan_table(opened.ports, policy=policy, dry_run=not request)
+    with writable_table(table, storage_options, zookeeper) as opened:
+        policy = policy_of(opened.state().table.properties, properties)
+        found = plan_table(opened.ports, policy=policy, dry_run=not request)
     answer = planner_facts(table, found, dry_run=not request)
     if as_json:
         print_json(answer)

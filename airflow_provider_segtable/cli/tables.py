@@ -1,5 +1,7 @@
 """``segtable table``: make tables and look at them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,7 @@ from airflow_provider_segtable.cli.options import (
     Properties,
     StorageOptions,
     TableUri,
+    find_zookeeper,
     pairs,
 )
 from airflow_provider_segtable.cli.output import note, print_json, show
@@ -34,6 +37,19 @@ def open_table(uri: str, storage_options: list[str] | None, zookeeper: str | Non
 
     options = pairs(storage_options, "--storage-option")
     return Table.open(uri, zookeeper=zookeeper, storage_options=options)
+
+
+@contextmanager
+def writable_table(
+    uri: str, storage_options: list[str] | None, zookeeper: str | None
+) -> Iterator[Any]:
+    """Open a table with a coordinator, if there is one, and end its session afterwards."""
+    table = open_table(uri, storage_options, find_zookeeper(zookeeper))
+    try:
+        yield table
+    finally:
+        if table.ports.coordinator_ is not None:
+            table.ports.coordinator_.close()
 
 
 @tables.command()
