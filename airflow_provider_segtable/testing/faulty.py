@@ -48,6 +48,7 @@ class Faults:
     false_exists: float = 0.0
     crash: float = 0.0
     expiry: float = 0.0
+    wipe: float = 0.0
     suspension: float = 0.0
     crash_at: int | None = None
     boundaries: int = 0
@@ -78,11 +79,12 @@ class Faults:
         """Give way, maybe for long; maybe die."""
         actor.require_alive()
         self.boundaries += 1
+        number = self.boundaries  # others may pass theirs while this actor waits
         if self.happens("delay"):
             actor.sleep(self.random.choice((0.05, 1.0, 30.0)))
         else:
             actor.point(label)
-        if self.boundaries == self.crash_at or self.happens("crash"):
+        if number == self.crash_at or self.happens("crash"):
             actor.crash()
 
     def call(self, actor: Actor, label: str, effect: Callable[[], T]) -> T:
@@ -122,6 +124,7 @@ _MOST: Mapping[str, float] = {
     "false_exists": 0.1,
     "crash": 0.01,
     "expiry": 0.02,
+    "wipe": 0.005,
     "suspension": 0.02,
 }
 
@@ -246,7 +249,8 @@ class _FaultySink:
 class FaultyCoordinator:
     """A ``Coordinator`` whose calls fail, and whose session may expire at any of them.
 
-    ``expire(told)`` ends the session on the server; an untold client believes it still holds.
+    ``expire(told)`` ends the session on the server, ``wipe(told)`` all of them with everything the
+    server knew; an untold client believes that it still holds.
     ``cut(True)`` disconnects the client, so that its leases become doubtful; ``cut(False)`` mends.
     """
 
@@ -254,6 +258,7 @@ class FaultyCoordinator:
     actor: Actor
     faults: Faults
     expire: Callable[[bool], None]
+    wipe: Callable[[bool], None]
     cut: Callable[[bool], None] | None = None
 
     @property
@@ -305,6 +310,8 @@ class FaultyCoordinator:
             self.faults.later(self.actor, "reconnection", lambda: cut(False))
         if self.faults.happens("expiry"):
             self.expire(self.faults.random.random() < 0.5)
+        if self.faults.happens("wipe"):
+            self.wipe(self.faults.random.random() < 0.5)
         self.faults.boundary(self.actor, label)
 
 
