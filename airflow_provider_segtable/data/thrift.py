@@ -116,26 +116,19 @@ def read_field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 def skip(data: bytes, at: int, kind: int, depth: int = 0) -> int:  # noqa: C901 - hot
     """Return where a value of ``kind`` ends."""
-    if kind in (I32, I64, I16):
+    if I16 <= kind <= I64:
         while data[at] > 0x7F:
             at += 1
         return at + 1
     if kind == BINARY:
+        if data[at] <= 0x7F:
+            return at + 1 + data[at]
         size, at = read_varint(data, at)
         return at + size
     if kind <= FALSE:
         return at
     if kind == STRUCT:
-        if depth > _MAX_DEPTH:
-            raise BrokenThrift(f"structs at {at} are nested too deeply")
-        head = data[at]
-        while head:
-            at += 1
-            if head <= 15:
-                _, at = read_varint(data, at)
-            at = skip(data, at, head & 15, depth + 1)
-            head = data[at]
-        return at + 1
+        return _skip_struct(data, at, depth + 1)
     if kind in (LIST, SET):
         size, inner, at = read_list(data, at)
         if inner <= BYTE:
@@ -144,6 +137,24 @@ def skip(data: bytes, at: int, kind: int, depth: int = 0) -> int:  # noqa: C901 
             at = skip(data, at, inner, depth + 1)
         return at
     return _skip_rare(data, at, kind, depth)
+
+
+def _skip_struct(data: bytes, at: int, depth: int) -> int:
+    if depth > _MAX_DEPTH:
+        raise BrokenThrift(f"structs at {at} are nested too deeply")
+    head = data[at]
+    while head:
+        at += 1
+        if head <= 15:
+            _, at = read_varint(data, at)
+        if I16 <= (kind := head & 15) <= I64:  # the usual case, without a call
+            while data[at] > 0x7F:
+                at += 1
+            at += 1
+        else:
+            at = skip(data, at, kind, depth)
+        head = data[at]
+    return at + 1
 
 
 def _skip_rare(data: bytes, at: int, kind: int, depth: int) -> int:
@@ -185,21 +196,19 @@ def scan(data: bytes, at: int, shape: Shape, found: dict[str, Span], field: int 
             at += 1
         else:
             field, at = read_number(data, at + 1)
-        try:
-            want = shape[field]
-        except KeyError:
-            raise UnknownField(f"field {field} is not known") from None
-        if want is SKIP:
-            at = skip(data, at, head & 15)
-        elif want is FORBID:
-            raise UnknownField(f"field {field} is not supported")
-        elif isinstance(want, str):
+        want = shape.get(field, FORBID)
+        if isinstance(want, str):
             start = at
             raw = data[at]
             at += 1
             if raw > 0x7F:
                 raw, at = read_varint(data, start)
             found[want] = (start, at, raw >> 1 ^ -(raw & 1))
+        elif want is SKIP:
+            at = skip(data, at, head & 15)
+        elif want is FORBID:
+            known = "supported" if field in shape else "known"
+            raise UnknownField(f"field {field} is not {known}")
         else:
             at = scan(data, at, want, found)
 
