@@ -111,7 +111,11 @@ def ports(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[TablePorts]:
         schema=kill_worker.SCHEMA,
         time_column="at",
         granularity="hour",
-        properties={"compaction.min_segments": "2", "compaction.max_attempts": "1000"},
+        properties={
+            "compaction.min_segments": "2",
+            "compaction.tier_ratio": "1e9",  # so that one group a chunk is the end
+            "compaction.max_attempts": "1000",
+        },
     )
     (tmp_path / "crew").mkdir()
     yield made
