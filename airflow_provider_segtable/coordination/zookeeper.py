@@ -156,6 +156,8 @@ class ZooKeeperCoordinator:
         """Wait until an event number above ``beyond`` is announced; None at the deadline."""
         deadline = time.monotonic() + wait_s
         nodes = self._nodes(table)
+        with self._border():
+            self._live()  # in a forked child this also drops the parent's bells
         bell = self._bells.setdefault(table, Bell())
         while True:
             rung = bell.rung

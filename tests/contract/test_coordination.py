@@ -1,6 +1,7 @@
 """The contract of ``ports.coordination``, the same for memory and for a real ZooKeeper."""
 
 from itertools import pairwise
+from threading import Barrier
 
 import pytest
 
@@ -137,6 +138,25 @@ def test_concurrent_rivals_exclude_each_other(world: World) -> None:
         each.result()
     assert set(most) == {1}
     assert len(most) == 25
+
+
+def test_of_rivals_at_one_moment_one_wins(world: World) -> None:
+    """Requests for a free segment that meet nowhere else: exactly one is granted at once."""
+    clients, start = [world.client() for _ in range(4)], Barrier(4)
+
+    def grab(me: int) -> list[bool]:
+        won = []
+        for segment in range(25):
+            start.wait()
+            try:
+                clients[me].acquire(request(f"{me}-{segment}", segment), wait_s=0)
+                won.append(True)
+            except LockTimeout:
+                won.append(False)
+        return won
+
+    won = [each.result() for each in [Running(lambda me=me: grab(me)) for me in range(4)]]
+    assert [sum(of_segment) for of_segment in zip(*won, strict=True)] == [1] * 25
 
 
 # ---- waiting -------------------------------------------------------------------------------------
