@@ -85,7 +85,9 @@ def events(rows: int, seed: int) -> pa.Table:
             "url": pages.take(pa.array(chance.integers(0, len(pages), rows))),
             "duration": chance.exponential(30.0, rows),
             "score": chance.normal(size=rows),
-            "amount": pa.array(np.where(chance.random(rows) < 0.1, 1999, 0), mask=chance.random(rows) < 0.5),
+            "amount": pa.array(
+                np.where(chance.random(rows) < 0.1, 1999, 0), mask=chance.random(rows) < 0.5
+            ),
             "device": chance.integers(0, 200, rows).astype("int32"),
         }
     )
@@ -140,7 +142,7 @@ def ours(execute: Execute) -> Callable[[Data, Path], list[Path]]:
                 uri=str(data.root),
                 storage_options={},
                 inputs=inputs,
-                outputs=((MONTH_ID(32768 + number), _shard(number, inputs)),),
+                outputs=((_month_id(32768 + number), _shard(number, inputs)),),
                 created=START,
                 time_column="event_time",
                 attempt=os.urandom(8).hex(),
@@ -156,8 +158,7 @@ def ours(execute: Execute) -> Callable[[Data, Path], list[Path]]:
     return merge
 
 
-def MONTH_ID(partition: int) -> SegmentId:  # noqa: N802 - reads like SegmentId
-    """Return a segment id of the month."""
+def _month_id(partition: int) -> SegmentId:
     return SegmentId(MONTH, START, partition)
 
 
@@ -171,7 +172,7 @@ def _shard(number: int, inputs: Sequence[Segment]) -> Shard:
     )
 
 
-def optimize(data: Data, out: Path) -> list[Path]:
+def optimize(_: Data, out: Path) -> list[Path]:
     """Run deltalake's OPTIMIZE on a table that already has the files."""
     table = DeltaTable(str(out))
     table.optimize.compact(target_size=TARGET)
@@ -211,7 +212,7 @@ def duck(data: Data, out: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way of merging: ``prepare`` is not measured; every ``every``-th round runs it."""
+    """One way of merging; ``prepare`` is not measured."""
 
     name: str
     run: Callable[[Data, Path], list[Path]]
@@ -270,7 +271,7 @@ def report(data: Data, times: dict[str, list[float]], *, as_json: bool) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="24 files and one round, for tests")
+    parser.add_argument("--quick", action="store_true", help="8 files and one round, for tests")
     parser.add_argument("--files", type=int, default=544)
     parser.add_argument("--rows", type=int, default=40_000, help="rows a file")
     parser.add_argument("--rounds", type=int, default=3)
@@ -278,7 +279,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", help="work here and leave the small files")
     parser.add_argument("--only", default="", help="ways whose name contains this")
     args = parser.parse_args(argv)
-    files, rounds = (24, 1) if args.quick else (args.files, args.rounds)
+    files, rounds = (8, 1) if args.quick else (args.files, args.rounds)
     with workplace(args.keep) as work:
         data = generate(work / "table", files, args.rows)
         spark = session("segtable-benchmark", "local[2]", {"spark.driver.memory": "4g"})

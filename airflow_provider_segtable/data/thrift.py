@@ -114,7 +114,7 @@ def read_field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
     return field, head & 15, at
 
 
-def skip(data: bytes, at: int, kind: int, depth: int = 0) -> int:  # noqa: C901 - hot
+def skip(data: bytes, at: int, kind: int, depth: int = 0) -> int:
     """Return where a value of ``kind`` ends."""
     if I16 <= kind <= I64:
         while data[at] > 0x7F:
