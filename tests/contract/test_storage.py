@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     UnsafeStorage,
 )
+from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import LocalStorage, MemoryStorage, open_storage, probe
 from airflow_provider_segtable.testing.clock import FakeChance
@@ -237,6 +238,42 @@ def test_opening_writes_nothing(tmp_path: Path) -> None:
     assert list(storage.list("_segtable")) == []
     storage.delete("x")
     assert list(tmp_path.iterdir()) == []
+
+
+NO_PLACES = """
+    hdfs://host/t  s3://  s3:///t  s3:/bucket/t  s3://bucket/t#1  s3://bucket/t?x=1  s3://[bucket
+    s3://bucket/a/../b  file://host/t  file://  memory://  az://container/t
+"""
+
+
+@pytest.mark.parametrize("uri", ["", "a\0b", *NO_PLACES.split()])
+def test_a_place_that_is_none_is_refused(uri: str) -> None:
+    """A bad URI is shown as given, with what would be right."""
+    with pytest.raises(InvalidName) as caught:
+        open_storage(uri)
+    assert repr(uri)[1:-1] in str(caught.value)
+
+
+def test_an_unknown_option_is_named() -> None:
+    """A misspelt storage option is refused before anything is sent."""
+    with pytest.raises(InvalidName, match="acces_key_id"):
+        open_storage("s3://bucket/t", {"acces_key_id": "x"})
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "with%20percent", "ünïcode"])
+@pytest.mark.parametrize("kind", ["path", "file", "s3"])
+def test_log_and_data_files_meet(
+    kind: str, name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """One URI is one place, whether the log or the data files are opened from it."""
+    options: dict[str, str] = {}
+    uri = f"{tmp_path}/{name}" if kind == "path" else f"file://{tmp_path}/{name}"
+    if kind == "s3":
+        server: LoopbackS3 = request.getfixturevalue("s3")
+        uri, options = server.uri(name), server.storage_options
+    open_storage(uri, options).create("data/x", b"here")
+    with open_files(uri, options).open("data/x") as source:
+        assert source.read_at(0, source.size) == b"here"
 
 
 _paths = st.sampled_from(["a", "a-b", "a/b", "a/b-c", "a/b/c", "a/c", "b", "b.x/y", "b/x"])

@@ -152,7 +152,7 @@ def test_a_data_file_that_was_not_committed_cannot_be_opened() -> None:
 
 
 def leased(faults: Faults, then: Callable[[FaultyCoordinator, Actor, Any], None]) -> None:
-    """Acquire without faults, then do ``then`` with them."""
+    """Acquire with these faults, then do ``then``."""
     service = MemoryService()
 
     def run(actor: Actor) -> None:
@@ -161,12 +161,15 @@ def leased(faults: Faults, then: Callable[[FaultyCoordinator, Actor, Any], None]
         def cut(off: bool) -> None:  # noqa: FBT001  # the seam's own form
             (service.suspend if off else service.resume)(client.session)
 
-        calm = FaultyCoordinator(client, actor, only(), lambda _: None)
-        request = LockRequest(table="t", group="g", purpose="test", holder="h", priority=0)
-        calm.acquire(request, wait_s=1.0).release()
         coordinator = FaultyCoordinator(
-            client, actor, faults, lambda told: service.expire(client.session, told=told), cut
+            client,
+            actor,
+            faults,
+            expire=lambda told: service.expire(client.session, told=told),
+            wipe=lambda told: service.wipe(told=told),
+            cut=cut,
         )
+        request = LockRequest(table="t", group="g", purpose="test", holder="h")
         then(coordinator, actor, coordinator.acquire(request, wait_s=1.0))
 
     alone(run)
@@ -184,6 +187,17 @@ def test_a_session_may_expire_unnoticed() -> None:
     for seed in range(10):
         leased(only(seed, expiry=1.0), then)
     assert told == {LeaseState.HELD, LeaseState.LOST}
+
+
+def test_a_wiped_server_knows_no_lease() -> None:
+    """Whether its holder was told or not, no check passes after a wipe."""
+
+    def then(_: FaultyCoordinator, __: Actor, lease: Any) -> None:
+        with pytest.raises(LockLost):
+            lease.check()
+
+    for seed in range(4):
+        leased(only(seed, wipe=1.0), then)
 
 
 def test_a_cut_connection_makes_a_lease_doubtful_for_a_while() -> None:
