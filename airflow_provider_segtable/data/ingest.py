@@ -223,7 +223,8 @@ def write_segment(
     if first is None:
         raise InvalidInput(f"segment {segment_id} would have no rows")
     with files.create(path) as sink:
-        with pq.ParquetWriter(SinkFile(sink), first.schema, **PARQUET) as writer:
+        schema = first.schema.remove_metadata()  # it speaks of the rows' former home
+        with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
             written = _write_groups(writer, _chained(first, groups), segment_id, time_column)
             segment = replace(written, path=path, created=created)
             writer.add_key_value_metadata({KEY: encode_descriptor(segment)})
@@ -283,11 +284,13 @@ def _groups(rows: pa.Table | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             yield rows.slice(start, step)
         return
     held: list[pa.RecordBatch] = []
+    count = size = 0
     for batch in rows:
         if batch.num_rows:
             held.append(batch)
-        if sum(b.num_rows for b in held) >= GROUP_ROWS or sum(b.nbytes for b in held) > GROUP_BYTES:
+            count, size = count + batch.num_rows, size + batch.nbytes
+        if count >= GROUP_ROWS or size >= GROUP_BYTES:
             yield from _groups(pa.Table.from_batches(held))
-            held = []
+            held, count, size = [], 0, 0
     if held:
         yield from _groups(pa.Table.from_batches(held))

@@ -2,7 +2,7 @@
 
 1. A sink writes a hidden temporary file beside its target. Commit is: fsync the file, link it
    under its name (which fails if the name is taken), unlink the temporary, fsync the directory.
-2. New directories are made durable too: each one's parent is synced.
+2. Directories are durable too: each one's parent is synced before the first file goes in.
 3. ``copy_from`` between two local files lets the kernel move the bytes (``copy_file_range``),
    and falls back to reading and writing where the file system cannot.
 """
@@ -83,7 +83,7 @@ class LocalSink:
                         raise
                     return done
                 if not moved:
-                    raise truncated(source.path, offset + done, length - done)
+                    return done  # the end, or a file system that is not honest about it
                 done += moved
                 self.position += moved
         return done
@@ -103,6 +103,7 @@ class LocalFiles:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Keep data files below ``root``, which need not exist yet."""
         self._root = Path(root)
+        self._durable: set[Path] = set()
 
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
@@ -122,7 +123,7 @@ class LocalFiles:
         with translated(path):
             if target.exists():
                 raise FileExistsError(errno.EEXIST, "exists", str(target))
-            _make_directory(target.parent)
+            self._make_durable(target.parent)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             fd = os.open(temporary, flags, 0o644)
         try:
@@ -131,6 +132,18 @@ class LocalFiles:
             os.close(fd)
             with contextlib.suppress(OSError):  # gone after a commit
                 temporary.unlink()
+
+    def _make_durable(self, directory: Path) -> None:
+        """Make a directory below the root; sync its name even if another process made it."""
+        if directory in self._durable:
+            return
+        if directory == self._root:
+            _make_directory(directory)
+        else:
+            self._make_durable(directory.parent)
+            directory.mkdir(exist_ok=True)
+            _sync_directory(directory.parent)
+        self._durable.add(directory)
 
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is not there."""

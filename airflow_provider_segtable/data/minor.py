@@ -4,7 +4,8 @@
 2. Inputs are checked before anything is written: size, row count, and that the footer's
    descriptor names the very segment.
 3. Outputs are contiguous parts of the inputs' concatenation, about equal in bytes: cut between
-   inputs if there are enough of them, else between row groups, else between rows.
+   inputs if there are enough of them, else between row groups, else between rows. An output
+   spans the event times of all inputs it has rows of: exact, unless an input was cut.
 4. Rows out equal rows in, and each output's lineage says where its rows came from.
 5. Files get names that carry the attempt: two tries of one job never meet. After a failure the
    files written so far are deleted: nobody can have heard of them.

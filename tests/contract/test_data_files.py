@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
+import pyarrow as pa
 import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
@@ -19,6 +20,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
+from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.failures import translate
 from airflow_provider_segtable.data.files import (
     ArrowFiles,
@@ -26,7 +28,10 @@ from airflow_provider_segtable.data.files import (
     MemoryFiles,
     open_files,
 )
+from airflow_provider_segtable.data.merge import Grain
+from airflow_provider_segtable.data.minor import run_minor
 from airflow_provider_segtable.ports.files import DataFiles
+from tests.unit.data.making import MOVE, REWRITE, content, job, rich, written
 
 PATH = "data/20130101T000000_20130201T000000/00001-0123456789abcdef.parquet"
 BUCKET = "segtable-contract"
@@ -182,6 +187,16 @@ def test_reading_past_the_end_is_an_error(files: DataFiles) -> None:
         pytest.raises(CorruptTable, match="truncated"),
     ):
         sink.copy_from(source, 2, 3)
+
+
+@pytest.mark.parametrize("grain", [MOVE, REWRITE])
+def test_segments_are_written_and_compacted(files: DataFiles, grain: Grain) -> None:
+    """Ingest and the minor kernel work on every store."""
+    tables = [rich(50, seed) for seed in range(3)]
+    segments = written(files, tables)
+    results = run_minor(job(segments, grain=grain), files)
+    assert content(files, results).equals(pa.concat_tables(tables))
+    assert read_descriptor(files, results[0].path) == results[0]
 
 
 def test_local_files_leave_no_temporaries(tmp_path: Path) -> None:

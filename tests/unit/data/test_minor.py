@@ -53,6 +53,19 @@ def test_rows_and_lineage_go_along(grain: Grain, outputs: int) -> None:
         assert result.created == segments[0].created + 1
 
 
+@pytest.mark.parametrize("outputs", [3, 4, 7])
+def test_inputs_are_cut_between_row_groups(outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few inputs of many row groups are moved into more outputs, undecoded."""
+    monkeypatch.setattr("airflow_provider_segtable.data.ingest.GROUP_ROWS", 10)
+    files = MemoryFiles()
+    tables = [rich(40, 1), rich(35, 2)]
+    segments = written(files, tables)
+    results = run_minor(job(segments, outputs), files)
+    assert sum(result.row_groups for result in results) == 8
+    assert content(files, results).equals(pa.concat_tables(tables))
+    assert concatenated(results) == concatenated(segments)
+
+
 def test_times_are_those_of_the_inputs() -> None:
     """Each output spans the event times of the inputs it has rows of."""
     files = MemoryFiles()
