@@ -167,13 +167,13 @@ def test_states_and_versions_of_appenders_follow_the_words(draw: random.Random) 
             assert timeline.highest_version(key.interval) == max(mine, default=None)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_thousands_of_segments_in_any_batches_equal_a_fresh_build(seed: int) -> None:
     """One by one, by hundreds or all at once: equal timelines, also where blocks split."""
     draw = random.Random(seed)
     family = legal_family(draw, 1500, 400)
     pool = segments(family)
-    for timeline, present in walk(draw, pool, steps=8, largest=1500):
+    for timeline, present in walk(draw, pool, steps=5, largest=1500):
         draw.shuffle(present)
         assert timeline == Timeline.empty().with_changes(add=present)
         one_by_one = Timeline.empty()

@@ -1,0 +1,154 @@
+"""Segments: ids, shards that obey the numbering, descriptors that do not contradict themselves."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_segtable.core.errors import CorruptTable, LimitReached, SegtableError
+from airflow_provider_segtable.core.interval import MAX_INSTANT, MIN_INSTANT, Interval
+from airflow_provider_segtable.core.segment import (
+    MAX_MINOR_VERSION,
+    ChunkKey,
+    GroupKey,
+    Run,
+    SegmentId,
+    Shard,
+    concatenated,
+    root_span,
+)
+from airflow_provider_segtable.testing.builders import CHUNK, first, merged
+
+instants = st.integers(MIN_INSTANT, MAX_INSTANT)
+chunks = st.builds(
+    lambda ends, version: ChunkKey(Interval(*sorted(ends)), version),
+    st.sets(instants, min_size=2, max_size=2),
+    st.integers(-(10**15), 10**16),
+)
+ranges = st.tuples(st.integers(0, 9), st.integers(1, 5)).map(lambda r: (r[0], r[0] + r[1]))
+groups = st.builds(lambda r, minor: GroupKey(*r, minor), ranges, st.integers(0, 3))
+
+
+def shard(**changes: int) -> Shard:
+    """Return a shard of a later generation, with some fields changed."""
+    fields = {"partition": 32768, "root_start": 0, "root_end": 3, "minor_version": 1}
+    return Shard(**{**fields, "group_size": 2, **changes})
+
+
+@given(chunks, st.integers(0, 65535))
+def test_ids_come_back_from_their_texts(chunk: ChunkKey, partition: int) -> None:
+    """Segment ids and chunk keys survive being written and parsed."""
+    segment_id = chunk.segment(partition)
+    assert SegmentId.parse(str(segment_id)) == segment_id
+    assert ChunkKey.parse(str(chunk)) == chunk
+    assert segment_id.chunk == chunk
+
+
+@pytest.mark.parametrize("text", ["", "x", "20130101T000000_20130201T000000_1", "a_b_1_2"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    """An id has four parts, and each must parse."""
+    with pytest.raises(SegtableError):
+        SegmentId.parse(text)
+
+
+def test_ids_sort_by_time_then_version_then_partition() -> None:
+    """Listing by id is listing by time."""
+    later = ChunkKey(Interval.parse("2013-02-01/2013-03-01"), CHUNK.version - 5)
+    newer = ChunkKey(CHUNK.interval, CHUNK.version + 1)
+    ids = [later.segment(0), newer.segment(0), CHUNK.segment(1), CHUNK.segment(0)]
+    assert sorted(ids) == ids[::-1]
+
+
+def test_first_generation_shards_stand_for_themselves() -> None:
+    """Partition p is [p, p+1) at minor version 0, alone in its group."""
+    assert Shard.first_generation(7).group == GroupKey(7, 8, 0)
+    assert Shard.first_generation(32767).root_end == 32768
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"partition": 5},
+        {"partition": 65536},
+        {"partition": -1},
+        {"root_start": -1},
+        {"root_end": 0},
+        {"root_end": 32769},
+        {"minor_version": 0},
+        {"group_size": 0},
+    ],
+)
+def test_shards_that_break_the_numbering_are_refused(changes: dict[str, int]) -> None:
+    """First and later generations have separate ids, ranges within the roots, sizes of one up."""
+    with pytest.raises(CorruptTable, match="numbering"):
+        shard(**changes)
+
+
+def test_a_first_generation_id_beyond_the_limit_is_refused() -> None:
+    """32768 is a later generation's id: appends stop, they do not wrap."""
+    with pytest.raises(CorruptTable):
+        Shard.first_generation(32768)
+
+
+def test_minor_versions_stop_at_their_limit() -> None:
+    """The last one is legal, the next is refused with the way out."""
+    assert shard(minor_version=MAX_MINOR_VERSION).minor_version == MAX_MINOR_VERSION
+    with pytest.raises(LimitReached, match="major compaction"):
+        shard(minor_version=MAX_MINOR_VERSION + 1)
+
+
+@given(groups, groups, groups)
+def test_overshadowing_is_a_strict_order_within_overlap(
+    a: GroupKey, b: GroupKey, c: GroupKey
+) -> None:
+    """Never both ways, transitive, and only where ranges overlap."""
+    assert not (a.overshadows(b) and b.overshadows(a))
+    assert not a.overshadows(b) or a.overlaps(b)
+    assert not (a.overshadows(b) and b.overshadows(c)) or a.overshadows(c)
+    assert a.overlaps(b) == b.overlaps(a)
+
+
+def test_overshadowing_needs_the_whole_range_and_a_higher_minor_version() -> None:
+    """Enclosing is not enough, nor is being newer."""
+    outer = GroupKey(0, 3, 2)
+    assert outer.overshadows(GroupKey(0, 3, 1))
+    assert outer.overshadows(GroupKey(2, 3, 0))
+    assert not outer.overshadows(GroupKey(0, 3, 2))
+    assert not outer.overshadows(GroupKey(2, 4, 0))
+    assert not outer.overlaps(GroupKey(3, 4, 0))
+
+
+def test_a_descriptor_may_not_contradict_itself() -> None:
+    """Its id and shard name one partition, its lineage adds up to its rows."""
+    segment = first(3, rows=10)
+    with pytest.raises(CorruptTable, match="carries shard 4"):
+        replace(segment, shard=Shard.first_generation(4))
+    with pytest.raises(CorruptTable, match="does not add up"):
+        replace(segment, lineage=(Run(3, 0, 9),))
+
+
+def test_lineage_of_a_first_generation_is_itself() -> None:
+    """Its rows came from nowhere else."""
+    assert first(3, rows=10).runs == (Run(3, 0, 10),)
+
+
+def test_concatenation_joins_runs_that_continue_each_other() -> None:
+    """Compacting halves of a segment gives its one run back; strangers stay apart."""
+    whole = first(3, rows=10)
+    halves = [
+        replace(whole, rows=4, lineage=(Run(3, 0, 4),)),
+        replace(whole, rows=6, lineage=(Run(3, 4, 6),)),
+    ]
+    assert concatenated(halves) == (Run(3, 0, 10),)
+    assert concatenated(reversed(halves)) == (Run(3, 4, 6), Run(3, 0, 4))
+    assert concatenated([first(0, rows=2), first(1, rows=3)]) == (Run(0, 0, 2), Run(1, 0, 3))
+    assert concatenated([]) == ()
+
+
+def test_lineage_survives_chains_of_compactions() -> None:
+    """What a merge of merges is made of is still first-generation rows, in order."""
+    a, b, c = (first(p, rows=p + 1) for p in range(3))
+    twice = merged(32769, [merged(32768, [a, b]), c])
+    assert twice.runs == (Run(0, 0, 1), Run(1, 0, 2), Run(2, 0, 3))
+    assert root_span([a, twice, c]) == (0, 3)
