@@ -52,7 +52,7 @@ class Interrupted(Exception):
     """The connection went away; the call may or may not have taken effect."""
 
 
-class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
+class _ImpatientHandler(SequentialThreadingHandler):
     """Asks again when a server accepts a connection and then says nothing.
 
     A server that is just starting may do that, and kazoo would wait as long as a session lasts:

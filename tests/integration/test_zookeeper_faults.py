@@ -257,6 +257,7 @@ def test_a_forked_child_has_a_session_of_its_own(zookeeper: EmbeddedZooKeeper) -
     lease = client.acquire(request("g", 1), wait_s=0)
     child = os.fork()
     if child == 0:
+        signal.alarm(60)  # a child that hangs must not outlive the test run
         verdict = 1
         try:
             own = client.acquire(request("h", 2), wait_s=5)
