@@ -32,7 +32,8 @@ __all__ = ["s3"]
 Place = Callable[[], Storage]
 
 RACERS = 16
-NAMES = ["t/.x", "t/a", "t/a b", "t/a%20b", "t/a%b", "t/a-1/z", "t/ab/c", "t/b", "t/ü"]
+NAMES = ["t/.x", "t/a", "t/a b", "t/a%20b", "t/a%b", "t/a-1/z", "t/ab/c", "t/b"]
+NAMES += ["t/c-d", "t/c/e", "t/ü"]  # a folder sorts as its name with the slash
 _places = count()
 
 
