@@ -16,6 +16,7 @@ from airflow_provider_segtable.services.compaction import Ended, PlanResult, com
 from airflow_provider_segtable.services.execution import Done
 from airflow_provider_segtable.spark.app import DONE, FAILED, App, Outcome, parser, run
 from airflow_provider_segtable.spark.distribution import spark_execute
+from airflow_provider_segtable.spark.session import check_machine
 from airflow_provider_segtable.table.log import EventLog
 
 
@@ -39,6 +40,7 @@ def work(app: App) -> Outcome:
     def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
         yield from spark_execute(app.spark)(jobs)
 
+    check_machine()  # before the log is told that work begins
     plans = app.arguments.plan or _pending(app)
     wait_s = app.arguments.wait_s
     results = compact(app.ports, plans, execute, wait_s=wait_s, report=_say)

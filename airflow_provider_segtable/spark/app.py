@@ -48,6 +48,7 @@ class App:
     def __init__(self, name: str, arguments: argparse.Namespace) -> None:
         self.name = name
         self.arguments = arguments
+        self._own_session = False
 
     @cached_property
     def ports(self) -> TablePorts:
@@ -58,15 +59,17 @@ class App:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """Start Spark."""
+        """Start Spark, or use the session that runs in this process."""
+        self._own_session = SparkSession.getActiveSession() is None
         return session(self.name, self.arguments.master, dict(self.arguments.conf))
 
     def close(self) -> None:
         """Stop what was started."""
         if "ports" in self.__dict__ and self.ports.coordinator_ is not None:
             self.ports.coordinator_.close()
-        if "spark" in self.__dict__:
-            stopped(self.spark)
+        active = SparkSession.getActiveSession()
+        if self._own_session and active is not None:
+            stopped(active)
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -107,7 +110,7 @@ def run(
         arguments = made.parse_args(argv)
     except SystemExit as end:
         return int(end.code or 0)
-    _arrange_signals(die_with_parent=arguments.die_with_parent)
+    before = _arrange_signals(die_with_parent=arguments.die_with_parent)
     app = App(made.prog, arguments)
     outcome = Outcome(code=FAILED, facts={"error": "it ended unexpectedly"})
     try:
@@ -122,6 +125,7 @@ def run(
         outcome = Outcome(code=int(end.code or 0), facts={"error": "told to stop"})
     finally:
         app.close()
+        signal.signal(signal.SIGTERM, before)
         _tell(app, outcome)
     return outcome.code
 
@@ -143,10 +147,11 @@ def _tell(app: App, outcome: Outcome) -> None:
     print(f"{RESULT_PREFIX}{text}", flush=True)  # noqa: T201  # an application's own voice
 
 
-def _arrange_signals(*, die_with_parent: bool) -> None:
-    signal.signal(signal.SIGTERM, _terminated)
+def _arrange_signals(*, die_with_parent: bool) -> Any:
+    before = signal.signal(signal.SIGTERM, _terminated)
     if die_with_parent and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    return before
 
 
 def _terminated(number: int, _: types.FrameType | None) -> None:

@@ -5,14 +5,20 @@
    workers. A task that fails is tried again, as on a cluster.
 3. Executors of other masters get this package as an archive.
 4. Session time is UTC. Nothing of segtable depends on it, but what people see does.
+5. Signals wait until Spark has started: PySpark, interrupted while it starts the JVM, leaves it
+   running for ever.
 """
 
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.coordination.java import find_java
 from airflow_provider_segtable.spark.install_check import check_install
@@ -51,8 +57,7 @@ def session(
         JavaMissing: no Java that is new enough on this machine.
         DependencyMissing: PySpark is missing, or its files are mixed with another package's.
     """
-    find_java()
-    check_install()
+    check_machine()
     from pyspark.sql import SparkSession
 
     given = {**_submitted(), **(conf or {})}
@@ -64,12 +69,46 @@ def session(
     builder = SparkSession.builder.appName(app_name).master(where)
     for key, value in ({**_DEFAULTS, **(_LOCAL if local else {}), **_folders()} | given).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _signals_held():
+        spark = builder.getOrCreate()
     if not local:
         from airflow_provider_segtable.spark.archive import package_archive
 
         spark.sparkContext.addPyFile(str(package_archive()))
     return spark
+
+
+def check_machine() -> None:
+    """Find out whether Spark could start here, without starting it.
+
+    Raises:
+        JavaMissing: no Java that is new enough on this machine.
+        DependencyMissing: PySpark is missing, or its files are mixed with another package's.
+    """
+    find_java()
+    check_install()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait till the end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread is ever interrupted
+        return
+    held: list[int] = []
+
+    def hold(number: int, _: FrameType | None) -> None:
+        held.append(number)
+
+    before: dict[int, Any] = {n: signal.signal(n, hold) for n in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is hold:  # else PySpark has put its own
+                signal.signal(number, handler)
+    for number in held:
+        signal.raise_signal(number)
 
 
 def _folders() -> dict[str, str]:

@@ -1,0 +1,101 @@
+"""The applications: exit codes, the result line, one-line errors."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.spark.app import RESULT_PREFIX
+from airflow_provider_segtable.table.table import Table
+from spark_apps import compact, ingest
+from tests.spark.conftest import MakeTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
+
+
+def where(table: Table) -> list[str]:
+    return ["--table", table.ports.uri, "--zookeeper", table.ports.coordinator.address]
+
+
+def result_of(capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(RESULT_PREFIX)
+    found: dict[str, object] = json.loads(last.removeprefix(RESULT_PREFIX))
+    return found
+
+
+def test_ingest_then_compact(
+    spark: SparkSession,
+    make_table: MakeTable,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A CSV becomes segments, all pending plans are carried out, and a second run says so."""
+    table = make_table(EVENTS, compaction__min_segments="2")
+    source = tmp_path / "rows.csv"
+    lines = [f"2013-01-{1 + n % 28:02d}T00:00:00Z,{n}" for n in range(100)]
+    source.write_text("\n".join(["at,n", *lines]))
+    read = [*where(table), "--source", str(source), "--rows-per-segment", "20"]
+    for _ in range(2):
+        assert ingest.main([*read, "--commit-id", "same"]) == 0
+        assert result_of(capsys)["rows"] == 100
+    assert table.snapshot().count() == 100
+    (launch,) = plan_table(table.ports).launches
+
+    file = tmp_path / "result.json"
+    assert compact.main([*where(table), "--all-pending", "--result-file", str(file)]) == 0
+    told = json.loads(file.read_text())
+    assert told == result_of(capsys)
+    assert [plan["ended"] for plan in told["plans"]] == ["completed"]
+
+    assert compact.main([*where(table), "--plan", launch.plan_id]) == 0
+    assert "done already" in json.dumps(result_of(capsys))
+    assert table.snapshot().count() == 100
+    assert spark.range(1).count() == 1  # a session that was there before is left alone
+
+
+def test_a_plan_that_nobody_made_is_a_failure(
+    make_table: MakeTable, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The result says which plan, and Spark is never started for it."""
+    table = make_table(EVENTS)
+    assert compact.main([*where(table), "--plan", "minor-20130101-000000000000"]) == 1
+    assert "has no plan minor-20130101-000000000000" in json.dumps(result_of(capsys))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "said"),
+    [
+        (["--plan", "x", "--all-pending"], 2, "not allowed with"),
+        (["--plan", "x", "--storage-option", "region"], 2, "KEY=VALUE"),
+        (["--plan", "x", "--table", "ftp://x"], 2, "ftp"),
+        (["--plan", "x", "--table", "/nowhere/at/all"], 1, "NotATable"),
+    ],
+)
+def test_wrong_arguments(
+    wrong: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is wrong stands on standard error, without a stack, and the exit code tells kinds."""
+    assert compact.main(["--table", "/t", "--zookeeper", "127.0.0.1:1", *wrong]) == code
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+
+
+def test_no_java(
+    make_table: MakeTable,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without Java the plan is not even begun."""
+    table = make_table(EVENTS)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    assert compact.main([*where(table), "--all-pending"]) == 1
+    assert "JavaMissing: no java on PATH" in capsys.readouterr().err
