@@ -18,7 +18,10 @@ compaction_dags(table="flights", schedule=None, plans_per_run=1)
 
 @pytest.fixture
 def planner(
-    tmp_path: Path, airflow_db: None, zookeeper: object, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    airflow_db: None,  # noqa: ARG001  # its tables must be there
+    zookeeper: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> DAG:
     """Give the planner DAG of a table with two plans, known to the database."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
