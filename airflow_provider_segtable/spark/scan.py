@@ -4,6 +4,8 @@
    table's schema, so it looks for nothing and infers nothing.
 2. Segments that lie in the asked interval wholly are read as they are; the others with a filter
    on the event time.
+3. A column that Spark's reader does not know is read by pyarrow in tasks instead (``arrow_scan``):
+   slower, as rows then cross into Spark one by one, but the same rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.spark.arrow_scan import arrow_scan
 from airflow_provider_segtable.spark.failures import translated
 from airflow_provider_segtable.spark.places import spark_root
-from airflow_provider_segtable.spark.schemas import spark_schema
+from airflow_provider_segtable.spark.schemas import readable, spark_schema
 from airflow_provider_segtable.spark.times import column, within
 from airflow_provider_segtable.table.snapshot import Snapshot
 
@@ -37,11 +40,11 @@ def scan(
         columns: only these, in this order.
 
     Raises:
-        SchemaMismatch: a column does not exist, or Spark cannot read its type.
+        SchemaMismatch: a column does not exist, or Spark cannot hold its type.
         InvalidName: Spark has no reader for the table's URI.
     """
     wanted = list(snapshot.schema.names if columns is None else columns)
-    schema = spark_schema(_fields(snapshot, wanted))
+    schema = spark_schema(readable(_fields(snapshot, wanted)))
     frames = [
         frame.select([column(frame, name) for name in wanted])
         for frame in _frames(spark, snapshot, interval, wanted)
@@ -76,8 +79,11 @@ def _read(
     spark: SparkSession, snapshot: Snapshot, segments: list[Segment], columns: list[str]
 ) -> DataFrame:
     ports = snapshot.ports
+    fields = _fields(snapshot, columns)
+    if readable(fields) != fields:
+        return arrow_scan(spark, snapshot, segments, columns)
     root = spark_root(ports.uri, ports.storage_options)
-    schema = spark_schema(_fields(snapshot, columns))
+    schema = spark_schema(fields)
     reader = spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
     with translated(f"reading {ports.uri} at version {snapshot.version}"):
         return reader.parquet(*(f"{root}/{segment.path}" for segment in segments))

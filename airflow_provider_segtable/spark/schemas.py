@@ -2,8 +2,9 @@
 
 1. A column of a table is read from Parquet by the narrowest Spark type that holds all its values:
    unsigned integers become the next wider signed type, ``uint64`` becomes ``decimal(20, 0)``.
-2. Spark cannot read nanoseconds, half floats and times of day from Parquet at all; such a column
-   is refused by name, and only when it is asked for.
+2. Spark's Parquet reader knows neither nanoseconds nor half floats; ``readable`` is what comes
+   nearest. Times of day Spark cannot hold at all: such a column is refused by name, and only
+   when it is asked for.
 3. A DataFrame fits if it has exactly the table's columns, in any order, of types that can be cast
    without loss: the rule itself is ``data.ingest.check_rows``, asked about no rows.
 """
@@ -64,16 +65,29 @@ def _illegal(kind: pa.DataType) -> bool:
     return bool(nanoseconds or pa.types.is_float16(kind) or pa.types.is_time(kind))
 
 
-def text_schema(schema: pa.Schema) -> T.StructType:
-    """Return the Spark schema to parse text with, for a table with Arrow schema ``schema``.
+def readable(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with what Spark cannot hold made as near to it as Spark can.
 
-    It is the same but for nanoseconds, which are parsed to the microsecond.
+    Nanoseconds become microseconds and half floats become floats, however deep they are.
     """
-    return spark_schema(pa.schema([f.with_type(_microseconds(f.type)) for f in schema]))
+    return pa.schema([_readable(field) for field in schema])
 
 
-def _microseconds(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else kind
+def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
+    kind = field.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        kind = pa.timestamp("us", kind.tz)
+    elif pa.types.is_float16(kind):
+        kind = pa.float32()
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_readable(inside) for inside in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_readable(kind.value_field))
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_readable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_readable(kind.key_field), _readable(kind.item_field))
+    return field.with_type(kind)
 
 
 def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFrame:

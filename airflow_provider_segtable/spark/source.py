@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes 
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.spark.failures import translated
-from airflow_provider_segtable.spark.schemas import text_schema
+from airflow_provider_segtable.spark.schemas import readable, spark_schema
 
 _COMPRESSIONS = {".gz", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate"}
 _SUFFIXES: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -98,7 +98,7 @@ def read_stream_source(
         settings = {"enforceSchema": "false", **settings}
     with translated(f"streaming from {path}"):
         reader = spark.readStream.format(kind).options(**settings)
-        return reader.schema(text_schema(schema)).load(path)
+        return reader.schema(spark_schema(readable(schema))).load(path)
 
 
 def _settings(
@@ -117,7 +117,7 @@ def _types(
 ) -> T.StructType | None:
     if schema is None or kind not in _TEXT_OPTIONS:
         return None
-    table = text_schema(schema)
+    table = spark_schema(readable(schema))
     if kind == "json" or settings.get("header", "").lower() != "true":
         return table
     header = spark.read.format("csv").options(**settings).load(path).columns

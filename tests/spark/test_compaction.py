@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.data.minor import MinorJob
 from airflow_provider_segtable.services.compaction import Ended, compact
@@ -107,44 +106,3 @@ def test_a_missing_file_is_one_plan_s_failure(spark: SparkSession, make_table: M
     assert victim.path in failed[0].message
     place.write_bytes(kept)
     assert len(arrow_rows(table)) == 10_000
-
-
-def test_a_scan_reads_what_arrow_reads(spark: SparkSession, make_table: MakeTable) -> None:
-    """Interval, columns and their order give equal rows, from a folder of odd name too."""
-    table = make_table(EVENTS, name="odd {a,b} [x]* %41=\\ é")
-    ingest(table.ports, spark.sql(DAYS_90), rows_per_segment=900)
-    snapshot = table.snapshot()
-    interval = Interval.parse("2013-01-15T00:00:00.5Z/2013-03-02")
-    for columns, within in ((["who", "n"], None), (["n"], interval), (["n", "at"], interval)):
-        frame = scan(spark, snapshot, within, columns)
-        assert frame.columns == columns
-        rows = snapshot.to_arrow(columns=columns, interval=within)
-        wanted = sorted(tuple(row.values()) for row in rows.select(["n"]).to_pylist())
-        assert sorted(map(tuple, frame.select("n").collect())) == wanted
-        assert wanted
-
-
-@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.timestamp("ms", "UTC")])
-def test_a_scan_clips_any_time_type(
-    spark: SparkSession, make_table: MakeTable, kind: pa.DataType
-) -> None:
-    """Times without a zone and dates are clipped as Arrow clips them, in any session zone."""
-    table = make_table(pa.schema([("at", kind), ("n", pa.int64())]))
-    hours = [1356998400 + 3600 * hour for hour in range(400)]
-    at = pa.array(hours, pa.timestamp("s")).cast(kind, safe=False)
-    table.append(pa.table({"at": at, "n": range(400)}))
-    interval = Interval.parse("2013-01-03T05:00:00Z/2013-01-10T23:00:00Z")
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-    try:
-        found = scan(spark, table.snapshot(), interval, ["n"]).collect()
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-    wanted = table.snapshot().to_arrow(columns=["n"], interval=interval)
-    assert sorted(row.n for row in found) == sorted(wanted["n"].to_pylist())
-    assert wanted.num_rows
-
-
-def test_an_empty_table_scans_to_no_rows(spark: SparkSession, make_table: MakeTable) -> None:
-    """The schema is the table's."""
-    frame = scan(spark, make_table(EVENTS).snapshot())
-    assert (frame.columns, frame.count()) == (EVENTS.names, 0)

@@ -1,0 +1,91 @@
+"""Scans: Spark reads from a snapshot what Arrow reads."""
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.scan import scan
+from tests.spark.conftest import MakeTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
+
+EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64()), ("who", pa.string())])
+DAYS_90 = (
+    "select timestamp_micros(1356998400000000 + id * 777600000) at, id n, concat('w', id % 9) who "
+    "from range(10000)"
+)
+
+
+def test_a_scan_reads_what_arrow_reads(spark: SparkSession, make_table: MakeTable) -> None:
+    """Interval, columns and their order give equal rows, from a folder of odd name too."""
+    table = make_table(EVENTS, name="odd {a,b} [x]* %41=\\ é")
+    ingest(table.ports, spark.sql(DAYS_90), rows_per_segment=900)
+    snapshot = table.snapshot()
+    interval = Interval.parse("2013-01-15T00:00:00.5Z/2013-03-02")
+    for columns, within in ((["who", "n"], None), (["n"], interval), (["n", "at"], interval)):
+        frame = scan(spark, snapshot, within, columns)
+        assert frame.columns == columns
+        rows = snapshot.to_arrow(columns=columns, interval=within)
+        wanted = sorted(tuple(row.values()) for row in rows.select(["n"]).to_pylist())
+        assert sorted(map(tuple, frame.select("n").collect())) == wanted
+        assert wanted
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.timestamp("ms", "UTC")])
+def test_a_scan_clips_any_time_type(
+    spark: SparkSession, make_table: MakeTable, kind: pa.DataType
+) -> None:
+    """Times without a zone and dates are clipped as Arrow clips them, in any session zone."""
+    table = make_table(pa.schema([("at", kind), ("n", pa.int64())]))
+    hours = [1356998400 + 3600 * hour for hour in range(400)]
+    at = pa.array(hours, pa.timestamp("s")).cast(kind, safe=False)
+    table.append(pa.table({"at": at, "n": range(400)}))
+    interval = Interval.parse("2013-01-03T05:00:00Z/2013-01-10T23:00:00Z")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        found = scan(spark, table.snapshot(), interval, ["n"]).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    wanted = table.snapshot().to_arrow(columns=["n"], interval=interval)
+    assert sorted(row.n for row in found) == sorted(wanted["n"].to_pylist())
+    assert wanted.num_rows
+
+
+def test_an_empty_table_scans_to_no_rows(spark: SparkSession, make_table: MakeTable) -> None:
+    """The schema is the table's."""
+    frame = scan(spark, make_table(EVENTS).snapshot())
+    assert (frame.columns, frame.count()) == (EVENTS.names, 0)
+
+
+def test_nanoseconds_and_half_floats_are_read_too(
+    spark: SparkSession, make_table: MakeTable
+) -> None:
+    """Columns that Spark's reader refuses come as the nearest type, clipped like any other."""
+    kinds = [("at", pa.timestamp("ns", "UTC")), ("half", pa.float16()), ("n", pa.int64())]
+    table = make_table(pa.schema(kinds))
+    times = pa.array([1356998400_000_000_001, 1357084800_123_456_789], pa.timestamp("ns", "UTC"))
+    table.append(pa.table({"at": times, "half": pa.array([0.5, 1.5], pa.float16()), "n": [1, 2]}))
+    frame = scan(spark, table.snapshot(), Interval.parse("2013-01-02/2013-01-03"))
+    assert frame.dtypes == [("at", "timestamp"), ("half", "float"), ("n", "bigint")]
+    (row,) = frame.collect()
+    assert (row.half, row.n) == (1.5, 2)
+    assert row.at.astimezone(UTC) == datetime(2013, 1, 2, 0, 0, 0, 123456, tzinfo=UTC)
+
+
+def test_what_spark_cannot_hold_is_named(spark: SparkSession, make_table: MakeTable) -> None:
+    """A time of day is refused with the ways out, and only when it is asked for."""
+    table = make_table(pa.schema([("at", pa.timestamp("us")), ("o'clock", pa.time64("us"))]))
+    with pytest.raises(SchemaMismatch, match="o'clock"):
+        scan(spark, table.snapshot())
+    assert scan(spark, table.snapshot(), columns=["at"]).count() == 0
+
+
+def test_a_column_that_is_not_there(spark: SparkSession, make_table: MakeTable) -> None:
+    """The error lists what there is."""
+    with pytest.raises(SchemaMismatch, match="no column 'm': the table has at, n, who"):
+        scan(spark, make_table(EVENTS).snapshot(), columns=["m"])
