@@ -172,7 +172,7 @@ class Granularity(StrEnum):
 
 def _fixed(at: Instant, width: int, origin: Instant) -> Interval:
     start = at - (at - origin) % width
-    return Interval(max(start, MIN_INSTANT), start + width)
+    return Interval(max(start, MIN_INSTANT), min(start + width, MAX_INSTANT))
 
 
 def _first_of(year: int, month: int) -> Instant:

@@ -41,8 +41,8 @@ class Snapshot:
         return self.state.timeline.lookup(interval)
 
     def segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
-        """Return the visible segments that may hold rows of ``interval``, in order."""
-        return tuple(s for found in self.visible(interval) for s in found.segments)
+        """Return the visible segments that may hold rows of ``interval``, each once, in order."""
+        return self.state.timeline.visible_segments(interval)
 
     def count(self) -> int:
         """Return the number of rows, from the log alone."""

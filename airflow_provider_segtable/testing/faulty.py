@@ -340,7 +340,11 @@ class _FaultyLease:
 
     def check(self) -> None:
         self.coordinator.boundary("before check")
-        self.inner.check()
+        uninformed = self.coordinator.faults.random.random() < 0.5
+        if not (uninformed and self.inner.state is LeaseState.HELD):
+            self.inner.check()  # else the news of a lost session has not arrived yet
+        # A process may be paused, and lose its session, between the check and the put it guards.
+        self.coordinator.boundary("after check")
 
     def report(self, progress: Mapping[str, str]) -> None:
         self.coordinator.actor.require_alive()

@@ -99,6 +99,9 @@ class World:
                 self.faults,
                 expire=lambda told: self.service.expire(client.session, told=told),
                 wipe=lambda told: self.service.wipe(told=told),
+                cut=lambda off: (self.service.suspend if off else self.service.resume)(
+                    client.session
+                ),
             ),
         )
 
