@@ -17,6 +17,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -94,6 +95,8 @@ class AirflowStack:
         self.env = self._environment(Path(dags_folder).absolute(), env or {}, parallelism)
         self._components: dict[str, subprocess.Popen[bytes]] = {}
         self._watcher: subprocess.Popen[bytes] | None = None
+        self._gate = threading.Lock()
+        self._stopped = False
 
     def __enter__(self) -> Self:
         """Start, and wait until all is well."""
@@ -120,6 +123,7 @@ class AirflowStack:
         Raises:
             ExecutionFailed: if one of them ends or does not become healthy; with its last lines.
         """
+        self._stopped = False
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self._watcher = self.marked.watch()
         self._migrate()
@@ -129,7 +133,12 @@ class AirflowStack:
         return self
 
     def stop(self) -> None:
-        """End every process that came of this stack; again is harmless."""
+        """End every process that came of this stack; again is harmless.
+
+        It may be called while another thread is in ``start``, which then raises.
+        """
+        with self._gate:
+            self._stopped = True
         self.marked.end(first=[process.pid for process in self._components.values()])
         for process in self._components.values():
             process.kill()  # it is gone already, unless it has hidden its mark
@@ -280,7 +289,9 @@ class AirflowStack:
         }
 
     def _airflow(self, *arguments: str, log: str) -> subprocess.Popen[bytes]:
-        with self.log_of(log).open("ab") as output:
+        with self._gate, self.log_of(log).open("ab") as output:
+            if self._stopped:
+                raise ExecutionFailed("Airflow was stopped while it started")
             return subprocess.Popen(
                 [sys.executable, "-m", "airflow", *arguments],
                 env=self.env,
