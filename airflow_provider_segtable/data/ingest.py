@@ -47,13 +47,8 @@ def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
     return conformed(rows, schema)
 
 
-def conformed(rows: pa.Table, schema: pa.Schema, *, dictionaries: bool = False) -> pa.Table:
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows in the types and column order of ``schema``.
-
-    Args:
-        rows: any rows.
-        schema: what they shall have.
-        dictionaries: leave columns dictionary-encoded that are so.
 
     Raises:
         SchemaMismatch: naming the column, the expected and the found type.
@@ -67,19 +62,14 @@ def conformed(rows: pa.Table, schema: pa.Schema, *, dictionaries: bool = False) 
             )
         if names.count(name) > 1:
             raise SchemaMismatch(f"column {name!r} occurs {names.count(name)} times: rename one")
-    columns = [_column(rows, field, dictionaries=dictionaries) for field in schema]
-    fields = [field.with_type(c.type) for field, c in zip(schema, columns, strict=True)]
-    return pa.table(columns, schema=pa.schema(fields, schema.metadata))
+    return pa.table([_column(rows, field) for field in schema], schema=schema)
 
 
-def _column(rows: pa.Table, field: pa.Field, *, dictionaries: bool) -> pa.ChunkedArray:
+def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in rows.column_names:
         raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
     column = rows.column(field.name)
-    found = column.type
-    if dictionaries and pa.types.is_dictionary(found) and found != field.type:
-        found = found.value_type
-    if found != field.type:
+    if column.type != field.type:
         column = _cast(column, field)
     if not field.nullable and column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
@@ -92,6 +82,8 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if not _akin(column.type, field.type):
         raise SchemaMismatch(f"{expected}: cast it first")
     try:
+        if pa.types.is_dictionary(field.type):
+            return column.cast(field.type.value_type).dictionary_encode()
         return column.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatch(f"{expected}, and casting would lose data ({error})") from None
@@ -101,6 +93,8 @@ def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
     """Tell whether two types mean the same and differ in representation at most."""
     if pa.types.is_dictionary(found):
         return _akin(found.value_type, expected)
+    if pa.types.is_dictionary(expected):
+        return _akin(found, expected.value_type)
     if pa.types.is_null(found):
         return True
     if pa.types.is_nested(found):

@@ -1,7 +1,8 @@
 """Rows decoded and encoded again, as Parquet files in memory of one full row group each.
 
-Memory is bounded: one row group decoded, one encoded. Columns that come as dictionaries stay
-dictionaries on the way, which saves decoding and hashing every string.
+1. Memory is bounded: one row group decoded, one encoded.
+2. Columns of few words stay dictionaries on the way, which saves decoding and hashing each value.
+   Which these are, the first file tells; where words hardly repeat it would cost, threefold.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +48,7 @@ def rewritten(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> I
     """
     held: list[pa.Table] = []
     rows = size = 0
-    for table in (table for one in ranges for table in _tables(files, one, schema)):
+    for table in _tables(files, ranges, schema):
         held.append(table)
         rows, size = rows + table.num_rows, size + table.nbytes
         if rows >= GROUP_ROWS or size >= GROUP_BYTES:
@@ -57,25 +58,34 @@ def rewritten(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> I
         yield _encoded(pa.concat_tables(held))
 
 
-def _tables(files: DataFiles, one: Range, schema: pa.Schema) -> Iterator[pa.Table]:
-    path, groups, cut = one
-    start, stop = cut or (0, 1 << 62)
-    with files.open(path) as source, _decoding(path):
-        file = (
-            pa.BufferReader(source.read_at(0, source.size))
-            if source.size <= _WHOLE
-            else SourceFile(source)
-        )
-        at = 0
-        metadata = pq.read_metadata(file)
-        words = _dictionaries(schema, metadata.schema)
-        with pq.ParquetFile(file, metadata=metadata, read_dictionary=words) as parquet:
-            for batch in parquet.iter_batches(row_groups=list(groups)):
-                low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-                at += batch.num_rows
-                if low < high:
-                    kept = pa.Table.from_batches([batch.slice(low, high - low)])
-                    yield conformed(kept, schema, dictionaries=True)
+def _tables(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> Iterator[pa.Table]:
+    target: pa.Schema | None = None
+    for path, groups, cut in ranges:
+        with files.open(path) as source, _decoding(path):
+            file = _seekable(source)
+            metadata = pq.read_metadata(file)
+            target = target or _with_dictionaries(schema, metadata)
+            words = [f.name for f in target if f.type != schema.field(f.name).type]
+            have = [name for name in words if name in _paths(metadata)]
+            with pq.ParquetFile(file, metadata=metadata, read_dictionary=have) as parquet:
+                batches = parquet.iter_batches(row_groups=list(groups))
+                for batch in batches if cut is None else _cut(batches, *cut):
+                    yield conformed(pa.Table.from_batches([batch]), target)
+
+
+def _seekable(source: Source) -> pa.BufferReader | SourceFile:
+    if source.size <= _WHOLE:
+        return pa.BufferReader(source.read_at(0, source.size))
+    return SourceFile(source)
+
+
+def _cut(batches: Iterable[pa.RecordBatch], start: int, stop: int) -> Iterator[pa.RecordBatch]:
+    at = 0
+    for batch in batches:
+        low, high = max(start - at, 0), min(stop - at, batch.num_rows)
+        at += batch.num_rows
+        if low < high:
+            yield batch.slice(low, high - low)
 
 
 @contextmanager
@@ -86,15 +96,28 @@ def _decoding(path: str) -> Iterator[None]:
         raise CorruptTable(f"{path} cannot be decoded ({error}): restore it") from error
 
 
-def _dictionaries(schema: pa.Schema, parquet: pq.ParquetSchema) -> list[str]:
-    """Return the columns of words that a file has."""
-    found = {parquet.column(number).path for number in range(len(parquet))}
-    return [
-        field.name
-        for field in schema
-        if field.name in found
-        and (pa.types.is_string(field.type) or pa.types.is_binary(field.type))
-    ]
+def _paths(metadata: pq.FileMetaData) -> set[str]:
+    return {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+
+
+def _with_dictionaries(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
+    """Return the schema with top-level columns of few words as dictionaries."""
+    if metadata.num_row_groups:
+        group = metadata.row_group(0)
+        for chunk in (group.column(number) for number in range(group.num_columns)):
+            at = schema.get_field_index(chunk.path_in_schema)
+            if at >= 0 and _repeats(chunk, kind := schema.field(at).type):
+                field = schema.field(at).with_type(pa.dictionary(pa.int32(), kind))
+                schema = schema.set(at, field)
+    return schema
+
+
+def _repeats(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> bool:
+    """Tell whether a column chunk's dictionary is small beside its data."""
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or not chunk.has_dictionary_page:
+        return False
+    dictionary = chunk.data_page_offset - (chunk.dictionary_page_offset or 0)
+    return bool(dictionary * 4 <= chunk.total_compressed_size)
 
 
 def _encoded(table: pa.Table) -> Source:
