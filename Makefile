@@ -7,6 +7,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.txt
 PYTEST := $(BIN)/python -m pytest
+# One worker runs the suites with real servers (tests/conftest.py), the other all else.
+# JOBS=0 runs everything in one process, in order.
+JOBS ?= 2
+PARALLEL := -n $(JOBS) --dist loadgroup
 
 # In the order they run: what fails cheaply comes first.
 FAST_SUITES := architecture unit property contract simulation
@@ -26,10 +30,10 @@ demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (A
 	@$(BIN)/segtable demo $(ARGS)
 
 .PHONY: test
-test: venv ## Run the checks and every suite, fast ones first, with one summary (ARGS="-k name")
+test: venv ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)
 	@mkdir -p build; checks=0; tests=0; \
 	$(MAKE) --no-print-directory check || checks=$$?; \
-	$(PYTEST) --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
+	$(PYTEST) $(PARALLEL) --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
 	if [ $$tests -eq 5 ]; then echo "no test was found: that is a failure"; fi; \
 	if [ $$checks -ne 0 ]; then echo "make check failed, see above"; fi; \
 	exit $$((tests ? tests : checks))
@@ -52,7 +56,7 @@ $(STAMP): pyproject.toml constraints.txt excludes.txt hatch_build.py
 
 .PHONY: test-fast
 test-fast: venv ## Run the suites that need neither Spark nor Airflow, without slow tests
-	@$(PYTEST) -m "not slow" $(ARGS) $(call paths,$(FAST_SUITES))
+	@$(PYTEST) $(PARALLEL) -m "not slow" $(ARGS) $(call paths,$(FAST_SUITES))
 
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more

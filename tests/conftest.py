@@ -5,7 +5,9 @@
 2. Nothing of the developer's own Airflow, Spark or segtable settings reaches a test.
 3. Fixtures that several suites share are registered here, once: pytest rewrites the asserts of a
    plugin only if nobody has imported it before.
-4. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
+4. Suites that start real Spark, ZooKeeper and Airflow stay together in one of pytest-xdist's
+   workers: they share those servers, and two of each would only fight for the cores.
+5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
 """
 
 import atexit
@@ -14,10 +16,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 
+_REAL = {"integration", "spark", "airflow"}
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
 _KEPT = {
     "SPARK_HOME",
@@ -51,3 +55,10 @@ settings.register_profile(
 )
 settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what shares real servers in one worker."""
+    for item in items:
+        if not _REAL.isdisjoint(item.path.relative_to(Path(__file__).parent).parts):
+            item.add_marker(pytest.mark.xdist_group("real"))

@@ -13,9 +13,7 @@ LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]+)?\)")
 FENCED = re.compile(r"^```\w*$(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
 INLINE = re.compile(r"`make ([a-z][a-z-]*)")
-PATH = re.compile(
-    r"`((?:airflow_provider_segtable|spark_apps|dags|tests|docs|benchmarks)/[\w./-]*)`"
-)
+PATH = re.compile(r"`((?:airflow_provider_segtable|spark_apps|tests|docs|benchmarks)/[\w./-]*)`")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)
