@@ -11,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_segtable.cli.demo.processes import descendants, end_descendants
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack, Run
 
@@ -26,7 +25,6 @@ from airflow_provider_segtable.dag_factory import compaction_dags
 compaction_dags(table="flights", schedule=None, plans_per_run=7)
 '''
 LOOK_EVERY_S = 1.0
-PATIENCE_S = 3.0
 
 
 class Airflow:
@@ -57,11 +55,9 @@ class Airflow:
         self._run_id = ""
         self._runs: list[Run] = []
         self._looked = 0.0
-        self._before: frozenset[int] = frozenset()
 
     def __enter__(self) -> Self:
         """Start in the background."""
-        self._before = descendants()
         self._starter.start()
         return self
 
@@ -71,8 +67,7 @@ class Airflow:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End everything that came of it: all that is below us and was not there before."""
-        end_descendants(PATIENCE_S, but=self._before)
+        """End everything that came of it."""
         self._stack.stop()
 
     def ready(self) -> Iterator[str]:

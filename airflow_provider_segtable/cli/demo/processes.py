@@ -17,7 +17,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
@@ -72,20 +72,15 @@ def become_story() -> None:
         signal.signal(number, end)
 
 
-def descendants() -> frozenset[int]:
-    """Return the ids of the living processes below this one."""
-    return frozenset(process.pid for process in _living(psutil.Process()))
-
-
-def end_descendants(patience_s: float = PATIENCE_S, *, but: Collection[int] = frozenset()) -> int:
-    """End every process below this one (``but`` for some); return how many there were."""
+def end_descendants(patience_s: float = PATIENCE_S) -> int:
+    """End every process below this one; return how many there were."""
     me = psutil.Process()
-    found = _living(me, but)
+    found = _living(me)
     for process in found:
         with suppress(psutil.Error):
             process.terminate()
     psutil.wait_procs(found, timeout=patience_s)
-    while left := _living(me, but):
+    while left := _living(me):
         for process in left:
             with suppress(psutil.Error):
                 process.kill()
@@ -93,9 +88,9 @@ def end_descendants(patience_s: float = PATIENCE_S, *, but: Collection[int] = fr
     return len(found)
 
 
-def _living(me: psutil.Process, but: Collection[int] = ()) -> list[psutil.Process]:
+def _living(me: psutil.Process) -> list[psutil.Process]:
     """Return the descendants, having buried the adopted ones that are dead already."""
-    below = [child for child in me.children(recursive=True) if child.pid not in but]
+    below = me.children(recursive=True)
     psutil.wait_procs([child for child in below if _dead(child)], timeout=0)
     return [child for child in below if not _dead(child)]
 

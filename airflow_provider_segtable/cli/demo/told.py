@@ -14,7 +14,6 @@ from airflow_provider_segtable.cli.demo.processes import (
     become_story,
     end_descendants,
 )
-from airflow_provider_segtable.cli.demo.story import Settings, tell
 from airflow_provider_segtable.cli.exits import Exit, exit_code
 from airflow_provider_segtable.cli.output import note, print_error
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
@@ -24,8 +23,10 @@ MARK = ".made-by-segtable-demo"
 
 def main(settings: str) -> int:
     """Tell the story; return the exit code with nothing left running."""
-    become_story()
     try:
+        become_story()  # first of all: what is imported below takes a second or two
+        from airflow_provider_segtable.cli.demo.story import Settings, tell
+
         asked = json.loads(settings)
         folder = Path(asked.pop("folder"))
         with own_folder(folder):
