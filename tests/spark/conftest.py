@@ -21,7 +21,8 @@ MakeTable = Callable[..., Table]
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    made = session("tests", "local[2]", {"spark.local.dir": str(folder)})
+    conf = {"spark.local.dir": str(folder), "spark.sql.shuffle.partitions": "2"}
+    made = session("tests", "local[2]", conf)
     yield made
     made.stop()
 
