@@ -49,6 +49,7 @@ class Faults:
     crash: float = 0.0
     expiry: float = 0.0
     wipe: float = 0.0
+    deaf: float = 0.0
     suspension: float = 0.0
     crash_at: int | None = None
     boundaries: int = 0
@@ -125,6 +126,7 @@ _MOST: Mapping[str, float] = {
     "crash": 0.01,
     "expiry": 0.02,
     "wipe": 0.005,
+    "deaf": 0.5,
     "suspension": 0.02,
 }
 
@@ -340,8 +342,8 @@ class _FaultyLease:
 
     def check(self) -> None:
         self.coordinator.boundary("before check")
-        uninformed = self.coordinator.faults.random.random() < 0.5
-        if not (uninformed and self.inner.state is LeaseState.HELD):
+        deaf = self.coordinator.faults.happens("deaf")
+        if not (deaf and self.inner.state is LeaseState.HELD):
             self.inner.check()  # else the news of a lost session has not arrived yet
         # A process may be paused, and lose its session, between the check and the put it guards.
         self.coordinator.boundary("after check")

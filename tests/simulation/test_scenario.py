@@ -87,17 +87,18 @@ def harsh(seed: int) -> Faults:
         crash=0.01,
         expiry=0.1,
         wipe=0.02,
+        deaf=0.3,
     )
 
 
 def paused(seed: int) -> Faults:
     """Processes that sleep through the loss of their session, often."""
-    return Faults(random=Random(seed), delay=0.3, expiry=0.3)
+    return Faults(random=Random(seed), delay=0.3, expiry=0.3, deaf=0.5)
 
 
 def wiped(seed: int) -> Faults:
     """A coordinator that forgets everything, again and again."""
-    return Faults(random=Random(seed), delay=0.3, expiry=0.1, wipe=0.2)
+    return Faults(random=Random(seed), delay=0.3, expiry=0.1, wipe=0.2, deaf=0.5)
 
 
 def unheard(seed: int) -> Faults:
