@@ -108,6 +108,8 @@ def run(
     """Parse arguments, do the work, report; return the exit code."""
     try:
         arguments = made.parse_args(argv)
+        if arguments.result_file and not arguments.result_file.parent.is_dir():
+            made.error(f"there is no folder {arguments.result_file.parent} for --result-file")
     except SystemExit as end:
         return int(end.code or 0)
     before = _arrange_signals(die_with_parent=arguments.die_with_parent)

@@ -56,9 +56,12 @@ def session(
     Raises:
         JavaMissing: no Java that is new enough on this machine.
         DependencyMissing: PySpark is missing, or its files are mixed with another package's.
+        ExecutionFailed: Spark did not start; says why.
     """
     check_machine()
     from pyspark.sql import SparkSession
+
+    from airflow_provider_segtable.spark.failures import translated
 
     given = {**_submitted(), **(conf or {})}
     where = master or given.get("spark.master") or DEFAULT_MASTER
@@ -69,7 +72,7 @@ def session(
     builder = SparkSession.builder.appName(app_name).master(where)
     for key, value in ({**_DEFAULTS, **(_LOCAL if local else {}), **_folders()} | given).items():
         builder = builder.config(key, value)
-    with _signals_held():
+    with _signals_held(), translated(f"starting Spark on {where}"):
         spark = builder.getOrCreate()
     if not local:
         from airflow_provider_segtable.spark.archive import package_archive

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
-from airflow_provider_segtable.spark.failures import translate
+from airflow_provider_segtable.spark.failures import translate, translated
 from airflow_provider_segtable.spark.ingest import Sizing, ingest_some
 from airflow_provider_segtable.table.ports import TablePorts
 
@@ -94,7 +94,8 @@ def ingest_stream(
 
     writer = stream_df.writeStream.foreachBatch(append).trigger(**trigger)
     writer = writer.option("checkpointLocation", checkpoint_location)
-    query = (writer.queryName(name) if name else writer).start()
+    with translated(f"starting a stream into {ports.uri}"):
+        query = (writer.queryName(name) if name else writer).start()
     return StreamIngest(query, failures)
 
 

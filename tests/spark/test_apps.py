@@ -74,6 +74,7 @@ def test_a_plan_that_nobody_made_is_a_failure(
         (["--plan", "x", "--all-pending"], 2, "not allowed with"),
         (["--plan", "x", "--storage-option", "region"], 2, "KEY=VALUE"),
         (["--plan", "x", "--table", "ftp://x"], 2, "ftp"),
+        (["--plan", "x", "--result-file", "/no/folder/x"], 2, "/no/folder"),
         (["--plan", "x", "--table", "/nowhere/at/all"], 1, "NotATable"),
     ],
 )
