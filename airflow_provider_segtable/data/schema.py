@@ -45,9 +45,7 @@ def from_arrow(schema: pa.Schema) -> Schema:
                 f"column {field.name!r} has type {field.type}, which a table cannot store: "
                 "cast it to a plain type (dictionaries to their value type)"
             )
-    return Schema(
-        tuple(Column(name=f.name, type=str(f.type), nullable=f.nullable) for f in schema)
-    )
+    return Schema(tuple(Column(name=f.name, type=str(f.type), nullable=f.nullable) for f in schema))
 
 
 def to_arrow(schema: Schema) -> pa.Schema:

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from airflow_provider_segtable.coordination.java import find_java
 from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
+from airflow_provider_segtable.spark.jvm import SHORT_LIVED_DRIVER
 
 OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
 PATIENCE_S = 10.0
@@ -122,12 +123,13 @@ class LocalSparkSubmit:
 
     def _command(self, submission: Submission) -> list[str]:
         master = ["--master", self.master] if self.master else []
-        settings = (f"{key}={value}" for key, value in submission.conf.items())
-        conf = [part for setting in settings for part in ("--conf", setting)]
+        conf = {**SHORT_LIVED_DRIVER, **submission.conf}
+        settings = (f"{key}={value}" for key, value in conf.items())
+        options = [part for setting in settings for part in ("--conf", setting)]
         return [
             str(spark_home() / "bin" / "spark-submit"),
             *master,
-            *conf,
+            *options,
             *("--name", submission.name),
             str(submission.application),
             *submission.arguments,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.coordination.java import find_java
 from airflow_provider_segtable.spark.install_check import check_install
+from airflow_provider_segtable.spark.jvm import SHORT_LIVED_DRIVER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +40,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    **SHORT_LIVED_DRIVER,
 }
 
 

@@ -44,7 +44,9 @@ def test_output_is_told_line_by_line_and_secrets_stay_off_the_command_line(stand
     said: list[str] = []
     LocalSparkSubmit("local[2]").launch(SUBMISSION, said.append)
     assert said[1] == (
-        "--master local[2] --conf spark.x=1 --name segtable-compact "
+        "--master local[2] "
+        "--conf spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+        "--conf spark.x=1 --name segtable-compact "
         "/apps/compact.py --table /t --plan p"
     )
     assert said[2] == '{"secret": "hush"}'

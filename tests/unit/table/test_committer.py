@@ -146,7 +146,7 @@ def test_lost_reply_commits_once(ports: TablePorts, *, landed: bool) -> None:
 
 
 def test_own_first_attempt_is_recognised_behind_exists(ports: TablePorts) -> None:
-    """ "Already exists" that answers our own retried put counts as success."""
+    """An "already exists" that answers our own retried put counts as success."""
 
     def retried(path: str, data: bytes) -> None:
         ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
