@@ -54,8 +54,9 @@ def compact(  # noqa: PLR0913 - each is an option
     [green]segtable compact ./flights minor-20130101-1a2b3c4d5e6f[/]
     [green]segtable compact ./flights --all --engine spark --master 'local\[2]'[/]
 
-    Safe to run twice, and at once: a plan is finished once, whoever comes second says so. Ends
-    with 1 if a plan failed; "done already", "running elsewhere" and "overtaken" are no failures.
+    Safe to run twice, and at once: a plan is finished once, and whoever comes
+    second says so. Ends with 1 if a plan failed; "done already", "running
+    elsewhere" and "overtaken" are no failures.
     """
     if plans and all_:
         raise InvalidInput("give plan ids or --all, not both")

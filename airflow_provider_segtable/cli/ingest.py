@@ -74,8 +74,8 @@ def ingest(  # noqa: PLR0913 - each is an option
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
     [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
 
-    Columns and types must be the table's; event times must be there. A file that is wrong
-    appends nothing; those before it stay.
+    Columns and types must be the table's; event times must be there. A file
+    that is wrong appends nothing; those before it stay.
     """
     if engine is Engine.SPARK and rows_per_append:
         raise InvalidInput("--rows-per-append is for --engine local: leave out one of them")

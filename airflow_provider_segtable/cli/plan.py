@@ -44,7 +44,7 @@ def plan(
     [green]segtable plan ./flights --property compaction.min_segments=4[/]
     [green]segtable plan ./flights --request --json | jq -r '.chosen\[].plan'[/]
 
-    The policy is the table's (see its properties in `segtable table describe`); --property
+    The policy is the table's (see `segtable table describe`); --property
     overrides it for this run.
     """
     from airflow_provider_segtable.services.planner import plan_table

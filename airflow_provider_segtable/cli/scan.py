@@ -11,7 +11,7 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.drawing import captioned, grid
 from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, pairs
-from airflow_provider_segtable.cli.output import Facts, print_json, show
+from airflow_provider_segtable.cli.output import Facts, out, print_json, show
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.interval import Interval, parse_instant
 
@@ -194,13 +194,29 @@ def _print_table(
     columns: list[str],
     limit: int | None,
 ) -> None:
-    table = grid("", *columns)
-    for batch in batches:
-        for row in _plain(batch):
-            table.add_row(*(_cell(row[name]) for name in columns))
+    rows = [row for batch in batches for row in _plain(batch)]
+    shown = _that_fit(columns, rows, out.width)
+    table = grid("", *shown)
+    for row in rows:
+        table.add_row(*(_cell(row[name]) for name in shown))
     total = snapshot.count()
-    more = f"; --limit shows more than {limit}" if limit is not None and total > limit else ""
-    show(captioned(table, f"{total:,} rows at version {snapshot.version}{more}"))
+    told = [f"{total:,} rows at version {snapshot.version}"]
+    if limit is not None and total > limit:
+        told.append(f"--limit shows more than {limit}")
+    if len(shown) < len(columns):
+        told.append(f"{len(shown)} of {len(columns)} columns fit: --columns A,B,... chooses")
+    show(captioned(table, "; ".join(told)))
+
+
+def _that_fit(columns: list[str], rows: list[dict[str, Any]], width: int) -> list[str]:
+    """Return the first columns that fit side by side, at least one."""
+    fitting: list[str] = []
+    for name in columns:
+        width -= max(len(name), *(len(str(row[name])) for row in rows), 4) + 3
+        if width < 0 and fitting:
+            break
+        fitting.append(name)
+    return fitting
 
 
 def _cell(value: Any) -> Text:

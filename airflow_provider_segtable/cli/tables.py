@@ -83,8 +83,8 @@ def create(  # noqa: PLR0913 - each is an option
     [green]segtable table create s3://lake/orders --time at --granularity month \
         --schema "user string, amount double, at timestamp\[us, tz=UTC]"[/]
 
-    Types are Arrow's (int64, string, double, date32\[day], timestamp\[us, tz=UTC],
-    list<item: string>); int, text, float64, date and timestamp are understood too.
+    Types are Arrow's: int64, string, double, date32\[day], list<item: string>,
+    timestamp\[us, tz=UTC]; int, text, float64, date, timestamp will do, too.
     """
     from airflow_provider_segtable.planning.policy import Policy
     from airflow_provider_segtable.table.table import Table
@@ -152,8 +152,8 @@ def segments(
     [green]segtable table segments ./flights --interval 2013-01-01/2013-02-01[/]
     [green]segtable table segments ./flights --all[/]
 
-    "root" is the range \[start, end) of appended partitions that a segment stands for; "minor"
-    counts its generations of minor compaction.
+    "root" is the range \[start, end) of appended partitions that a segment
+    stands for; "minor" counts its generations of minor compaction.
     """
     wanted = Interval.parse(interval) if interval else None
     state = open_table(table, storage_options).snapshot(version=version).state

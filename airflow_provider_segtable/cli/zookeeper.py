@@ -45,8 +45,9 @@ def start(
     [green]segtable zookeeper start --background[/]
     [green]segtable zookeeper start --port 2181[/]
 
-    It runs from the jars that PySpark ships, and needs Java 17 or newer. Other segtable commands of
-    yours find it by themselves; for other programs: export SEGTABLE_ZOOKEEPER=<address>.
+    It runs from the jars that PySpark ships, and needs Java 17 or newer. Your
+    other segtable commands find it by themselves; for other programs, export
+    SEGTABLE_ZOOKEEPER=ADDRESS.
     """
     from airflow_provider_segtable.coordination import embedded
 

@@ -33,9 +33,10 @@ def demo(
     [green]segtable demo --keep[/]              and look around in Airflow
     [green]segtable demo --no-airflow[/]        a minute, without Airflow
 
-    Starts a ZooKeeper and an Airflow of its own (loopback, free ports), takes under four minutes
-    on two cores, and leaves a table to look at and no process behind. Ends with 1 if one row was
-    lost, doubled or changed, or a compaction failed.
+    Starts a ZooKeeper and an Airflow of its own (loopback, free ports), takes
+    under four minutes on two cores, and leaves a table to look at and no
+    process behind. Ends with 1 if one row was lost, doubled or changed, or a
+    compaction failed.
     """
     try:
         from airflow_provider_segtable.cli.demo.processes import keep as keep_story
@@ -52,5 +53,7 @@ def demo(
     }
     module = "airflow_provider_segtable.cli.demo.told"
     code = keep_story(["-m", module, json.dumps(asked)])
+    if code > Exit.INTERRUPTED:  # by a signal that left it no time to say why
+        raise typer.Exit(Exit.FAILED)
     if code:
-        raise typer.Exit(Exit.INTERRUPTED if code > 128 else code)
+        raise typer.Exit(code)
