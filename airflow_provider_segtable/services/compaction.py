@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
     SegtableError,
 )
-from airflow_provider_segtable.core.events import PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.events import PlanAborted, PlanCompleted, PlanInflight
 from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest
 from airflow_provider_segtable.core.plan import CompactionPlan
 from airflow_provider_segtable.core.rebase import Conflict
@@ -121,8 +121,7 @@ def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> _Attempt | PlanRes
     state = EventLog(ports.storage).load()
     known = state.plans.get(plan_id)
     if known is None:
-        why = f"{ports.uri} has no plan {plan_id}: `segtable plan` lists the pending ones"
-        return PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=why)
+        return _not_remembered(ports, plan_id)
     if not known.status.pending:
         return _not_pending(plan_id, state)
     try:
@@ -140,6 +139,21 @@ def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> _Attempt | PlanRes
     except BaseException:
         lease.release()
         raise
+
+
+def _not_remembered(ports: TablePorts, plan_id: str) -> PlanResult:
+    """State keeps the last finished plans only; the log knows them all."""
+    for event in EventLog(ports.storage).events(0):
+        action = event.action
+        if isinstance(action, PlanCompleted | PlanAborted) and action.plan_id == plan_id:
+            done = isinstance(action, PlanCompleted)
+            return PlanResult(
+                plan_id=plan_id,
+                ended=Ended.DONE_ALREADY if done else Ended.OVERTAKEN,
+                message=f"plan {plan_id} ended long ago: {event.kind} is event {event.n}",
+            )
+    why = f"{ports.uri} has no plan {plan_id}: `segtable plan` lists the pending ones"
+    return PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=why)
 
 
 def _not_pending(plan_id: str, state: State) -> PlanResult:

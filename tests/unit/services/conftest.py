@@ -1,0 +1,71 @@
+"""A table in memory with its coordinator, and rows to append."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.core.events import TableCreated
+from airflow_provider_segtable.core.interval import Granularity
+from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture
+def service() -> MemoryService:
+    return MemoryService()
+
+
+@pytest.fixture
+def ports(service: MemoryService) -> TablePorts:
+    """Two hours with four small segments each."""
+    clock = FakeClock()
+    made = TablePorts(
+        uri="memory://t",
+        storage=MemoryStorage(),
+        files=MemoryFiles(),
+        clock=clock,
+        chance=FakeChance(),
+        author="first",
+        coordinator_=MemoryCoordinator(clock, service),
+    )
+    create_table(
+        made,
+        TableCreated(
+            table_id="t",
+            name="t",
+            schema=from_arrow(SCHEMA),
+            time_column="at",
+            granularity=Granularity.HOUR,
+            properties={"compaction.min_segments": "2", "compaction.max_attempts": "2"},
+        ),
+    )
+    for turn in range(4):
+        Table(made).append(rows(turn))
+    return made
+
+
+@pytest.fixture
+def other(ports: TablePorts, service: MemoryService) -> TablePorts:
+    """Another process with a session of its own."""
+    client = MemoryCoordinator(ports.clock, service)
+    return replace(ports, author="second", chance=FakeChance(1), coordinator_=client)
+
+
+def rows(turn: int) -> pa.Table:
+    """Return two rows, one an hour."""
+    times = pa.array([turn, HOUR_US + turn], SCHEMA.field("at").type)
+    return pa.table({"at": times, "row": [turn, 100 + turn]}, SCHEMA)
+
+
+def contents(ports: TablePorts) -> list[int]:
+    """Return the row numbers of the newest snapshot, sorted."""
+    return sorted(Table(ports).snapshot().to_arrow().column("row").to_pylist())

@@ -1,0 +1,179 @@
+"""Carrying out plans: every way it can end, and what is left behind."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.core import state as fold
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.execution import Done, in_process, run_one
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.table import Table
+from tests.unit.services.conftest import HOUR_US, contents, rows
+
+ROWS = [0, 1, 2, 3, 100, 101, 102, 103]
+
+
+def planned(ports: TablePorts) -> list[str]:
+    return [launch.plan_id for launch in plan_table(ports).launches]
+
+
+def endings(results: Sequence[PlanResult]) -> list[Ended]:
+    return [result.ended for result in results]
+
+
+def test_plans_are_completed_in_one_call(ports: TablePorts) -> None:
+    """Two chunks become one segment each, rows unchanged, books balanced, locks gone."""
+    results = compact(ports, planned(ports), in_process(ports.files))
+    assert endings(results) == [Ended.COMPLETED] * 2
+    assert [(r.segments_in, r.segments_out, r.rows) for r in results] == [(4, 1, 4)] * 2
+    assert len(Table(ports).snapshot().segments()) == 2
+    assert contents(ports) == ROWS
+    assert list(violations(Table(ports).state())) == []
+    assert ports.coordinator.locks("t") == ()
+
+
+def test_second_run_finds_it_done(ports: TablePorts) -> None:
+    """Run twice, a plan commits once; the second run says by whom and where."""
+    plans = planned(ports)
+    compact(ports, plans, in_process(ports.files))
+    version = Table(ports).state().n
+    results = compact(ports, plans, in_process(ports.files))
+    assert endings(results) == [Ended.DONE_ALREADY] * 2
+    assert "completed by first" in results[0].message
+    assert Table(ports).state().n == version
+
+
+def test_forgotten_plan_is_found_in_the_log(
+    ports: TablePorts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was delayed past all remembered plans still learns how its plan ended."""
+    monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 0)
+    plans = planned(ports)
+    compact(ports, plans, in_process(ports.files))
+    results = compact(ports, plans, in_process(ports.files))
+    assert endings(results) == [Ended.DONE_ALREADY] * 2
+    assert "ended long ago" in results[0].message
+
+
+def test_unknown_plan_fails_by_name(ports: TablePorts) -> None:
+    """A plan that was never in the log is a mistake, and says how to find the right one."""
+    (result,) = compact(ports, ["minor-x"], in_process(ports.files))
+    assert result.ended is Ended.FAILED
+    assert "no plan minor-x: `segtable plan` lists" in result.message
+
+
+def test_second_worker_ends_while_the_first_works(ports: TablePorts, other: TablePorts) -> None:
+    """Of two workers on one plan the second says who has it, and changes nothing."""
+    plans = planned(ports)
+    seen: list[PlanResult] = []
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        seen.extend(compact(other, plans, in_process(other.files)))
+        yield from in_process(ports.files)(jobs)
+
+    results = compact(ports, plans, execute)
+    assert endings(results) == [Ended.COMPLETED] * 2
+    assert endings(seen) == [Ended.RUNNING_ELSEWHERE] * 2
+    assert "first" in seen[0].message
+
+
+def test_one_failure_does_not_stop_the_others(ports: TablePorts) -> None:
+    """A kernel that dies costs its own plan only, which stays pending for the next run."""
+    plans = planned(ports)
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        yield Done(index=0, error="CorruptTable: a.parquet is torn")
+        yield run_one(1, jobs[1], ports.files)
+
+    results = compact(ports, plans, execute)
+    assert endings(results) == [Ended.FAILED, Ended.COMPLETED]
+    assert "torn" in results[0].message
+    assert [p.plan.id for p in Table(ports).state().pending_plans()] == [plans[0]]
+    assert endings(compact(ports, plans[:1], in_process(ports.files))) == [Ended.COMPLETED]
+    assert contents(ports) == ROWS
+
+
+def test_job_without_a_result_is_a_failure(ports: TablePorts) -> None:
+    """An engine that swallows a job is noticed."""
+    results = compact(ports, planned(ports), lambda _: iter(()))
+    assert endings(results) == [Ended.FAILED] * 2
+    assert "without a result" in results[0].message
+
+
+def test_lost_session_stops_the_commit(ports: TablePorts, service: MemoryService) -> None:
+    """Whoever loses the lock while working commits nothing and removes its files."""
+    plans = planned(ports)
+    before = set(ports.files.store)  # type: ignore[attr-defined]
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        done = list(in_process(ports.files)(jobs))
+        client = ports.coordinator
+        assert isinstance(client, MemoryCoordinator)
+        service.expire(client.session)
+        yield from done
+
+    results = compact(ports, plans, execute)
+    assert endings(results) == [Ended.FAILED] * 2
+    assert "coordination:" in results[0].message
+    assert set(ports.files.store) == before  # type: ignore[attr-defined]
+    assert endings(compact(ports, plans, in_process(ports.files))) == [Ended.COMPLETED] * 2
+
+
+def test_superseded_worker_is_overtaken(
+    ports: TablePorts, other: TablePorts, service: MemoryService
+) -> None:
+    """A worker that never heard of its lost session is refused by the log itself."""
+    plans = planned(ports)[:1]
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        done = list(in_process(ports.files)(jobs))
+        client = ports.coordinator
+        assert isinstance(client, MemoryCoordinator)
+        service.expire(client.session, told=False)
+        assert endings(compact(other, plans, in_process(other.files))) == [Ended.COMPLETED]
+        yield from done
+
+    (result,) = compact(ports, plans, execute)
+    assert result.ended in (Ended.OVERTAKEN, Ended.FAILED)
+    assert "second" in result.message or "lock" in result.message
+    assert contents(ports) == ROWS
+
+
+def test_appends_during_a_compaction_stay(ports: TablePorts, other: TablePorts) -> None:
+    """What is appended while the kernel runs is visible before and after the commit."""
+    plans = planned(ports)
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        Table(other).append(rows(4))
+        yield from in_process(ports.files)(jobs)
+
+    assert endings(compact(ports, plans, execute)) == [Ended.COMPLETED] * 2
+    assert contents(ports) == sorted([*ROWS, 4, 104])
+    log = EventLog(ports.storage)
+    assert [sum(s.rows for s in log.at(n).timeline.visible_segments()) for n in (4, 6)] == [8, 8]
+
+
+def test_wrong_clock_is_refused(ports: TablePorts) -> None:
+    """A worker whose clock is far from the coordinator's does not begin."""
+    plans = planned(ports)
+    client = ports.coordinator
+    assert isinstance(client, MemoryCoordinator)
+    skewed = _hour_ahead(ports)
+    results = compact(skewed, plans, in_process(ports.files))
+    assert endings(results) == [Ended.FAILED] * 2
+    assert "clock of first is +3600.0 s off" in results[0].message
+    assert ports.coordinator.locks("t") == ()
+
+
+def _hour_ahead(ports: TablePorts) -> TablePorts:
+    from dataclasses import replace
+
+    from airflow_provider_segtable.testing.clock import FakeClock
+
+    return replace(ports, clock=FakeClock(ports.clock.now() + HOUR_US))

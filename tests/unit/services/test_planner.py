@@ -1,0 +1,123 @@
+"""The planner run: idempotent requests, the dead and the abandoned, dry runs."""
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.core.errors import LockLost
+from airflow_provider_segtable.core.lockbox import Generation
+from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.execution import Done, in_process
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.table.append import AppendTicket, append
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.clock import FakeClock
+from tests.unit.services.conftest import rows
+
+
+def clock_of(ports: TablePorts) -> FakeClock:
+    assert isinstance(ports.clock, FakeClock)
+    return ports.clock
+
+
+def test_two_planners_request_once(ports: TablePorts, other: TablePorts) -> None:
+    """A plan's id is a function of its inputs: the second planner launches the same runs."""
+    first, second = plan_table(ports), plan_table(other)
+    assert [x.plan_id for x in first.launches] == [x.plan_id for x in second.launches]
+    assert [x.run_id for x in first.launches] == [x.run_id for x in second.launches]
+    assert len(Table(ports).state().plans) == 2
+
+
+def test_dry_run_writes_nothing_and_needs_no_coordinator(ports: TablePorts) -> None:
+    """The dry run is the same answer, with nothing in the log."""
+    from dataclasses import replace
+
+    version = Table(ports).state().n
+    dry = plan_table(replace(ports, coordinator_=None), dry_run=True)
+    assert Table(ports).state().n == version
+    wet = plan_table(ports)
+    assert [x.plan_id for x in dry.launches] == [x.plan_id for x in wet.launches]
+
+
+def test_running_plans_are_not_launched_again(ports: TablePorts, other: TablePorts) -> None:
+    """A plan whose worker is alive is named with its holder, not launched."""
+    plans = [launch.plan_id for launch in plan_table(ports).launches]
+    seen = []
+
+    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+        seen.append(plan_table(other))
+        yield from in_process(ports.files)(jobs)
+
+    compact(ports, plans, execute)
+    assert seen[0].launches == ()
+    assert seen[0].running == dict.fromkeys(plans, "first")
+
+
+def test_dead_worker_gets_a_new_run(ports: TablePorts) -> None:
+    """After a failed attempt the plan is launched again, under another run id."""
+    before = plan_table(ports).launches
+    compact(ports, [launch.plan_id for launch in before], lambda _: iter(()))
+    after = plan_table(ports).launches
+    assert {x.plan_id for x in after} == {x.plan_id for x in before}
+    assert not {x.run_id for x in after} & {x.run_id for x in before}
+
+
+def test_unclaimed_launch_is_repeated_after_a_while(ports: TablePorts) -> None:
+    """A run that never began gets another id after some minutes, and the same one before."""
+    now = plan_table(ports).launches[0].run_id
+    clock_of(ports).advance(60)
+    assert plan_table(ports).launches[0].run_id == now
+    clock_of(ports).advance(300)
+    assert plan_table(ports).launches[0].run_id != now
+
+
+def test_hopeless_plan_is_aborted_and_rests(ports: TablePorts) -> None:
+    """After ``max_attempts`` dead workers a plan is given up, with the reason, for a while."""
+    plans = [launch.plan_id for launch in plan_table(ports).launches]
+    for _ in range(2):
+        compact(ports, plans, lambda _: iter(()))
+    run = plan_table(ports)
+    assert set(run.aborted) == set(plans)
+    assert run.launches == ()
+    assert any("rests 60 min" in skipped.reason for skipped in run.skipped)
+    clock_of(ports).advance(3700)
+    assert {launch.plan_id for launch in plan_table(ports).launches} == set(plans)
+
+
+def test_abandoned_ids_are_voided(
+    ports: TablePorts, other: TablePorts, service: MemoryService
+) -> None:
+    """A writer that died leaves a hole; the planner voids it, and the neighbours are joined."""
+
+    def die(_: AppendTicket) -> list[object]:
+        Table(ports).append(rows(9))
+        service.expire(other.coordinator.session)  # type: ignore[attr-defined]
+        raise LockLost("died")
+
+    chunk = Table(ports).state().timeline.visible_chunks()[0]
+    with pytest.raises(LockLost):
+        append(other, {chunk.interval: 1}, die, commit_id="dead")  # type: ignore[arg-type]
+    assert Table(ports).state().id_space(chunk, Generation.FIRST).holes == {4}
+    run = plan_table(ports)
+    assert [str(voided) for voided in run.voided] == [str(chunk.segment(4))]
+    plans = [launch.plan_id for launch in run.launches]
+    compact(ports, plans, in_process(ports.files))
+    assert len(Table(ports).state().timeline.visible_groups(chunk)) == 1
+
+
+def test_ids_of_a_living_writer_are_left_alone(ports: TablePorts, other: TablePorts) -> None:
+    """A slow append is not taken for a dead one."""
+    chunk = Table(ports).state().timeline.visible_chunks()[0]
+    seen = []
+
+    def slow(_: AppendTicket) -> list[object]:
+        Table(ports).append(rows(9))
+        seen.append(plan_table(ports))
+        raise LockLost("enough")
+
+    with pytest.raises(LockLost):
+        append(other, {chunk.interval: 1}, slow, commit_id="slow")  # type: ignore[arg-type]
+    assert seen[0].voided == ()
