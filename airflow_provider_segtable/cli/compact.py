@@ -39,7 +39,7 @@ def compact(  # noqa: PLR0913 - each is an option
         bool, typer.Option("--all", help="Plan first, then carry out everything pending.")
     ] = False,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     wait: Annotated[
         float, typer.Option(help="Seconds to wait for segments that others hold.", min=0)
     ] = 0.0,
@@ -79,7 +79,7 @@ def _request(table: Any, properties: list[str] | None) -> None:
 
 
 def _carry_out(
-    table: Any, plans: Sequence[str], engine: Engine, master: str, wait_s: float
+    table: Any, plans: Sequence[str], engine: Engine, master: str | None, wait_s: float
 ) -> Sequence["PlanResult"]:
     from airflow_provider_segtable.services.compaction import compact as run
     from airflow_provider_segtable.services.execution import in_process

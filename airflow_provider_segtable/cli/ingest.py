@@ -35,7 +35,8 @@ EngineOption = Annotated[
     typer.Option(help="local: in this process. spark: spread over Spark tasks."),
 ]
 MasterOption = Annotated[
-    str, typer.Option(help="Spark master, with --engine spark.", metavar="URL")
+    str | None,
+    typer.Option(help="Spark master, with --engine spark; this machine by default.", metavar="URL"),
 ]
 
 
@@ -63,7 +64,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         ),
     ] = None,
     engine: EngineOption = Engine.LOCAL,
-    master: MasterOption = "local[*]",
+    master: MasterOption = None,
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,

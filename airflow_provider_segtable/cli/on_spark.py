@@ -39,15 +39,22 @@ def ingest_files(
 
             def append(path: Path = path, name: str | None = name) -> Facts:
                 again = name is not None and name in table.state().commits
-                rows = _read(spark, path, file_format(path, format_))
+                rows = _read(spark, table, path, file_format(path, format_))
                 committed = ingest(table.ports, rows, commit_id=name)
                 return append_facts(table, committed.n, path, again=again)
 
             yield append
 
 
-def _read(spark: SparkSession, path: Path, kind: str) -> DataFrame:
+def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame:
     place = "file:" + re.sub(r"([*?\[\]{}\\,])", r"\\\1", str(path.absolute()))
+    if kind == "parquet":
+        return spark.read.parquet(place)
     if kind == "csv":
         return spark.read.csv(place, header=True, inferSchema=True)
-    return spark.read.parquet(place) if kind == "parquet" else spark.read.json(place)
+    rows = spark.read.json(place)  # it has no times of its own: they are texts
+    times = {c.name for c in table.state().table.schema.columns if c.type.startswith("timestamp")}
+    for name, found in rows.dtypes:
+        if name in times and found == "string":
+            rows = rows.withColumn(name, rows[name].cast("timestamp"))
+    return rows
