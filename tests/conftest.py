@@ -11,6 +11,7 @@
 """
 
 import atexit
+import logging
 import os
 import shutil
 import tempfile
@@ -62,3 +63,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not _REAL.isdisjoint(item.path.relative_to(Path(__file__).parent).parts):
             item.add_marker(pytest.mark.xdist_group("real"))
+
+
+def pytest_unconfigure() -> None:
+    """Py4J logs from threads of its own, also after pytest has closed the streams."""
+    logging.raiseExceptions = False
