@@ -101,11 +101,12 @@ class Airflow:
         if not any(run.dag_id == MINOR for run in self._runs):
             raise ExecutionFailed(f"the planner DAG emitted no minor run: see {self._stack.home}")
 
-    def places(self) -> Iterator[str]:
+    def places(self, *, kept: bool) -> Iterator[str]:
         """Yield where to look at it."""
         yield f"[cyan]{'the DAGs':<22}[/] {self._dags / 'flights.py'}"
         yield f"[cyan]{'what Airflow logged':<22}[/] {self._stack.home / 'logs'}"
-        yield f"[cyan]{'Airflow, with --keep':<22}[/] {self._stack.url}"
+        where = self._stack.url if kept else "segtable demo --keep leaves it running"
+        yield f"[cyan]{'Airflow itself':<22}[/] {where}"
 
     def _start(self) -> None:
         started = time.monotonic()

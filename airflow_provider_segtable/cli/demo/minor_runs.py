@@ -45,8 +45,8 @@ class MinorRuns(Protocol):
         """Yield what came of it; raise if anything failed."""
         ...
 
-    def places(self) -> Iterator[str]:
-        """Yield where to look at it."""
+    def places(self, *, kept: bool) -> Iterator[str]:
+        """Yield where to look at it, now or (``kept``) while it goes on running."""
         ...
 
 
@@ -96,7 +96,7 @@ class Here:
                 raise ExecutionFailed(f"{result.plan_id}: {result.ended}: {result.message}")
         yield f"{len(self._results)} plans carried out"
 
-    def places(self) -> Iterator[str]:
+    def places(self, *, kept: bool) -> Iterator[str]:  # noqa: ARG002 - nothing to look at
         """Yield nothing: there is nothing but the table."""
         yield from ()
 

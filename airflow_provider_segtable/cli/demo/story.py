@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from airflow_provider_segtable.cli.checksum import Checksum, checksum_of
 from airflow_provider_segtable.cli.demo import comparison, flights
 from airflow_provider_segtable.cli.demo.airflow_runs import Airflow
 from airflow_provider_segtable.cli.demo.minor_runs import Here, MinorRuns
+from airflow_provider_segtable.cli.demo.processes import Interrupted
 from airflow_provider_segtable.cli.demo.telling import Teller
 from airflow_provider_segtable.cli.facts import summary
 from airflow_provider_segtable.cli.output import out
@@ -187,11 +188,12 @@ class _Story:
         with self.teller.step("Where to look next"):
             for what, where in self._places():
                 self.teller.say(f"[cyan]{what:<22}[/] {where}")
-            for line in self.runs.places():
+            for line in self.runs.places(kept=self.settings.keep):
                 self.teller.say(line)
         if self.settings.keep:
             out.print("\nEverything keeps running; Ctrl-C ends it.")
-            threading.Event().wait()
+            with suppress(Interrupted):
+                threading.Event().wait()
 
     def _places(self) -> Iterator[tuple[str, str]]:
         table = _relative(Path(self.uri))
