@@ -33,8 +33,14 @@ from airflow_provider_segtable.core.state import PlanStatus, State
 from airflow_provider_segtable.data.minor import MinorJob
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.services.execution import Done, Execute
-from airflow_provider_segtable.table.append import check_clock, discard
-from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit
+from airflow_provider_segtable.table.append import check_clock
+from airflow_provider_segtable.table.committer import (
+    Change,
+    Committed,
+    Unknown,
+    commit,
+    commit_files,
+)
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
@@ -262,14 +268,8 @@ def _publish(ports: TablePorts, attempt: _Attempt, segments: tuple[Segment, ...]
         commit_id=f"completed-{attempt.job.attempt}",
         guard=attempt.lease.check,
     )
-    try:
-        outcome = commit(ports, attempt.state, change)
-    except Exception:
-        discard(ports, segments)
-        raise
+    outcome = commit_files(ports, attempt.state, change, segments)
     if not isinstance(outcome, Committed):
-        if isinstance(outcome, Conflict):
-            discard(ports, segments)
         return _not_committed(plan.id, outcome)
     return PlanResult(
         plan_id=plan.id,

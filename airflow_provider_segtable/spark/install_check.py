@@ -15,12 +15,14 @@ This project keeps the client out (``excludes.txt``); users of pip pin both to o
 """
 
 import base64
+import csv
 import hashlib
 import importlib.metadata
 import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from airflow_provider_segtable.core.errors import DependencyMissing
 
@@ -101,17 +103,20 @@ def look(lookup: Lookup = importlib.metadata.distribution) -> Installed:
 def foreign_files(installed: importlib.metadata.Distribution) -> int:
     """Count Python files that are gone or no longer what the distribution recorded."""
     count = 0
-    for path in installed.files or ():
-        if path.suffix != ".py" or path.hash is None or path.hash.mode != "sha256":
-            continue
-        try:
-            content = path.read_binary()
-        except FileNotFoundError:
-            count += 1
-            continue
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
-        count += digest != path.hash.value
+    # Not ``installed.files``: some versions of it leave out just what we look for, missing files.
+    for name, recorded, _ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
+        if name.endswith(".py") and recorded.startswith("sha256="):
+            count += _digest(Path(str(installed.locate_file(name)))) != recorded
     return count
+
+
+def _digest(file: Path) -> str | None:
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
+    return "sha256=" + digest.decode().rstrip("=")
 
 
 def _find(lookup: Lookup, name: str) -> importlib.metadata.Distribution | None:

@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit_files
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
@@ -146,25 +146,10 @@ def _write_and_commit(
         commit_id=commit_id,
         guard=lease.check,
     )
-    try:
-        outcome = commit(ports, state, change)
-    except Exception:
-        discard(ports, segments)
-        raise
-    match outcome:
-        case Committed():
-            return outcome
-        case Conflict():
-            discard(ports, segments)
-            return outcome
-        case Unknown(n=n):
-            raise CommitUnknown(
-                f"{ports.uri}: the reply to event {n} was lost; run the append again "
-                f"with commit id {commit_id!r}: it commits once"
-            )
-
-
-def discard(ports: TablePorts, segments: Sequence[Segment]) -> None:
-    """Delete files of a change that certainly did not land."""
-    for segment in segments:
-        ports.files.delete(segment.path)
+    outcome = commit_files(ports, state, change, segments)
+    if isinstance(outcome, Unknown):
+        raise CommitUnknown(
+            f"{ports.uri}: the reply to event {outcome.n} was lost; run the append again "
+            f"with commit id {commit_id!r}: it commits once"
+        )
+    return outcome

@@ -10,10 +10,11 @@
 4. ``guard`` (usually ``lease.check``) runs right before each put; a lost lease stops the commit.
 5. Retries are bounded; each waits longer, with jitter, so that writers who collide part ways.
 
-Files may be deleted only after ``Conflict`` or an exception, never after ``Unknown``.
+Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
+``CommitUnknown``: ``commit_files`` is the one place that does it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.codec import encode
@@ -27,6 +28,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.events import Action, Event
 from airflow_provider_segtable.core.rebase import Conflict, admit
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.table.log import EventLog, event_path
 from airflow_provider_segtable.table.ports import TablePorts
@@ -92,18 +94,48 @@ def commit(ports: TablePorts, state: State, change: Change, retry: Retry | None 
         BooksDoNotBalance: if outputs do not hold exactly the inputs' rows.
         CommitConflict: after too many lost races, naming the last winner.
         StorageError: if the storage fails for certain.
+        CommitUnknown: if anything goes wrong while a put of ours may have landed.
     """
-    retry = retry or Retry()
     loop = _Loop(ports, change, state)
-    for attempt in range(retry.attempts):
-        outcome = loop.turn()
-        if outcome is not None:
-            return outcome
-        ports.clock.sleep(retry.pause_s(attempt, ports.chance.uniform()))
-    if loop.unresolved is not None:
-        return loop.unknown()
-    reason = f"lost the race for the next event {retry.attempts} times; try again"
-    return Conflict(reason=reason, winner=loop.state.n)
+    try:
+        return loop.run(retry or Retry())
+    except Exception as error:
+        if loop.unresolved is None:
+            raise
+        raise CommitUnknown(_way_out(ports, change, loop.unresolved)) from error
+
+
+def commit_files(
+    ports: TablePorts, state: State, change: Change, segments: Sequence[Segment]
+) -> Outcome:
+    """Commit a change that names data files; they are deleted if it certainly did not land.
+
+    Raises:
+        CommitUnknown: it may have landed; the files stay.
+        SegtableError: as ``commit``; the files are gone.
+    """
+    try:
+        outcome = commit(ports, state, change)
+    except CommitUnknown:
+        raise
+    except Exception:
+        _discard(ports, segments)
+        raise
+    if isinstance(outcome, Conflict):
+        _discard(ports, segments)
+    return outcome
+
+
+def _discard(ports: TablePorts, segments: Sequence[Segment]) -> None:
+    for segment in segments:
+        ports.files.delete(segment.path)
+
+
+def _way_out(ports: TablePorts, change: Change, n: int) -> str:
+    return (
+        f"{ports.uri}: the reply to event {n} was lost and the log does not show it yet; "
+        f"run the same again with commit id {change.commit_id!r}: it commits once"
+    )
 
 
 def commit_or_raise(
@@ -117,10 +149,7 @@ def commit_or_raise(
             by = "" if winner is None else f" (event {winner} won)"
             raise CommitConflict(f"{ports.uri}: {reason}{by}")
         case Unknown(n=n):
-            raise CommitUnknown(
-                f"{ports.uri}: the reply to event {n} was lost and the log does not show it yet; "
-                f"run the same again with commit id {change.commit_id!r}: it commits once"
-            )
+            raise CommitUnknown(_way_out(ports, change, n))
 
 
 class _Loop:
@@ -137,6 +166,18 @@ class _Loop:
         self.state = state
         self.log = EventLog(ports.storage)
         self.unresolved: int | None = None
+
+    def run(self, retry: Retry) -> Outcome:
+        """Go round until there is an outcome, a bounded number of times."""
+        for attempt in range(retry.attempts):
+            outcome = self.turn()
+            if outcome is not None:
+                return outcome
+            self.ports.clock.sleep(retry.pause_s(attempt, self.ports.chance.uniform()))
+        if self.unresolved is not None:
+            return self.unknown()
+        reason = f"lost the race for the next event {retry.attempts} times; try again"
+        return Conflict(reason=reason, winner=self.state.n)
 
     def turn(self) -> Outcome | None:
         """Go round once; None means: once more."""

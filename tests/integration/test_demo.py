@@ -16,7 +16,7 @@ from airflow_provider_segtable.cli.demo.told import MARK, own_folder
 from airflow_provider_segtable.core.errors import InvalidInput
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 
 # A story like the demo's: it starts something that leaves its parent and its session, says the
 # process ids, and then waits.

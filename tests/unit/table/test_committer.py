@@ -11,6 +11,7 @@ from airflow_provider_segtable.core.errors import (
     CommitConflict,
     CommitUnknown,
     LockLost,
+    NotFound,
     OutcomeUnknown,
     StorageFull,
 )
@@ -26,6 +27,7 @@ from airflow_provider_segtable.table.committer import (
     Retry,
     Unknown,
     commit,
+    commit_files,
     commit_or_raise,
 )
 from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path
@@ -194,6 +196,37 @@ def test_replies_lost_for_ever_end_unknown(ports: TablePorts) -> None:
     traps(ports).extend(lost_reply(ports, landed=False) for _ in range(3))
     with pytest.raises(CommitUnknown, match="commit id 'mine'"):
         commit_or_raise(ports, load(ports), append(0), Retry(attempts=3))
+
+
+def test_trouble_after_a_landed_put_is_no_failure(ports: TablePorts) -> None:
+    """Whatever breaks once the put may have landed, the files it names stay."""
+
+    class Deaf:
+        def announce(self, *_: object) -> None:
+            raise RuntimeError("a bug")
+
+    files = ports.files
+    segment = first(0)
+    with files.create(segment.path) as sink:
+        sink.write(b"rows")
+        sink.commit()
+    broken = replace(ports, coordinator_=Deaf())  # type: ignore[arg-type]
+    with pytest.raises(CommitUnknown, match="commit id 'mine'"):
+        commit_files(broken, load(ports), append(0), [segment])
+    with files.open(segment.path) as source:
+        assert source.size == 4
+    assert load(ports).n == 1
+
+
+def test_files_of_a_certain_failure_are_deleted(ports: TablePorts) -> None:
+    """After a conflict the files that nobody will ever name are removed."""
+    commit_or_raise(ports, load(ports), append(0, "first"))
+    with ports.files.create("data/mine.parquet") as sink:
+        sink.commit()
+    mine = replace(first(0), path="data/mine.parquet")
+    assert isinstance(commit_files(ports, load(ports), append(0), [mine]), Conflict)
+    with pytest.raises(NotFound), ports.files.open("data/mine.parquet"):
+        pass
 
 
 def test_certain_failure_is_raised(ports: TablePorts) -> None:
