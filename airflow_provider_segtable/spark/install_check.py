@@ -95,28 +95,35 @@ def look(lookup: Lookup = importlib.metadata.distribution) -> Installed:
     return Installed(
         pyspark=full.version if full else None,
         client=client.version if client else None,
-        importable=importlib.util.find_spec("pyspark") is not None,
+        importable=whole(importlib.util.find_spec("pyspark")),
         foreign_files=foreign_files(full) if full and mixed else 0,
     )
 
 
 def foreign_files(installed: importlib.metadata.Distribution) -> int:
-    """Count Python files that are gone or no longer what the distribution recorded."""
+    """Count Python files that are gone or no longer what the distribution recorded.
+
+    The record itself is read: newer ``Distribution.files`` leave out what is gone.
+    """
     count = 0
-    # Not ``installed.files``: some versions of it leave out just what we look for, missing files.
-    for name, recorded, _ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
-        if name.endswith(".py") and recorded.startswith("sha256="):
-            count += _digest(Path(str(installed.locate_file(name)))) != recorded
+    for path, digest, _ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
+        if path.endswith(".py") and digest.startswith("sha256="):
+            count += _digest(Path(str(installed.locate_file(path)))) != digest
     return count
 
 
-def _digest(file: Path) -> str | None:
+def whole(spec: ModuleSpec | None) -> bool:
+    """Tell whether a package has its own start; folders left over from one have none."""
+    return spec is not None and spec.origin is not None
+
+
+def _digest(path: Path) -> str | None:
     try:
-        content = file.read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest())
-    return "sha256=" + digest.decode().rstrip("=")
+    encoded = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+    return f"sha256={encoded.rstrip('=')}"
 
 
 def _find(lookup: Lookup, name: str) -> importlib.metadata.Distribution | None:

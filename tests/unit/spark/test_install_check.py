@@ -3,6 +3,8 @@
 import base64
 import hashlib
 import importlib.metadata
+from importlib import invalidate_caches
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from airflow_provider_segtable.spark.install_check import (
     foreign_files,
     judge,
     look,
+    whole,
 )
 
 
@@ -95,6 +98,18 @@ def test_overwritten_and_missing_files_are_counted(tmp_path: Path) -> None:
     seen = look(lookup_in(tmp_path))
 
     assert (seen.pyspark, seen.client, seen.foreign_files) == ("4.3.0", "4.2.0", 2)
+
+
+def test_left_over_folders_are_no_package(tmp_path: Path) -> None:
+    """What stays of pyspark after the client was uninstalled imports, but is not whole."""
+    (tmp_path / "pyspark" / "jars").mkdir(parents=True)
+    left_over = PathFinder.find_spec("pyspark", [str(tmp_path)])
+    assert left_over is not None
+    assert not whole(left_over)
+
+    (tmp_path / "pyspark" / "__init__.py").touch()
+    invalidate_caches()
+    assert whole(PathFinder.find_spec("pyspark", [str(tmp_path)]))
 
 
 def test_equal_versions_are_not_hashed(tmp_path: Path) -> None:
