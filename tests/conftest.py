@@ -33,6 +33,9 @@ _KEPT = {
     "SEGTABLE_KILLS",
 }
 
+# pytest-xdist tells its workers the width of the terminal; what people see would depend on it.
+for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(_name, None)
 for _name in [name for name in os.environ if name.startswith(_FOREIGN) and name not in _KEPT]:
     del os.environ[_name]
 

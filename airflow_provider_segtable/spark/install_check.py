@@ -22,6 +22,7 @@ import importlib.util
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import DependencyMissing
