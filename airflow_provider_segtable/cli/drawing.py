@@ -1,6 +1,7 @@
 """Facts for people: Rich tables, widest facts last so that narrow terminals lose least."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -117,26 +118,34 @@ def plans(title: str, pending: Iterable[Facts]) -> Table:
 
 
 def segments(facts: Facts) -> RenderableType:
-    """Draw segments in root order."""
+    """Draw segments in root order, a table for each time chunk, so that 80 columns are enough."""
+    all_of_them = facts["segments"]
+    by_chunk = groupby(all_of_them, key=lambda segment: str(segment["interval"]))
+    chunks = [_chunk(interval, list(members)) for interval, members in by_chunk]
+    rows = sum(segment["rows"] for segment in all_of_them)
+    size = describe_size(sum(segment["bytes"] for segment in all_of_them))
+    return Group(
+        Text(f"Segments at version {facts['version']}", style="bold"),
+        *chunks,
+        Text(f"{len(all_of_them):,} segments, {rows:,} rows, {size}", style="dim"),
+    )
+
+
+def _chunk(interval: str, members: Sequence[Facts]) -> Table:
     numbers = ("partition", "root", "minor", "rows", "size", "row groups")
-    title = f"Segments at version {facts['version']}"
-    table = grid(title, "interval", *numbers, "state", right=numbers)
-    for segment in facts["segments"]:
-        style = STANDING[segment["state"]]
+    table = grid(short_interval(interval), *numbers, "state", right=numbers)
+    for segment in members:
         start, end = segment["root"]
         table.add_row(
-            short_interval(segment["interval"]),
             str(segment["partition"]),
             Text(f"[{start}, {end})"),
             str(segment["minor_version"]),
             f"{segment['rows']:,}",
             describe_size(segment["bytes"]),
             str(segment["row_groups"]),
-            Text(segment["state"], style=style),
+            Text(segment["state"], style=STANDING[segment["state"]], no_wrap=True),
         )
-    total = facts["segments"]
-    rows, size = sum(s["rows"] for s in total), describe_size(sum(s["bytes"] for s in total))
-    return captioned(table, f"{len(total):,} segments, {rows:,} rows, {size}")
+    return table
 
 
 def timeline(facts: Facts) -> RenderableType:
