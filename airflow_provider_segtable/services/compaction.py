@@ -250,10 +250,9 @@ def _run(ports: TablePorts, attempts: Sequence[_Attempt], execute: Execute) -> I
 
 def _finish(ports: TablePorts, attempt: _Attempt, done: Done) -> PlanResult:
     plan = attempt.plan
-    if done.error is not None:
-        attempt.lease.release()
-        return PlanResult(plan_id=plan.id, ended=Ended.FAILED, message=done.error)
     try:
+        if done.error is not None:
+            return PlanResult(plan_id=plan.id, ended=Ended.FAILED, message=done.error)
         return _publish(ports, attempt, done.segments)
     except SegtableError as error:
         return _failed(plan.id, error)

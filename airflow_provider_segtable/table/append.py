@@ -24,7 +24,13 @@ from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit_files
+from airflow_provider_segtable.table.committer import (
+    Change,
+    Committed,
+    Unknown,
+    commit_files,
+    way_out,
+)
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
@@ -148,8 +154,5 @@ def _write_and_commit(
     )
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):
-        raise CommitUnknown(
-            f"{ports.uri}: the reply to event {outcome.n} was lost; run the append again "
-            f"with commit id {commit_id!r}: it commits once"
-        )
+        raise CommitUnknown(way_out(ports, change, outcome.n))
     return outcome

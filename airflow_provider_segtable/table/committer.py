@@ -102,7 +102,7 @@ def commit(ports: TablePorts, state: State, change: Change, retry: Retry | None 
     except Exception as error:
         if loop.unresolved is None:
             raise
-        raise CommitUnknown(_way_out(ports, change, loop.unresolved)) from error
+        raise CommitUnknown(way_out(ports, change, loop.unresolved)) from error
 
 
 def commit_files(
@@ -131,7 +131,8 @@ def _discard(ports: TablePorts, segments: Sequence[Segment]) -> None:
         ports.files.delete(segment.path)
 
 
-def _way_out(ports: TablePorts, change: Change, n: int) -> str:
+def way_out(ports: TablePorts, change: Change, n: int) -> str:
+    """Return what to tell the author of a change whose put of event ``n`` may land yet."""
     return (
         f"{ports.uri}: the reply to event {n} was lost and the log does not show it yet; "
         f"run the same again with commit id {change.commit_id!r}: it commits once"
@@ -149,7 +150,7 @@ def commit_or_raise(
             by = "" if winner is None else f" (event {winner} won)"
             raise CommitConflict(f"{ports.uri}: {reason}{by}")
         case Unknown(n=n):
-            raise CommitUnknown(_way_out(ports, change, n))
+            raise CommitUnknown(way_out(ports, change, n))
 
 
 class _Loop:
