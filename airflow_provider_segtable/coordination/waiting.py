@@ -1,21 +1,28 @@
 """What a lock request waits for, the same in every adapter.
 
-1. A place in the queue counts as a lock on what it asks for: who came first goes first among
-   requests that contest a segment, and a large request is not starved by small ones.
-2. Requests that contest nothing never wait for each other, so an append waits for nobody.
+1. A place in the queue counts as a lock on what it asks for, for those that it goes before
+   (``core.lockbox.ahead``): a large request is not starved by small ones.
+2. A higher priority overtakes. A lock granted after one's place was taken, and in one's way, is
+   somebody who did; each counts once as having given way, so that a place becomes firm in the end.
 3. Who gives up waiting is told who holds what since when, and the way out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from airflow_provider_segtable.core.errors import LockTimeout
+from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
 from airflow_provider_segtable.core.interval import Instant, iso
-from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.lockbox import (
+    Extent,
+    FencingToken,
+    Lock,
+    LockRequest,
+    contested,
+)
 
 SECOND_US = 1_000_000
 
 
-def place_in_queue(request: LockRequest, since: Instant) -> Lock:
+def place_in_queue(request: LockRequest, since: Instant, token: FencingToken) -> Lock:
     """Return the lock that stands for a waiting request, for ``core.lockbox.decide``."""
     return Lock(
         group=request.group,
@@ -25,7 +32,26 @@ def place_in_queue(request: LockRequest, since: Instant) -> Lock:
         segments=request.segments,
         allocated=(),
         since=since,
-        token=FencingToken("", 0),
+        token=token,
+        mode=request.mode,
+        intervals=request.intervals,
+        yields=request.yields,
+        waiting=True,
+        chunks=tuple(dict.fromkeys(ask.chunk for ask in request.allocate)),
+    )
+
+
+def overtakers(place: Lock, on: Iterable[Lock]) -> set[str]:
+    """Return the groups in a place's way that were granted after it was taken."""
+    return {lock.group for lock in on if not lock.waiting and place.token.older_than(lock.token)}
+
+
+def revoked_error(lock: Lock) -> LockRevoked:
+    """Return the error for the holder of a revoked lock."""
+    by = lock.revoked.by if lock.revoked else "nobody"
+    return LockRevoked(
+        f"the lock of {lock.group}, taken for {lock.purpose}, was revoked by {by}: do not commit; "
+        "the plan can be run again"
     )
 
 
@@ -34,15 +60,20 @@ def timed_out(
 ) -> LockTimeout:
     """Return the error for a request still blocked by ``on`` at its deadline."""
     first = on[0]
-    contested = sorted(first.covered & request.segments)
-    what = f"segment {contested[0]}" if contested else f"lock group {request.group}"
-    if len(contested) > 1:
-        what += f" and {len(contested) - 1} more"
+    what = _named(contested(request, first)) or f"lock group {request.group}"
+    verb = "is wanted, and before us, by" if first.waiting else "is taken by"
     age_s = max(0, now - first.since) / SECOND_US
     others = f" ({len(on) - 1} more in the way)" if len(on) > 1 else ""
     return LockTimeout(
-        f"{what} of table {request.table} is taken by {first.holder} for {first.purpose}, "
+        f"{what} of table {request.table} {verb} {first.holder} for {first.purpose}, "
         f"group {first.group}, since {iso(first.since)} ({age_s:.0f} s){others}; gave up after "
         f"{waited_s:.1f} s at {address}. Wait longer, or stop that worker: its locks end with "
         "its session"
     )
+
+
+def _named(extent: Extent) -> str:
+    segments, intervals = sorted(extent.segments), sorted(extent.intervals)
+    names = [f"segment {each}" for each in segments[:1]] + [f"{each}" for each in intervals[:1]]
+    more = len(segments) + len(intervals) - 1
+    return names[0] + (f" and {more} more" if more else "") if names else ""

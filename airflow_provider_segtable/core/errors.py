@@ -27,6 +27,7 @@ libraries raise. A message names the offending value and the way out.
     │   ├── CoordinatorUnavailable  no ZooKeeper
     │   ├── LockTimeout             still held by others at the deadline
     │   ├── LockLost                the session ended or is doubtful: do not commit
+    │   │   └── LockRevoked         a higher priority took it
     │   └── ClockSkew
     ├── CommitError
     │   ├── CommitConflict          somebody else's event forbids ours; names the winner
@@ -125,6 +126,10 @@ class LockTimeout(CoordinationError):
 
 class LockLost(CoordinationError):
     """The lease is lost or doubtful: work under it must not be committed."""
+
+
+class LockRevoked(LockLost):
+    """Somebody of higher priority took what the lock held; the message says who."""
 
 
 class ClockSkew(CoordinationError):

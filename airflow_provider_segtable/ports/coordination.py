@@ -3,18 +3,22 @@
 Contract:
 
 1. ``acquire`` grants a whole request or nothing, atomically: all locks, and the new segment ids,
-   in one transaction (rules: ``core.lockbox.decide``). It waits by notification, not by polling
-   storage, first come first served among conflicting requests, up to ``wait_s`` seconds; then
-   ``LockTimeout`` names who holds what since when.
+   or version, in one transaction (rules: ``core.lockbox.decide``). It waits by notification, not
+   by polling storage, in the order of ``core.lockbox.ahead``, up to ``wait_s`` seconds; then
+   ``LockTimeout`` names who holds what since when. A waiter that finds itself overtaken counts
+   that as having given way.
 2. A lease lives as long as its holder's session. Its state is HELD, DOUBTFUL (connection
-   suspended: may or may not hold; do not commit) or LOST (certainly gone; never comes back).
+   suspended: may or may not hold; do not commit) or LOST (certainly gone or revoked; never comes
+   back).
+   ``publish`` comes before the put that makes the work visible: of ``publish`` and a rival's
+   revocation exactly one wins. It may be called again, and then is a ``check``.
 3. Fencing tokens grow within one epoch: a later grant has a higher ``number``. A wiped
    coordinator starts another epoch; numbers of different epochs do not compare.
 4. Nothing here decides what is true: the log does. The coordinator may be wiped at any time;
    counters restart above what callers pass as ``at_least``.
 5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all.
 6. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``LockTimeout``,
-   ``LockLost``.
+   ``LockLost`` and ``LockRevoked``; ``InvalidInput`` for a group that holds something else.
 """
 
 from collections.abc import Mapping
@@ -53,12 +57,26 @@ class Lease(Protocol):
         ...
 
     @property
+    def version(self) -> Instant | None:
+        """Return the new version, if one was asked for."""
+        ...
+
+    @property
     def state(self) -> LeaseState:
         """Return what is known of the lease now."""
         ...
 
     def check(self) -> None:
-        """Raise ``LockLost`` unless the lease is HELD."""
+        """Raise ``LockLost`` unless the lease is HELD; ``LockRevoked`` says who took it."""
+        ...
+
+    def publish(self) -> None:
+        """Check, and from now on be not revocable until released.
+
+        Raises:
+            LockRevoked: a higher priority was first.
+            LockLost: the lease is lost, or doubtful; then nobody knows which of the two won.
+        """
         ...
 
     def report(self, progress: Mapping[str, str]) -> None:
@@ -84,6 +102,17 @@ class Coordinator(Protocol):
 
     def locks(self, table: str) -> tuple[Lock, ...]:
         """Return the live locks of a table, oldest first."""
+        ...
+
+    def waiters(self, table: str) -> tuple[Lock, ...]:
+        """Return the places of those who wait, in the order in which they are served."""
+        ...
+
+    def break_lock(self, table: str, group: str) -> bool:
+        """Take a group's lock away from its holder; False if it has none.
+
+        For people, when a holder hangs: its lease is lost, so it cannot commit any more.
+        """
         ...
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:

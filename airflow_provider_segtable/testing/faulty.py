@@ -282,6 +282,16 @@ class FaultyCoordinator:
         self.boundary("before locks")
         return self.inner.locks(table)
 
+    def waiters(self, table: str) -> tuple[Lock, ...]:
+        """Return the places of those who wait, maybe."""
+        self.boundary("before waiters")
+        return self.inner.waiters(table)
+
+    def break_lock(self, table: str, group: str) -> bool:
+        """Break a lock, maybe."""
+        self.boundary("before break_lock")
+        return self.inner.break_lock(table, group)
+
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
         """Return progress."""
         self.actor.require_alive()
@@ -337,6 +347,10 @@ class _FaultyLease:
         return self.inner.granted_at
 
     @property
+    def version(self) -> Instant | None:
+        return self.inner.version
+
+    @property
     def state(self) -> LeaseState:
         return self.inner.state
 
@@ -347,6 +361,11 @@ class _FaultyLease:
             self.inner.check()  # else the news of a lost session has not arrived yet
         # A process may be paused, and lose its session, between the check and the put it guards.
         self.coordinator.boundary("after check")
+
+    def publish(self) -> None:
+        self.coordinator.boundary("before publish")
+        self.inner.publish()  # the server decides it, so nobody is deaf to the outcome
+        self.coordinator.boundary("after publish")
 
     def report(self, progress: Mapping[str, str]) -> None:
         self.coordinator.actor.require_alive()
