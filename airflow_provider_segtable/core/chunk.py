@@ -8,7 +8,8 @@
    equals "full, and no full group overshadows it". It falls back through all generations, and
    partly: without one of the segments of [0, 3), [0, 2) at v1 and [2, 3) at v0 show again.
 4. It is a function of the segments present, not of the order in which they came and went.
-5. The chunk is *complete* iff visible groups cover every root that any present segment covers.
+5. The chunk is *complete* iff visible groups cover every root that any present segment covers,
+   and the whole core set of its version.
 
 How it is kept up to date. Groups lie in *layers*, one a minor version, highest first, each sorted
 by root; the visible ones in a sorted set of their own. A group that becomes full is hidden by a
@@ -121,7 +122,7 @@ class Chunk:
         return any(rival.key.minor_version > key.minor_version for rival in rivals)
 
     def complete(self) -> bool:
-        """Tell whether visible groups cover all roots of present segments."""
+        """Tell whether visible groups cover the core set and all roots of present segments."""
         runs: list[tuple[int, int]] = []
         for group in self.visible:
             start = runs.pop()[0] if runs and runs[-1][1] == group.start else group.start
@@ -131,7 +132,13 @@ class Chunk:
             at = bisect_left(ends, group.end)
             if at == len(runs) or runs[at][0] > group.start:
                 return False
-        return True
+        return not self.core or bool(runs and runs[0][0] == 0 and runs[0][1] >= self.core)
+
+    @property
+    def core(self) -> int:
+        """Return the size of the core set of the chunk's version, as any segment tells it."""
+        first = next(self.groups(), None)
+        return first.segments[0].shard.core if first else 0
 
     def max_minor(self, root_start: int, root_end: int) -> int:
         """Return the highest minor version of any group over these roots, 0 if there is none."""

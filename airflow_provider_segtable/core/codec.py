@@ -5,6 +5,7 @@
 2. The checksum covers everything else, the event's number included, so a torn, flipped or
    misplaced file is noticed.
 3. Encoding is canonical (sorted keys, no spaces): equal events have equal bytes.
+4. What a segment or plan does not have is left out, not written as null.
 """
 
 import hashlib
@@ -21,14 +22,23 @@ from airflow_provider_segtable.core.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    PlanYielded,
     TableCreated,
     Voided,
 )
-from airflow_provider_segtable.core.interval import Granularity, iso, parse_instant
+from airflow_provider_segtable.core.interval import Granularity, Interval, iso, parse_instant
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.rollup import decode_rollup, encode_rollup
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Replaced,
+    Run,
+    Segment,
+    SegmentId,
+    Shard,
+)
 
 FORMAT = 1
 
@@ -95,7 +105,7 @@ def _checksum(canonical: bytes) -> str:
 def encode_segment(segment: Segment) -> Json:
     """Return a descriptor as JSON."""
     shard = segment.shard
-    return {
+    body: Json = {
         "id": str(segment.id),
         "root": [shard.root_start, shard.root_end],
         "minor_version": shard.minor_version,
@@ -108,6 +118,14 @@ def encode_segment(segment: Segment) -> Json:
         "created": segment.created,
         "lineage": [[run.root, run.start, run.rows] for run in segment.lineage],
     }
+    rarely = {
+        "core": shard.core,
+        "events": segment.events if segment.events != segment.rows else 0,
+        "clustering": segment.clustering,
+        "origin": str(segment.origin or ""),
+        "replaces": encode_replaced(segment.replaces),
+    }
+    return body | {name: value for name, value in rarely.items() if value}
 
 
 def decode_segment(body: Mapping[str, Any]) -> Segment:
@@ -121,6 +139,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
             root_end=body["root"][1],
             minor_version=body["minor_version"],
             group_size=body["group_size"],
+            core=body.get("core", 0),
         ),
         path=body["path"],
         rows=body["rows"],
@@ -130,6 +149,23 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
         time_max=body["time"][1],
         created=body["created"],
         lineage=tuple(Run(*run) for run in body["lineage"]),
+        events=body.get("events", body["rows"]),
+        clustering=body.get("clustering", ""),
+        origin=SegmentId.parse(body["origin"]) if "origin" in body else None,
+        replaces=decode_replaced(body.get("replaces", {})),
+    )
+
+
+def encode_replaced(replaces: tuple[Replaced, ...]) -> Json:
+    """Return root ranges by chunk."""
+    return {str(each.chunk): [list(span) for span in each.roots] for each in replaces}
+
+
+def decode_replaced(body: Mapping[str, Any]) -> tuple[Replaced, ...]:
+    """Parse what ``encode_replaced`` wrote."""
+    return tuple(
+        Replaced(chunk=ChunkKey.parse(chunk), roots=tuple((start, end) for start, end in spans))
+        for chunk, spans in body.items()
     )
 
 
@@ -144,6 +180,7 @@ def encode_table(action: TableCreated) -> Json:
         "time_column": action.time_column,
         "granularity": action.granularity.value,
         "properties": dict(action.properties),
+        **({"rollup": encode_rollup(action.rollup)} if action.rollup else {}),
     }
 
 
@@ -156,39 +193,57 @@ def decode_table(body: Mapping[str, Any]) -> TableCreated:
         time_column=body["time_column"],
         granularity=Granularity(body["granularity"]),
         properties=body["properties"],
+        rollup=decode_rollup(body["rollup"]) if "rollup" in body else None,
     )
 
 
 def encode_plan(plan: CompactionPlan) -> Json:
     """Return a plan as JSON."""
-    return {
+    body: Json = {
         "id": plan.id,
         "kind": plan.kind.value,
         "interval": plan.chunk.interval.name,
         "version": plan.chunk.version,
-        "inputs": [segment_id.partition for segment_id in plan.inputs],
+        "inputs": _inputs(plan),
         "root": [plan.root_start, plan.root_end],
         "outputs": plan.outputs,
         "rows": plan.rows,
         "size": plan.size,
         "reason": plan.reason,
     }
+    rarely = {
+        "clustering": plan.clustering,
+        "region": plan.region.name if plan.region else "",
+        "granularity": plan.granularity.value if plan.granularity else "",
+    }
+    return body | {name: value for name, value in rarely.items() if value}
+
+
+def _inputs(plan: CompactionPlan) -> list[int] | list[str]:
+    if plan.region:
+        return _ids(plan.inputs)
+    return [segment_id.partition for segment_id in plan.inputs]
 
 
 def decode_plan(body: Mapping[str, Any]) -> CompactionPlan:
     """Parse what ``encode_plan`` wrote."""
     chunk = ChunkKey.parse(f"{body['interval']}_{body['version']}")
+    region = Interval.from_name(body["region"]) if "region" in body else None
+    inputs = body["inputs"]
     return CompactionPlan(
         id=body["id"],
         kind=PlanKind(body["kind"]),
         chunk=chunk,
-        inputs=tuple(chunk.segment(partition) for partition in body["inputs"]),
+        inputs=_parse_ids(inputs) if region else tuple(map(chunk.segment, inputs)),
         root_start=body["root"][0],
         root_end=body["root"][1],
         outputs=body["outputs"],
         rows=body["rows"],
         size=body["size"],
         reason=body["reason"],
+        clustering=body.get("clustering", ""),
+        region=region,
+        granularity=Granularity(body["granularity"]) if "granularity" in body else None,
     )
 
 
@@ -223,12 +278,14 @@ _ENCODERS: dict[type, Callable[[Any], Json]] = {
         "attempt": a.attempt,
         "token": encode_token(a.token),
         "outputs": _ids(a.outputs),
+        **({"inputs": _ids(a.inputs), "version": a.version} if a.version else {}),
     },
     PlanCompleted: lambda a: {
         "plan_id": a.plan_id,
         "attempt": a.attempt,
         "segments": _segments(a.segments),
     },
+    PlanYielded: lambda a: {"plan_id": a.plan_id, "attempt": a.attempt, "reason": a.reason},
     PlanAborted: lambda a: {"plan_id": a.plan_id, "attempt": a.attempt, "reason": a.reason},
 }
 
@@ -242,11 +299,16 @@ _DECODERS: dict[str, Callable[[Json], Action]] = {
         attempt=b["attempt"],
         token=FencingToken(**b["token"]),
         outputs=_parse_ids(b["outputs"]),
+        inputs=_parse_ids(b.get("inputs", [])),
+        version=b.get("version"),
     ),
     "PlanCompleted": lambda b: PlanCompleted(
         plan_id=b["plan_id"],
         attempt=b["attempt"],
         segments=_parse_segments(b["segments"]),
+    ),
+    "PlanYielded": lambda b: PlanYielded(
+        plan_id=b["plan_id"], attempt=b["attempt"], reason=b["reason"]
     ),
     "PlanAborted": lambda b: PlanAborted(
         plan_id=b["plan_id"], attempt=b["attempt"], reason=b["reason"]

@@ -5,8 +5,9 @@
    it recognises an event whose reply was lost.
 2. Event 0 is ``TableCreated``.
 3. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted`` (or ``PlanAborted``, or back
-   to another ``PlanInflight`` when its worker died). Its instant is the time of the first event,
-   its completion time the time of ``PlanCompleted``.
+   to another ``PlanInflight`` when its worker died, by way of ``PlanYielded`` if it gave its locks
+   up for somebody more urgent). Its instant is the time of the first event, its completion time
+   the time of ``PlanCompleted``.
 4. An append is one event: its instant and completion time coincide.
 5. Ids are settled once: published by an append or completion, *voided* when their writer gave
    up, or burnt when an attempt that named them came to nothing.
@@ -21,6 +22,7 @@ from typing import TypeAlias
 from airflow_provider_segtable.core.interval import Granularity, Instant
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 
@@ -35,6 +37,7 @@ class TableCreated:
     time_column: str
     granularity: Granularity
     properties: Mapping[str, str] = field(default_factory=dict)
+    rollup: Rollup | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +64,40 @@ class PlanRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInflight:
-    """An attempt has its locks and starts to write; it supersedes every earlier attempt."""
+    """An attempt has its locks and starts to write; it supersedes every earlier attempt.
+
+    ``outputs`` are the ids it may use. A major compaction names its new ``version`` instead,
+    whose ids are its own, and the ``inputs`` it found under its lock.
+    """
 
     plan_id: str
     attempt: str
     token: FencingToken
     outputs: tuple[SegmentId, ...]
+    inputs: tuple[SegmentId, ...] = ()
+    version: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCompleted:
-    """The outputs replace the inputs, atomically."""
+    """The outputs replace the inputs, atomically.
+
+    For a major compaction they include what was appended meanwhile, carried over to the new
+    version, and tombstones where the region has no rows.
+    """
 
     plan_id: str
     attempt: str
     segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanYielded:
+    """An attempt lost its locks to somebody of higher priority; the plan waits to be run again."""
+
+    plan_id: str
+    attempt: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +110,14 @@ class PlanAborted:
 
 
 Action: TypeAlias = (
-    TableCreated | Appended | Voided | PlanRequested | PlanInflight | PlanCompleted | PlanAborted
+    TableCreated
+    | Appended
+    | Voided
+    | PlanRequested
+    | PlanInflight
+    | PlanCompleted
+    | PlanYielded
+    | PlanAborted
 )
 
 

@@ -6,9 +6,11 @@ the overshadowing rules check each other.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.overshadow import Group
+from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.state import PlanStatus, State, generation_of
 
 
@@ -22,10 +24,10 @@ def violations(state: State) -> Iterator[str]:
 
 
 def _visible_as_descriptors_say(state: State) -> Iterator[str]:
-    present = list(state.timeline.segments())
-    full = _full_groups(present)
-    above = _may_hide(full)
-    expected = {s.id for s in full if not any(_hides(other, s) for other in above)}
+    chunks: dict[ChunkKey, list[Segment]] = {}
+    for segment in state.timeline.segments():
+        chunks.setdefault(segment.id.chunk, []).append(segment)
+    expected = {s.id for chunk in _winners(chunks) for s in _unhidden(chunks[chunk])}
     found = {segment.id for segment in state.timeline.visible_segments()}
     for extra in found - expected:
         yield f"{extra} is visible, but by its descriptor it is overshadowed or incomplete"
@@ -33,45 +35,56 @@ def _visible_as_descriptors_say(state: State) -> Iterator[str]:
         yield f"{missing} should be visible by its descriptor, but is not"
 
 
-def _full_groups(present: list[Segment]) -> list[Segment]:
-    sizes = Counter((segment.id.chunk, segment.shard.group) for segment in present)
-    return [
-        segment
-        for segment in present
-        if sizes[segment.id.chunk, segment.shard.group] == segment.shard.group_size
-    ]
+def _winners(chunks: Iterable[ChunkKey]) -> set[ChunkKey]:
+    """Return who wins between some two edges: the highest version, and of equal ones the inner."""
+    chunks = sorted(chunks)
+    edges = sorted({edge for c in chunks for edge in (c.interval.start, c.interval.end)})
+    held = ([c for c in chunks if c.interval.holds(edge)] for edge in edges)
+    return {
+        max(here, key=lambda c: (c.version, c.interval.start, -c.interval.end))
+        for here in held
+        if here
+    }
 
 
-def _may_hide(full: list[Segment]) -> list[Segment]:
-    """Return later generations, and one segment a chunk version for what lies below it."""
-    one_each = {segment.id.chunk: segment for segment in full}
-    return [*one_each.values(), *(s for s in full if s.shard.minor_version > 0)]
-
-
-def _hides(upper: Segment, lower: Segment) -> bool:
-    if upper.id.chunk == lower.id.chunk:
-        return upper.shard.group.overshadows(lower.shard.group)
-    higher = upper.id.version > lower.id.version
-    return higher and upper.id.interval.encloses(lower.id.interval)
+def _unhidden(present: Sequence[Segment]) -> list[Segment]:
+    """Return the segments of full groups that no full group of their chunk overshadows."""
+    sizes = Counter(segment.shard.group for segment in present)
+    full = [s for s in present if sizes[s.shard.group] == s.shard.group_size]
+    above = {s.shard.group for s in full if s.shard.minor_version > 0}
+    return [s for s in full if not any(group.overshadows(s.shard.group) for group in above)]
 
 
 def _rows_once(state: State) -> Iterator[str]:
-    """Every first-generation row is visible exactly once, whatever was compacted."""
-    first = {s.id: s.rows for s in state.timeline.segments() if s.shard.minor_version == 0}
-    seen: dict[object, list[tuple[int, int]]] = {segment_id: [] for segment_id in first}
-    for segment in state.timeline.visible_segments():
-        for run in segment.runs:
-            root = segment.id.chunk.segment(run.root)
-            seen.setdefault(root, []).append((run.start, run.start + run.rows))
-    for segment_id, rows in first.items():
-        at = 0
-        for start, end in sorted(seen[segment_id]):
-            if start != at:
-                verb = "lost" if start > at else "doubled"
-                yield f"rows {min(at, start)}..{max(at, start)} of {segment_id} are {verb}"
-            at = max(at, end)
-        if at != rows:
-            yield f"{segment_id} had {rows} rows, {at} are visible"
+    """Every first-generation row of a chunk that counts is visible once, however compacted."""
+    for chunk in state.timeline.visible_chunks():
+        groups = state.timeline.visible_groups(chunk)
+        for segment in (s for g in state.timeline.groups(chunk) for s in g.segments):
+            if segment.shard.minor_version:
+                continue
+            over = [g for g in groups if g.start <= segment.shard.partition < g.end]
+            if len(over) != 1:
+                yield f"{segment.id} is covered by {len(over)} visible groups"
+        for group in groups:
+            yield from _sums_up(state, chunk, group)
+
+
+def _sums_up(state: State, chunk: ChunkKey, group: Group) -> Iterator[str]:
+    roots = [
+        s for p in range(group.start, group.end) if (s := state.timeline.get(chunk.segment(p)))
+    ]
+    events, made = sum(s.events for s in roots), sum(s.events for s in group.segments)
+    if events != made:
+        yield f"group {group.key} of {chunk} has {made} events of {events}"
+    if state.table.rollup is None and all(s.traced for s in group.segments):
+        rows = sorted(
+            (run.root, run.start, run.start + run.rows) for s in group.segments for run in s.runs
+        )
+        at = (-1, 0, 0)
+        for run in rows:
+            if run[0] == at[0] and run[1] < at[2]:
+                yield f"rows {run[1]}..{at[2]} of {chunk.segment(run[0])} are doubled"
+            at = run
 
 
 def _groups_complete(state: State) -> Iterator[str]:
@@ -97,6 +110,8 @@ def _plans_sound(state: State) -> Iterator[str]:
             yield f"plan {known.plan.id} is in flight without an attempt"
         if not known.status.pending:
             continue
+        if known.plan.kind is PlanKind.MAJOR:
+            continue  # it claims by lock: others may be pending over what it is to replace
         for segment_id in known.plan.inputs:
             if segment_id in claimed:
                 yield f"{segment_id} is claimed by {claimed[segment_id]} and {known.plan.id}"

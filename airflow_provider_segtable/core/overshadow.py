@@ -3,12 +3,12 @@
 1. Inside a chunk, one (interval, version), groups overshadow groups; see ``core.chunk``.
 2. Between versions, at an instant: of the chunks whose interval holds it, the *complete* one of
    the highest version wins. If none is complete, the highest that has any visible group wins. So
-   an incomplete higher version hides nothing. (Were two of equal version to overlap, which no
-   table makes, the later, then longer interval would win.)
+   an incomplete higher version hides nothing. Of equal versions the later, then shorter interval
+   wins: so what is appended inside a tombstone shows.
 3. ``lookup`` shows, at every instant, the winner's visible groups, clipped to where it wins.
 4. A group's state: VISIBLE iff ``lookup`` shows it somewhere. Otherwise OVERSHADOWED iff a
-   visible group of its chunk with a higher minor version overlaps it, or chunks of higher
-   versions win at every instant of its interval. Otherwise STANDBY: it waits for its missing
+   visible group of its chunk with a higher minor version overlaps it, or other chunks of no lower
+   version win at every instant of its interval. Otherwise STANDBY: it waits for its missing
    segments, or its chunk for its missing groups.
 
 All this is a function of the segments present, whatever the order in which they came and went.
@@ -26,7 +26,7 @@ from itertools import chain, pairwise
 
 from airflow_provider_segtable.core.chunk import Chunk, Group
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.interval import Instant, Interval
+from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, SegmentId
 from airflow_provider_segtable.core.spans import Cell, Spans
 
@@ -124,6 +124,11 @@ class Timeline:
         found = self._chunk(chunk)
         return found is not None and found.complete()
 
+    def core(self, chunk: ChunkKey) -> int:
+        """Return the size of the core set of a chunk's version; 0 if it has none."""
+        found = self._chunk(chunk)
+        return found.core if found else 0
+
     def max_minor(self, chunk: ChunkKey, root_start: int, root_end: int) -> int:
         """Return the highest minor version of any group, full or not, over these roots, or 0."""
         found = self._chunk(chunk)
@@ -145,14 +150,6 @@ class Timeline:
     def visible_chunks(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
         """Return the chunks of ``lookup``, each once, by where they first win."""
         return tuple({chunk.key: None for _, chunk in self._winning(interval)})
-
-    def highest_version(self, interval: Interval) -> Instant | None:
-        """Return the highest version that wins anywhere in the chunk with exactly this interval.
-
-        None if nothing of the interval is visible: an appender then starts with the base version.
-        """
-        versions = (c.key.version for _, c in self._winning(interval) if c.key.interval == interval)
-        return max(versions, default=None)
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return where a group stands.
@@ -225,14 +222,14 @@ def _winners(chunks: Iterable[Chunk], within: Interval | None) -> Iterator[tuple
 
 
 def _preference(chunk: Chunk) -> tuple[bool, int, int, int]:
-    return not chunk.complete(), -chunk.key.version, -chunk.start, -chunk.end
+    return not chunk.complete(), -chunk.key.version, -chunk.start, chunk.end
 
 
 def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, Chunk]]) -> bool:
-    """Tell whether higher versions win at every instant of the chunk."""
+    """Tell whether others of no lower version win at every instant of the chunk."""
     at = chunk.start
     for piece, winner in winning:
-        if piece.start != at or winner.key.version <= chunk.key.version:
+        if piece.start != at or winner is chunk or winner.key.version < chunk.key.version:
             return False
         at = piece.end
     return at == chunk.end

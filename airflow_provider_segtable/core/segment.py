@@ -7,14 +7,21 @@
    ``[root_start, root_end)``, at ``minor_version``, together with ``group_size`` segments of equal
    range and minor version (its *atomic update group*). A first-generation segment p is
    ``[p, p+1)`` at minor version 0, alone in its group.
-4. Lineage says where each row came from, in order, as run lengths over first-generation rows.
+4. A version that major compaction started has a *core set*: its first-generation partitions
+   ``[0, core)``, which count only together. What is appended to it later comes after them.
+5. Lineage says where each row came from, in order, as run lengths over first-generation rows.
+   Sorting and rollup leave none.
+6. A *tombstone* is a segment without rows and without a file: in its interval nothing of lower
+   versions counts. A segment may be *carried over* to another id without touching its file, which
+   then still names its ``origin``.
 
 Source of the idea: Apache Druid, "minor compaction" with segment locking
-(NumberedOverwritingShardSpec); lineage is ours, so that deletes can follow rows.
+(NumberedOverwritingShardSpec), its core partitions, tombstones and concurrent append and replace;
+lineage is ours, so that deletes can follow rows.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached
 from airflow_provider_segtable.core.interval import Instant, Interval
@@ -95,13 +102,17 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """What a segment stands for among the segments of its chunk."""
+    """What a segment stands for among the segments of its chunk.
+
+    ``core`` is the size of the core set of the chunk's version; 0 where appends started it.
+    """
 
     partition: int
     root_start: int
     root_end: int
     minor_version: int
     group_size: int
+    core: int = 0
 
     def __post_init__(self) -> None:
         """Refuse shards that break the numbering rules."""
@@ -123,14 +134,15 @@ class Shard:
             raise CorruptTable(f"{self} breaks the shard numbering rules")
 
     @staticmethod
-    def first_generation(partition: int) -> "Shard":
-        """Return the shard of an appended segment."""
+    def first_generation(partition: int, core: int = 0) -> "Shard":
+        """Return the shard of an appended segment, or of one of a core set."""
         return Shard(
             partition=partition,
             root_start=partition,
             root_end=partition + 1,
             minor_version=0,
             group_size=1,
+            core=core,
         )
 
     @property
@@ -149,12 +161,34 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
-    """The descriptor of one published data file.
+class Replaced:
+    """The roots of a chunk, as half-open ranges, that a new version stands for."""
 
-    ``path`` is relative to the table's root; ``size`` in bytes; ``time_min`` and ``time_max`` are
-    the first and last event time (inclusive); an empty ``lineage`` means the segment's own rows
-    (first generation).
+    chunk: ChunkKey
+    roots: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """The descriptor of one published data file, or of a tombstone.
+
+    Attributes:
+        id: its name.
+        shard: what it stands for.
+        path: of its file, relative to the table's root; empty for a tombstone.
+        rows: in the file.
+        size: in bytes.
+        row_groups: of the file.
+        time_min: the first event time.
+        time_max: the last event time (inclusive).
+        created: when the attempt that wrote it began.
+        lineage: where its rows came from; empty for the first generation (its own rows), and
+            after sorting or rollup (nobody knows).
+        events: how many ingested rows it stands for: ``rows``, but in rollup tables.
+        clustering: the order of its rows (``core.order``); empty if none is promised.
+        origin: the id in its file's footer, if it was carried over.
+        replaces: what a new version stands for, in the first segment of each of its chunks; a
+            table whose log was lost can so tell what was appended meanwhile.
     """
 
     id: SegmentId
@@ -167,22 +201,61 @@ class Segment:
     time_max: Instant
     created: Instant
     lineage: tuple[Run, ...] = ()
+    events: int = -1
+    clustering: str = ""
+    origin: SegmentId | None = None
+    replaces: tuple[Replaced, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse descriptors that contradict themselves."""
+        if self.events < 0:
+            object.__setattr__(self, "events", self.rows)
         if self.id.partition != self.shard.partition:
             raise CorruptTable(f"segment {self.id} carries shard {self.shard.partition}")
         if self.lineage and sum(run.rows for run in self.lineage) != self.rows:
             raise CorruptTable(f"lineage of {self.id} does not add up to its {self.rows} rows")
+        if self.path and not self.rows:
+            raise CorruptTable(f"{self.id} has no rows, so it can have no file {self.path!r}")
+
+    @property
+    def file_id(self) -> SegmentId:
+        """Return the id that the file's footer carries."""
+        return self.origin or self.id
+
+    def carried(self, segment_id: SegmentId, core: int) -> "Segment":
+        """Return the segment under another first-generation id; the same if it has it already."""
+        shard = Shard.first_generation(segment_id.partition, core=core)
+        if (segment_id, shard) == (self.id, self.shard):
+            return self
+        return replace(
+            self, id=segment_id, shard=shard, origin=self.file_id, lineage=(), replaces=()
+        )
+
+    @property
+    def tombstone(self) -> bool:
+        """Tell whether the segment has no rows and no file."""
+        return not self.rows
+
+    @property
+    def traced(self) -> bool:
+        """Tell whether it is known where each row came from."""
+        return bool(self.lineage) or not self.shard.minor_version
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Return the lineage, also for a first-generation segment."""
-        return self.lineage or (Run(self.shard.root_start, 0, self.rows),)
+        """Return the lineage, also for a first-generation segment; nothing if untraced."""
+        own = not self.shard.minor_version and self.rows
+        return self.lineage or ((Run(self.shard.root_start, 0, self.rows),) if own else ())
 
 
 def concatenated(inputs: Iterable[Segment]) -> tuple[Run, ...]:
-    """Return the lineage of the rows of ``inputs`` one after another, neighbours joined."""
+    """Return the lineage of the rows of ``inputs`` one after another, neighbours joined.
+
+    It is empty if one of them is untraced: then nobody knows of the whole.
+    """
+    inputs = tuple(inputs)
+    if not all(segment.traced for segment in inputs):
+        return ()
     runs: list[Run] = []
     for run in (run for segment in inputs for run in segment.runs):
         last = runs[-1] if runs else None
@@ -199,3 +272,31 @@ def root_span(segments: Sequence[Segment]) -> tuple[int, int]:
         min(s.shard.root_start for s in segments),
         max(s.shard.root_end for s in segments),
     )
+
+
+def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
+    """Return the segment that hides lower versions in an interval without rows."""
+    return Segment(
+        id=chunk.segment(0),
+        shard=Shard.first_generation(0, core=1),
+        path="",
+        rows=0,
+        size=0,
+        row_groups=0,
+        time_min=chunk.interval.start,
+        time_max=chunk.interval.end - 1,
+        created=created,
+    )
+
+
+def replaced(segments: Iterable[Segment]) -> tuple[Replaced, ...]:
+    """Return which roots of which chunks the segments stand for, neighbours joined."""
+    spans: dict[ChunkKey, list[tuple[int, int]]] = {}
+    for segment in sorted(segments, key=lambda s: (s.id.chunk, s.shard.root_start)):
+        ranges = spans.setdefault(segment.id.chunk, [])
+        start, end = segment.shard.root_start, segment.shard.root_end
+        if ranges and ranges[-1][1] >= start:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], end))
+        else:
+            ranges.append((start, end))
+    return tuple(Replaced(chunk=chunk, roots=tuple(r)) for chunk, r in spans.items())

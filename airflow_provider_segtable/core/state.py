@@ -3,9 +3,9 @@
 1. ``apply(state, event)`` is pure and total over logs that ``rebase.admit`` let through.
 2. Events arrive in order without gaps, at strictly increasing times; anything else is a
    ``CorruptTable``, never skipped.
-3. State keeps every published segment (visible or overshadowed) in the timeline, all pending
-   plans, the last finished ones, which ids are settled, and the ids of recent commits, by which
-   a committer recognises its own event.
+3. State keeps every published segment (visible or overshadowed) in the timeline, how time is cut
+   (``layout``), all pending plans, the last finished ones, which ids are settled, and the ids of
+   recent commits, by which a committer recognises its own event.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,11 +21,13 @@ from airflow_provider_segtable.core.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    PlanYielded,
     TableCreated,
     Voided,
 )
 from airflow_provider_segtable.core.ids import IdSpace
 from airflow_provider_segtable.core.interval import Instant, Interval
+from airflow_provider_segtable.core.layout import Layout, Zone
 from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.plan import CompactionPlan
@@ -56,7 +58,11 @@ class PlanStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanState:
-    """A plan and how far it got; ``last_n`` and ``author`` are of its newest event."""
+    """A plan and how far it got; ``last_n`` and ``author`` are of its newest event.
+
+    ``yields`` counts the attempts that gave way to somebody more urgent; ``version`` is the
+    newest that an attempt of a major compaction was to make.
+    """
 
     plan: CompactionPlan
     status: PlanStatus
@@ -69,6 +75,14 @@ class PlanState:
     token: FencingToken | None = None
     outputs: tuple[SegmentId, ...] = ()
     note: str = ""
+    yields: int = 0
+    version: Instant | None = None
+    found: tuple[SegmentId, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[SegmentId, ...]:
+        """Return the inputs: as planned, or as a major compaction found them under its lock."""
+        return self.found or self.plan.inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +94,7 @@ class State:
     base_version: Instant
     table: TableCreated
     timeline: Timeline
+    zones: tuple[Zone, ...] = ()
     plans: Mapping[str, PlanState] = field(default_factory=dict)
     ids: Mapping[tuple[ChunkKey, Generation], IdSpace] = field(default_factory=dict)
     voided: Mapping[ChunkKey, frozenset[int]] = field(default_factory=dict)
@@ -93,10 +108,33 @@ class State:
         """Return the plans that still claim their inputs, oldest first."""
         return tuple(p for p in self.plans.values() if p.status.pending)
 
+    @property
+    def layout(self) -> Layout:
+        """Return how time is cut into chunks."""
+        return Layout(granularity=self.table.granularity, zones=self.zones)
+
     def append_chunk(self, interval: Interval) -> ChunkKey:
-        """Return where new segments of a time chunk go: its visible version, or the base."""
-        version = self.timeline.highest_version(interval)
-        return ChunkKey(interval, self.base_version if version is None else version)
+        """Return where new segments of a time chunk go: to its visible version, or the base.
+
+        A tombstone around the interval counts: what is appended there must not lie below it.
+        """
+        chunks = self.timeline.visible_chunks(interval)
+        versions = (c.version for c in chunks if c.interval.encloses(interval))
+        return ChunkKey(interval, max(versions, default=self.base_version))
+
+    def stands(self, chunk: ChunkKey) -> bool:
+        """Tell whether readers see the chunk at this very version."""
+        return chunk in self.timeline.visible_chunks(chunk.interval)
+
+    def version_above(self, interval: Interval) -> Instant:
+        """Return what a new version of the interval must be higher than."""
+        present = (chunk.version for chunk in self.timeline.chunk_keys(interval))
+        promised = (
+            p.version
+            for p in self.plans.values()
+            if p.version and p.plan.interval.overlaps(interval)
+        )
+        return max((self.base_version, *present, *promised))
 
 
 def generation_of(segment_id: SegmentId) -> Generation:
@@ -155,7 +193,9 @@ def _acted(state: State, event: Event) -> State:
             return _settle(_with_plan(state, _inflight(state, action, event)), outputs)
         case PlanCompleted(segments=segments, plan_id=plan_id):
             done = _finished(state, plan_id, PlanStatus.COMPLETED, "", event)
-            return _publish(_with_plan(state, done), segments)
+            return _publish(_recut(_with_plan(state, done), done.plan), segments)
+        case PlanYielded(plan_id=plan_id, reason=reason):
+            return _with_plan(state, _yielded(state, plan_id, reason, event))
         case PlanAborted(plan_id=plan_id, reason=reason):
             return _with_plan(state, _finished(state, plan_id, PlanStatus.ABORTED, reason, event))
         case _:
@@ -165,6 +205,12 @@ def _acted(state: State, event: Event) -> State:
 def _publish(state: State, segments: tuple[Segment, ...]) -> State:
     settled = _settle(state, tuple(segment.id for segment in segments))
     return replace(settled, timeline=state.timeline.with_changes(add=segments))
+
+
+def _recut(state: State, plan: CompactionPlan) -> State:
+    if plan.region is None or plan.granularity is None:
+        return state
+    return replace(state, zones=state.layout.recut(plan.region, plan.granularity).zones)
 
 
 def _settle(state: State, ids: Iterable[SegmentId]) -> State:
@@ -207,6 +253,21 @@ def _inflight(state: State, action: PlanInflight, event: Event) -> PlanState:
         attempt=action.attempt,
         token=action.token,
         outputs=action.outputs,
+        version=action.version,
+        found=action.inputs,
+    )
+
+
+def _yielded(state: State, plan_id: str, reason: str, event: Event) -> PlanState:
+    before = _plan(state, plan_id, event)
+    return replace(
+        before,
+        status=PlanStatus.REQUESTED,
+        changed_at=event.time,
+        last_n=event.n,
+        author=event.author,
+        note=reason,
+        yields=before.yields + 1,
     )
 
 

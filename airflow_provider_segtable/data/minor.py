@@ -37,6 +37,9 @@ from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.merge import Grain, Input, Piece, merge, read_input
 from airflow_provider_segtable.ports.files import DataFiles
 
+FILE_COST = 1024 * 1024
+"""What opening one more file costs, in bytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinorJob:
@@ -56,6 +59,20 @@ class MinorJob:
     attempt: str = ""
     grain: Grain = field(default_factory=Grain)
 
+    @property
+    def cost(self) -> int:
+        """Return about how many bytes it handles."""
+        return sum(segment.size + FILE_COST for segment in self.inputs)
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        return f"minor: {self.inputs[0].id.interval}"
+
+    def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
+        """Do it; see ``run_minor``."""
+        return run_minor(self, files)
+
 
 def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, ...]:
     """Write a job's outputs and return their descriptors.
@@ -71,7 +88,9 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
     """
     files = open_files(job.uri, job.storage_options) if files is None else files
     token = job.attempt or secrets.token_hex(8)
-    inputs = _read_inputs(files, job.inputs)
+    given = tuple(segment for segment in job.inputs if not segment.tombstone)
+    job = replace(job, inputs=given)
+    inputs = _read_inputs(files, given)
     parts = cut(inputs, len(job.outputs))
     written: list[Segment] = []
     try:
@@ -114,9 +133,10 @@ def _check_identity(one: Input, segment: Segment) -> None:
         size=segment.size,
         row_groups=footer.group_count,
     )
-    if (found.id, found.shard) != (segment.id, segment.shard):
+    if found.id != segment.file_id:
         raise CorruptTable(
-            f"{one.path} says it is segment {found.id}, the log says {segment.id}: restore the file"
+            f"{one.path} says it is segment {found.id}, the log says {segment.file_id}: "
+            "restore the file"
         )
 
 

@@ -1,42 +1,71 @@
 """Where kernels run: a service hands out jobs and takes results as they come.
 
-``execute(jobs)`` yields ``Done`` for every job exactly once, in any order. In this process
-(``in_process``), or in Spark tasks (``spark.distribution``).
+1. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order. In this process
+   (``in_process``), or in Spark tasks (``spark.distribution``).
+2. A job is plain data: it is pickled into a Spark task, opens its files itself and answers with a
+   value that can be pickled. Whoever runs it again gives it another ``attempt`` first, so that two
+   tries never write under one name.
+3. A compaction in several steps is a generator: it yields lists of jobs, is sent their results in
+   order, and returns the new segments (``Stages``).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.minor import MinorJob, run_minor
 from airflow_provider_segtable.ports.files import DataFiles
+
+
+class Job(Protocol):
+    """One piece of work on data files, a frozen dataclass."""
+
+    @property
+    def attempt(self) -> str:
+        """Return the 16 hex digits that every file it writes carries in its name."""
+        ...
+
+    @property
+    def cost(self) -> int:
+        """Return about how many bytes it handles."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        ...
+
+    def run(self, files: DataFiles | None = None) -> Any:
+        """Do it, on ``files`` or the job's own."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The result of job number ``index``: its segments, or what went wrong."""
+    """The result of job number ``index``: its value, or what went wrong."""
 
     index: int
-    segments: tuple[Segment, ...] = ()
+    value: Any = None
     error: str | None = None
 
 
-Execute = Callable[[Sequence[MinorJob]], Iterator[Done]]
+Execute: TypeAlias = Callable[[Sequence[Job]], Iterator[Done]]
+Stages: TypeAlias = Generator[Sequence[Job], Sequence[Any], tuple[Segment, ...]]
 
 
 def in_process(files: DataFiles | None = None) -> Execute:
     """Run jobs one after another in this process, on ``files`` or the job's own."""
 
-    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+    def execute(jobs: Sequence[Job]) -> Iterator[Done]:
         for index, job in enumerate(jobs):
             yield run_one(index, job, files)
 
     return execute
 
 
-def run_one(index: int, job: MinorJob, files: DataFiles | None = None) -> Done:
+def run_one(index: int, job: Job, files: DataFiles | None = None) -> Done:
     """Run one job; a fault becomes a value, so that other jobs go on."""
     try:
-        return Done(index=index, segments=run_minor(job, files))
+        return Done(index=index, value=job.run(files))
     except Exception as error:  # noqa: BLE001  # whatever a kernel raises belongs to its plan
         return Done(index=index, error=f"{type(error).__name__}: {error}")

@@ -7,14 +7,15 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
 from airflow_provider_segtable.core.errors import TimeOutOfRange
-from airflow_provider_segtable.core.interval import ALL_TIME, Granularity, Instant, Interval
+from airflow_provider_segtable.core.interval import ALL_TIME, Instant, Interval
+from airflow_provider_segtable.core.layout import Layout
 from airflow_provider_segtable.spark.failures import translated
-from airflow_provider_segtable.spark.times import chunk_start, column, instant
+from airflow_provider_segtable.spark.times import chunk_key, column, instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """Rows a chunk, and what ``times.chunk_start`` gives for it."""
+    """Rows a chunk, and what ``times.chunk_key`` gives for it."""
 
     chunks: Mapping[Interval, int]
     starts: Mapping[Interval, Instant]
@@ -25,7 +26,7 @@ class Census:
         return sum(self.chunks.values())
 
 
-def take_census(df: DataFrame, time_column: str, granularity: Granularity) -> Census:
+def take_census(df: DataFrame, time_column: str, layout: Layout) -> Census:
     """Count rows by time chunk, reading the time column alone.
 
     Raises:
@@ -33,7 +34,7 @@ def take_census(df: DataFrame, time_column: str, granularity: Granularity) -> Ce
     """
     raw = column(df, time_column)
     at = instant(df, time_column)
-    times = df.select(chunk_start(at, granularity).alias("start"), at.alias("at"), raw.alias("raw"))
+    times = df.select(chunk_key(at, layout).alias("start"), at.alias("at"), raw.alias("raw"))
     counted = times.groupBy("start").agg(
         F.count(F.lit(1)).alias("rows"),
         F.count("raw").alias("timed"),
@@ -46,7 +47,7 @@ def take_census(df: DataFrame, time_column: str, granularity: Granularity) -> Ce
     for row in found:
         if row.start is None:
             raise _bad_times(row, time_column)
-    chunks = {granularity.chunk(row["first"]): row for row in found}
+    chunks = {layout.chunk(row["first"]): row for row in found}
     return Census(
         chunks={chunk: chunks[chunk]["rows"] for chunk in sorted(chunks)},
         starts={chunk: row["start"] for chunk, row in chunks.items()},

@@ -18,22 +18,19 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.data.minor import MinorJob
-from airflow_provider_segtable.services.execution import Done, Execute, run_one
+from airflow_provider_segtable.services.execution import Done, Execute, Job, run_one
 from airflow_provider_segtable.spark.failures import translate
 
-Group = tuple[tuple[int, MinorJob], ...]
+Group = tuple[tuple[int, Job], ...]
 
 GROUP_BYTES = 512 * 1024 * 1024
-FILE_COST = 1024 * 1024
-"""What opening one more file costs, in bytes."""
 MOST_THREADS = 64
 
 
 def spark_execute(spark: SparkSession) -> Execute:
     """Return what runs kernel jobs in tasks of ``spark``."""
 
-    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
+    def execute(jobs: Sequence[Job]) -> Iterator[Done]:
         slots = min(spark.sparkContext.defaultParallelism, MOST_THREADS)
         name = f"segtable-{secrets.token_hex(4)}"
         return SparkRun(spark, name).results(packed(jobs, slots), slots)
@@ -41,13 +38,13 @@ def spark_execute(spark: SparkSession) -> Execute:
     return execute
 
 
-def packed(jobs: Sequence[MinorJob], slots: int) -> list[Group]:
+def packed(jobs: Sequence[Job], slots: int) -> list[Group]:
     """Pack jobs into groups of like cost, largest jobs first.
 
     There are no more groups than jobs, enough for every slot, and no more than that unless
     groups would pass ``GROUP_BYTES``.
     """
-    costs = {index: _cost(job) for index, job in enumerate(jobs)}
+    costs = {index: job.cost for index, job in enumerate(jobs)}
     wanted = max(slots, -(-sum(costs.values()) // GROUP_BYTES))
     groups: list[list[int]] = [[] for _ in range(min(len(jobs), wanted))]
     load = [(0, at) for at in range(len(groups))]
@@ -58,15 +55,11 @@ def packed(jobs: Sequence[MinorJob], slots: int) -> list[Group]:
     return [tuple((index, jobs[index]) for index in group) for group in groups]
 
 
-def _cost(job: MinorJob) -> int:
-    return sum(segment.size + FILE_COST for segment in job.inputs)
-
-
 def run_group(group: Group) -> list[Done]:
     """Run the jobs of a group, in a task."""
     return [
-        run_one(index, replace(job, attempt=secrets.token_hex(8)))  # a name no other try has
-        for index, job in group
+        run_one(index, replace(job, attempt=secrets.token_hex(8)))  # type: ignore[type-var]
+        for index, job in group  # each try writes under names that no other has
     ]
 
 
@@ -98,8 +91,8 @@ class SparkRun:
 
     def _spark_job(self, group: Group) -> list[Done]:
         context = self.spark.sparkContext
-        names = ", ".join(sorted({str(job.inputs[0].id.interval) for _, job in group}))
-        context.setJobGroup(self.name, f"segtable minor: {names}", interruptOnCancel=True)
+        names = ", ".join(sorted({job.title for _, job in group}))
+        context.setJobGroup(self.name, f"segtable {names}", interruptOnCancel=True)
         done: list[Done] = context.parallelize([group], 1).flatMap(self.run).collect()
         return done
 

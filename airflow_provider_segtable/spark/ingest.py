@@ -31,9 +31,9 @@ from airflow_provider_segtable.spark.census import Census, take_census
 from airflow_provider_segtable.spark.failures import raise_told, translated
 from airflow_provider_segtable.spark.places import absolute
 from airflow_provider_segtable.spark.schemas import check_columns
-from airflow_provider_segtable.spark.times import chunk_start, column, instant
+from airflow_provider_segtable.spark.times import chunk_key, column, instant
 from airflow_provider_segtable.spark.write_task import RESULT, SLOT, WriteTask, decode_result
-from airflow_provider_segtable.table.append import AppendTicket, append
+from airflow_provider_segtable.table.append import AppendTicket, Write, append
 from airflow_provider_segtable.table.committer import Committed
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -117,13 +117,23 @@ def ingest_some(
         return Committed(n=state.commits[commit_id], state=state)
     schema = to_arrow(state.table.schema)
     rows = check_columns(df, schema, state.table.time_column)
-    census = take_census(rows, state.table.time_column, state.table.granularity)
-    if not census.rows:
+
+    def prepare(state: State) -> tuple[dict[Interval, int], Write]:
+        census = take_census(rows, state.table.time_column, state.layout)
+        if not census.rows:
+            raise _NothingToAppend
+        a_segment = sizing.rows(state, schema)
+        counts = {chunk: math.ceil(found / a_segment) for chunk, found in census.chunks.items()}
+        return counts, _Writer(ports=ports, rows=rows, census=census, state=state, schema=schema)
+
+    try:
+        return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
+    except _NothingToAppend:
         return None
-    a_segment = sizing.rows(state, schema)
-    counts = {chunk: math.ceil(found / a_segment) for chunk, found in census.chunks.items()}
-    write = _Writer(ports=ports, rows=rows, census=census, state=state, schema=schema)
-    return append(ports, counts, write, commit_id=commit_id, wait_s=wait_s)
+
+
+class _NothingToAppend(Exception):  # no error: ``ingest_some`` says it by None
+    """The source is empty."""
 
 
 def _bytes_a_row(state: State, schema: pa.Schema) -> float:
@@ -191,7 +201,7 @@ class _Writer:
         """
         time, names = self.state.table.time_column, self.schema.names
         slots = sum(map(len, ticket.ids.values()))
-        start = chunk_start(instant(self.rows, time), self.state.table.granularity)
+        start = chunk_key(instant(self.rows, time), self.state.layout)
         placed = self.rows.join(F.broadcast(self._deal(ticket)), start == F.col("__segtable_start"))
         share = F.pmod(F.xxhash64(*_hashable(self.rows)), F.col("__segtable_files")).cast("int")
         slotted = placed.select(

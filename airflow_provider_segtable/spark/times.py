@@ -4,7 +4,7 @@
    its instant is a bigint of microseconds since the epoch.
 2. Times outside the years a table can hold give a null instant, which never wraps into a
    plausible one.
-3. ``chunk_start`` tells chunks apart exactly as ``Granularity.chunk`` does.
+3. ``chunk_key`` tells chunks apart exactly as ``Layout.chunk`` does.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.interval import (
     Interval,
     moment,
 )
+from airflow_provider_segtable.core.layout import Layout
 
 _FIRST_DAY, _END_DAY = MIN_INSTANT // DAY_US, MAX_INSTANT // DAY_US
 _MONDAY_US = 4 * DAY_US  # 1970-01-05
@@ -60,8 +61,22 @@ def instant(df: DataFrame, name: str) -> Column:
     return F.when((day >= _FIRST_DAY) & (day < _END_DAY), micros)
 
 
-def chunk_start(at: Column, granularity: Granularity) -> Column:
-    """Return where the chunk of an instant starts; null of null."""
+def chunk_key(at: Column, layout: Layout) -> Column:
+    """Return a number for the chunk of an instant, equal for equal chunks; null of null.
+
+    It is where the chunk starts, plus one number for each granularity that zones have: a chunk
+    outside a zone may start where one inside it does.
+    """
+    cuts = {zone.granularity for zone in layout.zones}
+    starts = {cut: _start(at, cut) + F.lit(1 + n) for n, cut in enumerate(sorted(cuts))}
+    key = _start(at, layout.granularity)
+    for zone in layout.zones:
+        inside = (at >= zone.interval.start) & (at < zone.interval.end)
+        key = F.when(inside, starts[zone.granularity]).otherwise(key)
+    return key
+
+
+def _start(at: Column, granularity: Granularity) -> Column:
     if granularity in _WIDTHS:
         width, origin = _WIDTHS[granularity]
         return at - F.pmod(at - F.lit(origin), F.lit(width))

@@ -3,9 +3,12 @@
 1. Ids are allocated under a lease before anything is written, because each file's footer carries
    its descriptor. Appends lock nothing but their own new ids, so they never wait for compaction.
 2. All segments of an append become visible together or not at all.
-3. If the log refuses the ids (the writer was thought dead and they were voided), the files are
-   deleted and the append starts again with fresh ids, a bounded number of times.
-4. The same ``commit_id`` appends once, however often it is run.
+3. If meanwhile the ids were voided (the writer was thought dead) or the chunk moved to another
+   version, the commit gives the segments other ids; nothing is written again. Only if time was cut
+   anew, and a segment now lies in two chunks, are the files deleted and the rows split again, a
+   bounded number of times.
+4. A major compaction that cuts time anew keeps appenders out; a more urgent appender revokes it.
+5. The same ``commit_id`` appends once, however often it is run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +22,12 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.events import Appended
 from airflow_provider_segtable.core.interval import Instant, Interval, iso
-from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest
+from airflow_provider_segtable.core.lockbox import (
+    Allocation,
+    Generation,
+    LockRequest,
+    Mode,
+)
 from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.state import State
@@ -35,7 +43,7 @@ from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
 BATCH_PRIORITY = 50
-TRIES = 3
+TRIES = 5
 MAX_CLOCK_SKEW_US = 60_000_000
 
 
@@ -50,24 +58,28 @@ class AppendTicket:
 Write = Callable[[AppendTicket], Sequence[Segment]]
 """Writes files for a ticket and returns their descriptors; every id used at most once."""
 
+Prepare = Callable[[State], tuple[Mapping[Interval, int], Write]]
+"""Says, by a table's layout, how many segments each time chunk gets, and what writes them."""
+
 
 def append(
     ports: TablePorts,
-    counts: Mapping[Interval, int],
-    write: Write,
+    prepare: Prepare,
     *,
     commit_id: str,
     wait_s: float = 60.0,
+    priority: int = BATCH_PRIORITY,
     state: State | None = None,
 ) -> Committed:
     """Append new segments.
 
     Args:
         ports: the table's ports.
-        counts: how many segments each time chunk gets.
-        write: writes the files; called again with other ids if the first were voided.
+        prepare: splits the rows by the table's layout: how many segments each time chunk gets,
+            and what writes them. Called again if time was cut anew meanwhile.
         commit_id: equal ids append once.
-        wait_s: how long to wait for the coordinator.
+        wait_s: how long to wait for the coordinator, and for a compaction that cuts time anew.
+        priority: against compactions in the way (25); batch 50, streaming 75.
         state: any earlier state of the table; saves reading the log again.
 
     Raises:
@@ -81,8 +93,15 @@ def append(
         return Committed(n=state.commits[commit_id], state=state)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
-        lease = _lock(ports, state, counts, commit_id, wait_s)
+        counts, write = prepare(state)
+        request = _request(ports, state, counts, commit_id, priority)
+        lease = ports.coordinator.acquire(request, wait_s=wait_s)
         try:
+            check_clock(ports, lease)
+            fresh = log.refresh(state)
+            if fresh.layout != state.layout:  # time was cut anew while we waited
+                outcome, state = Conflict(reason="time was cut anew"), fresh
+                continue
             done = _write_and_commit(ports, state, lease, write, commit_id)
         finally:
             lease.release()
@@ -92,19 +111,20 @@ def append(
     raise CommitConflict(f"append to {ports.uri} was refused {TRIES} times: {outcome.reason}")
 
 
-def _lock(
+def _request(
     ports: TablePorts,
     state: State,
     counts: Mapping[Interval, int],
     commit_id: str,
-    wait_s: float,
-) -> Lease:
+    priority: int,
+) -> LockRequest:
     chunks = {interval: state.append_chunk(interval) for interval in sorted(counts)}
-    request = LockRequest(
+    return LockRequest(
         table=state.table.table_id,
         group=f"append-{commit_id}-{ports.chance.token()}",
         purpose=f"append {commit_id}",
         holder=ports.author,
+        mode=Mode.APPEND,
         allocate=tuple(
             Allocation(
                 chunk=chunk,
@@ -114,23 +134,19 @@ def _lock(
             )
             for interval, chunk in chunks.items()
         ),
-        priority=BATCH_PRIORITY,
+        priority=priority,
     )
-    lease = ports.coordinator.acquire(request, wait_s=wait_s)
-    check_clock(ports, lease)
-    return lease
 
 
 def check_clock(ports: TablePorts, lease: Lease) -> None:
     """Refuse to work with a clock far from the coordinator's.
 
     Raises:
-        ClockSkew: naming this process and the difference; the lease is released.
+        ClockSkew: naming this process and the difference.
     """
     ahead_us = ports.clock.now() - lease.granted_at
     if abs(ahead_us) <= MAX_CLOCK_SKEW_US:
         return
-    lease.release()
     raise ClockSkew(
         f"the clock of {ports.author} is {ahead_us / 1e6:+.1f} s off the coordinator's "
         f"({iso(lease.granted_at)}), more than {MAX_CLOCK_SKEW_US / 1e6:.0f} s: "

@@ -16,20 +16,23 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.codec import (
     decode_plan,
+    decode_replaced,
     decode_table,
     encode_plan,
+    encode_replaced,
     encode_table,
     encode_token,
 )
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.ids import IdSpace
-from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.interval import Granularity, Interval
+from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
 
-FORMAT = 1
+FORMAT = 2
 _KEY = b"segtable"
 
 _SCHEMA = pa.schema(
@@ -42,6 +45,7 @@ _SCHEMA = pa.schema(
         ("root_end", pa.int32()),
         ("minor_version", pa.int32()),
         ("group_size", pa.int32()),
+        ("core", pa.int32()),
         ("path", pa.string()),
         ("rows", pa.int64()),
         ("size", pa.int64()),
@@ -50,6 +54,10 @@ _SCHEMA = pa.schema(
         ("time_max", pa.int64()),
         ("created", pa.int64()),
         ("lineage", pa.list_(pa.list_(pa.int64(), 3))),
+        ("events", pa.int64()),
+        ("clustering", pa.string()),
+        ("origin", pa.string()),
+        ("replaces", pa.string()),
     ]
 )
 
@@ -92,6 +100,7 @@ def _row(segment: Segment) -> dict[str, Any]:
         "root_end": shard.root_end,
         "minor_version": shard.minor_version,
         "group_size": shard.group_size,
+        "core": shard.core,
         "path": segment.path,
         "rows": segment.rows,
         "size": segment.size,
@@ -100,17 +109,26 @@ def _row(segment: Segment) -> dict[str, Any]:
         "time_max": segment.time_max,
         "created": segment.created,
         "lineage": [[run.root, run.start, run.rows] for run in segment.lineage],
+        "events": segment.events,
+        "clustering": segment.clustering,
+        "origin": str(segment.origin) if segment.origin else None,
+        "replaces": json.dumps(encode_replaced(segment.replaces)) if segment.replaces else None,
     }
 
 
 def _segment(row: Mapping[str, Any]) -> Segment:
     interval = Interval(row["start"], row["end"])
     shard = {name: row[name] for name in Shard.__dataclass_fields__}
-    facts = ("path", "rows", "size", "row_groups", "time_min", "time_max", "created")
+    facts = (
+        *("path", "rows", "size", "row_groups", "time_min", "time_max", "created"),
+        *("events", "clustering"),
+    )
     return Segment(
         id=SegmentId(interval, row["version"], row["partition"]),
         shard=Shard(**shard),
         lineage=tuple(Run(*run) for run in row["lineage"]),
+        origin=SegmentId.parse(row["origin"]) if row["origin"] else None,
+        replaces=decode_replaced(json.loads(row["replaces"])) if row["replaces"] else (),
         **{name: row[name] for name in facts},
     )
 
@@ -129,6 +147,7 @@ def _head(state: State) -> dict[str, Any]:
         ],
         "voided": {str(chunk): sorted(parts) for chunk, parts in state.voided.items()},
         "commits": dict(state.commits),
+        "zones": [[zone.interval.name, zone.granularity.value] for zone in state.zones],
     }
 
 
@@ -147,6 +166,9 @@ def _state(head: Mapping[str, Any], segments: list[Segment]) -> State:
         },
         voided={ChunkKey.parse(c): frozenset(parts) for c, parts in head["voided"].items()},
         commits=head["commits"],
+        zones=tuple(
+            Zone(Interval.from_name(name), Granularity(cut)) for name, cut in head["zones"]
+        ),
     )
 
 
@@ -163,6 +185,9 @@ def _encode_plan_state(state: PlanState) -> dict[str, Any]:
         "token": encode_token(state.token) if state.token else None,
         "outputs": [str(output) for output in state.outputs],
         "note": state.note,
+        "yields": state.yields,
+        "version": state.version,
+        "found": [str(segment_id) for segment_id in state.found],
     }
 
 
@@ -174,5 +199,6 @@ def _decode_plan_state(body: dict[str, Any]) -> PlanState:
         "status": PlanStatus(body["status"]),
         "token": token,
         "outputs": outputs,
+        "found": tuple(map(SegmentId.parse, body["found"])),
     }
     return PlanState(**{**body, **changed})

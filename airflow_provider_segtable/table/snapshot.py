@@ -56,7 +56,7 @@ class Snapshot:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows, optionally of some columns and event times only."""
         for found in self.visible(interval):
-            for segment in found.segments:
+            for segment in (s for s in found.segments if not s.tombstone):
                 yield from read_segment(
                     self.ports.files,
                     segment,

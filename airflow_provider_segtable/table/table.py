@@ -28,13 +28,14 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.events import Event, TableCreated
 from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.layout import Layout
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.ingest import check_rows, write_segment
 from airflow_provider_segtable.data.schema import from_arrow, to_arrow
 from airflow_provider_segtable.data.times import instants, is_time
 from airflow_provider_segtable.storage import probe
-from airflow_provider_segtable.table.append import AppendTicket, append
+from airflow_provider_segtable.table.append import AppendTicket, Write, append
 from airflow_provider_segtable.table.committer import Committed
 from airflow_provider_segtable.table.log import EventLog, event_path
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
@@ -136,24 +137,28 @@ class Table:
         definition = state.table
         schema = to_arrow(definition.schema)
         checked = check_rows(rows, schema, definition.time_column)
-        parts = split_by_chunk(checked, definition.time_column, definition.granularity)
 
-        def write(ticket: AppendTicket) -> list[Segment]:
-            return [
-                write_segment(
-                    self.ports.files,
-                    parts[interval],
-                    segment_id=ids[0],
-                    time_column=definition.time_column,
-                    created=ticket.created,
-                    token=self.ports.chance.token(),
-                )
-                for interval, ids in ticket.ids.items()
-            ]
+        def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
+            parts = split_by_chunk(checked, definition.time_column, state.layout)
+            return dict.fromkeys(parts, 1), lambda ticket: self._write(parts, ticket, state)
 
-        counts = dict.fromkeys(parts, 1)
         name = commit_id or self.ports.chance.token()
-        return append(self.ports, counts, write, commit_id=name, state=state)
+        return append(self.ports, prepare, commit_id=name, state=state)
+
+    def _write(
+        self, parts: Mapping[Interval, pa.Table], ticket: AppendTicket, state: State
+    ) -> list[Segment]:
+        return [
+            write_segment(
+                self.ports.files,
+                parts[interval],
+                segment_id=ids[0],
+                time_column=state.table.time_column,
+                created=ticket.created,
+                token=self.ports.chance.token(),
+            )
+            for interval, ids in ticket.ids.items()
+        ]
 
 
 def create_table(ports: TablePorts, definition: TableCreated) -> Table:
@@ -174,23 +179,21 @@ def create_table(ports: TablePorts, definition: TableCreated) -> Table:
     return Table(ports)
 
 
-def split_by_chunk(
-    rows: pa.Table, time_column: str, granularity: Granularity
-) -> dict[Interval, pa.Table]:
+def split_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[Interval, pa.Table]:
     """Cut rows into time chunks, each sorted by event time (stable)."""
     if rows.num_rows == 0:
         raise InvalidInput("there are no rows to append")
     times = instants(rows.column(time_column).combine_chunks())
     order = pc.sort_indices(times)
     ordered, times = rows.take(order), times.take(order)
-    parts: dict[Interval, pa.Table] = {}
+    parts: dict[Interval, list[pa.Table]] = {}
     start = 0
     while start < len(times):
-        chunk = granularity.chunk(times[start].as_py())
-        inside: Any = pc.sum(pc.less(times.slice(start), chunk.end))
-        parts[chunk] = ordered.slice(start, inside.as_py())
+        first = times[start].as_py()
+        inside: Any = pc.sum(pc.less(times.slice(start), layout.edge(first)))
+        parts.setdefault(layout.chunk(first), []).append(ordered.slice(start, inside.as_py()))
         start += inside.as_py()
-    return parts
+    return {chunk: pa.concat_tables(pieces) for chunk, pieces in parts.items()}
 
 
 def _granularity(value: str | Granularity) -> Granularity:

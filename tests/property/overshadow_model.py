@@ -133,6 +133,11 @@ def roots(keys: Iterable[GroupKey]) -> set[int]:
     return {root for key in keys for root in range(key.root_start, key.root_end)}
 
 
+def core_of(present: Iterable[Segment]) -> int:
+    """Return the size of the core set that the segments of a chunk speak of."""
+    return max((one.shard.core for one in present), default=0)
+
+
 class Instants:
     """Who wins when, for segments of any chunks over a short range of instants."""
 
@@ -143,14 +148,15 @@ class Instants:
         self.visible = {key: greedy(held) for key, held in self.chunks.items()}
 
     def complete(self, chunk: ChunkKey) -> bool:
-        """Tell whether visible groups cover all roots of present segments."""
-        return roots(self.visible[chunk]) >= roots(all_groups(self.chunks[chunk]))
+        """Tell whether visible groups cover the core set and all roots of present segments."""
+        wanted = roots(all_groups(self.chunks[chunk])) | set(range(core_of(self.chunks[chunk])))
+        return roots(self.visible[chunk]) >= wanted
 
     def winner(self, at: int) -> ChunkKey | None:
         """Return the chunk that wins at an instant."""
         holding = [c for c in self.chunks if c.interval.holds(at) and self.visible[c]]
         best = [c for c in holding if self.complete(c)] or holding
-        return max(best, key=lambda c: (c.version, c.interval.start, c.interval.end), default=None)
+        return max(best, key=lambda c: (c.version, c.interval.start, -c.interval.end), default=None)
 
     def shown(self, at: int) -> set[tuple[ChunkKey, GroupKey]]:
         """Return the groups that readers see at an instant."""
@@ -163,7 +169,8 @@ class Instants:
         if any((chunk, group) in self.shown(at) for at in instants):
             return GroupState.VISIBLE
         rivals = (o for o in self.visible[chunk] if o.overlaps(group))
-        beaten = all((w := self.winner(at)) and w.version > chunk.version for at in instants)
+        winners = [self.winner(at) for at in instants]
+        beaten = all(w and w != chunk and w.version >= chunk.version for w in winners)
         if beaten or any(rival.minor_version > group.minor_version for rival in rivals):
             return GroupState.OVERSHADOWED
         return GroupState.STANDBY

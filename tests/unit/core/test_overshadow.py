@@ -155,8 +155,6 @@ def test_a_higher_version_hides_a_lower_one_and_only_where_they_meet() -> None:
     table = timeline(month, day)
     assert table.visible_segments() == (month, day)
     assert table.visible_chunks() == (CHUNK, newer)
-    assert table.highest_version(JANUARY) == BASE
-    assert table.highest_version(THIRD) == BASE + 1
     assert table.lookup(THIRD) == found[1:2]
 
 
@@ -166,12 +164,10 @@ def test_an_incomplete_higher_version_hides_nothing() -> None:
     half, other = (replace(s, id=newer.segment(s.id.partition)) for s in group(0, 2, 1, 2))
     table = timeline(first(0), first(0, chunk=newer), half)
     assert table.visible_chunks() == (CHUNK,)
-    assert table.highest_version(JANUARY) == BASE
     assert not table.complete(newer)
     assert table.state(newer, GroupKey(0, 1, 0)) is GroupState.STANDBY
     whole = table.with_changes(add=[other])
     assert whole.visible_chunks() == (newer,)
-    assert whole.highest_version(JANUARY) == BASE + 1
     assert whole.state(CHUNK, GroupKey(0, 1, 0)) is GroupState.OVERSHADOWED
 
 
@@ -190,8 +186,6 @@ def test_an_unknown_interval_has_nothing() -> None:
     """No chunk, no version, no groups; asking for a state is the caller's mistake."""
     table = timeline(first(0))
     elsewhere = ChunkKey(Interval.parse("2014-01-01/2014-02-01"), BASE)
-    assert table.highest_version(elsewhere.interval) is None
-    assert table.highest_version(THIRD) is None
     assert table.visible_groups(elsewhere) == table.groups(elsewhere) == ()
     assert table.lookup(elsewhere.interval) == ()
     assert not table.complete(elsewhere)

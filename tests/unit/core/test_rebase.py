@@ -65,11 +65,18 @@ def test_append_commutes_with_everything_around_it() -> None:
     assert admit(action, running(completed())) == action
 
 
-def test_append_under_a_used_or_voided_id_is_refused() -> None:
-    """Ids are settled once: published or voided ones never come back."""
-    assert "used already" in refused(Appended(segments=(first(0),)), running()).reason
+def test_append_under_a_used_or_voided_id_gets_another() -> None:
+    """Ids are settled once, and a writer that was thought dead loses nothing: its file is kept."""
+    taken = admit(Appended(segments=(first(0),)), running())
+    assert isinstance(taken, Appended)
+    assert taken.segments == (
+        replace(first(0), id=CHUNK.segment(4), shard=first(4).shard, origin=CHUNK.segment(0)),
+    )
     voided = running(Voided(ids=(CHUNK.segment(5),), reason="dead"))
-    assert "voided" in refused(Appended(segments=(first(5),)), voided).reason
+    late = admit(Appended(segments=(first(5), first(6), first(4))), voided)
+    assert isinstance(late, Appended)
+    assert [s.id.partition for s in late.segments] == [6, 7, 4]
+    assert [s.file_id.partition for s in late.segments] == [5, 6, 4]
 
 
 def test_late_append_fills_its_hole() -> None:

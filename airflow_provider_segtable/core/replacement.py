@@ -1,0 +1,112 @@
+"""Replacement: a new version of a region, and what was appended to the old one meanwhile.
+
+1. A major compaction writes the *core set* of each chunk of its region at a new version; where
+   the region has no rows, tombstones hide what older versions would show.
+2. What is visible in the region and was no input, appended while the compaction ran, is *carried
+   over*: it gets the next partition of its chunk at the new version. Its file stays as it is.
+3. An append that was on its way when the version changed is carried over in the same manner, by
+   its own commit.
+4. A segment can be carried over if all its rows lie in one chunk of the layout. Under locks
+   nothing else happens; without them it is a conflict, never a loss.
+
+Source of the idea: Druid's concurrent append and replace (``upgrade_segments``), decided here in
+one place by the log instead of noted on the way by each appender.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from airflow_provider_segtable.core.conflict import Conflict
+from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.layout import Layout
+from airflow_provider_segtable.core.lockbox import Generation
+from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, tombstone
+from airflow_provider_segtable.core.state import PlanState, State
+
+
+def moved(segment: Segment, state: State) -> ChunkKey | Conflict:
+    """Return the chunk that an appended segment goes to now."""
+    interval = state.layout.holds(segment.time_min, segment.time_max)
+    if interval is None:
+        return _torn(segment, state.layout)
+    return state.append_chunk(interval)
+
+
+def layout_after(plan: CompactionPlan, state: State) -> Layout:
+    """Return how time is cut once a major compaction is done."""
+    if plan.region is None or plan.granularity is None:
+        return state.layout
+    return state.layout.recut(plan.region, plan.granularity)
+
+
+def taken_over(
+    found: PlanState, segments: Sequence[Segment], state: State
+) -> tuple[Segment, ...] | Conflict:
+    """Return what else a completed major compaction publishes: carried segments, tombstones."""
+    region, version = found.plan.interval, found.version or 0
+    layout = layout_after(found.plan, state)
+    inputs = set(found.inputs)
+    late = [
+        segment
+        for segment in state.timeline.visible_segments(region)
+        if segment.id not in inputs and not segment.tombstone
+    ]
+    following = _next_partitions(segments)
+    carried: list[Segment] = []
+    for segment in late:
+        interval = layout.holds(segment.time_min, segment.time_max)
+        if interval is None:
+            return _torn(segment, layout)
+        chunk = ChunkKey(interval, version)
+        core = following.get(chunk, (0, 0))[1]
+        partition = max(
+            following.get(chunk, (0, 0))[0], state.id_space(chunk, Generation.FIRST).next
+        )
+        following[chunk] = (partition + 1, core)
+        carried.append(segment.carried(chunk.segment(partition), core))
+    covered = {segment.id.interval for segment in (*segments, *carried)}
+    return (*carried, *tombstones(region, covered, version, state.time))
+
+
+def tombstones(
+    region: Interval, covered: Iterable[Interval], version: Instant, created: Instant
+) -> Iterator[Segment]:
+    """Yield a tombstone for every stretch of the region that no chunk covers."""
+    at = region.start
+    for interval in sorted(covered):
+        if at < interval.start:
+            yield tombstone(ChunkKey(Interval(at, interval.start), version), created)
+        at = max(at, interval.end)
+    if at < region.end:
+        yield tombstone(ChunkKey(Interval(at, region.end), version), created)
+
+
+def closed_region(region: Interval, granularity: Granularity | None, state: State) -> Interval:
+    """Return the smallest region around this one that cuts no chunk apart, old or new."""
+    before: Interval | None = None
+    while region != before:
+        before = region
+        for chunk in state.timeline.visible_chunks(region):
+            region = Interval(
+                min(region.start, chunk.interval.start), max(region.end, chunk.interval.end)
+            )
+        for edge in (region.start, region.end - 1):
+            cut = granularity.chunk(edge) if granularity else state.layout.chunk(edge)
+            region = Interval(min(region.start, cut.start), max(region.end, cut.end))
+    return region
+
+
+def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, int]]:
+    """Return the first free partition and the size of the core set, by chunk."""
+    sizes: dict[ChunkKey, tuple[int, int]] = {}
+    for segment in segments:
+        count = sizes.get(segment.id.chunk, (0, 0))[0] + 1
+        sizes[segment.id.chunk] = (count, count)
+    return sizes
+
+
+def _torn(segment: Segment, layout: Layout) -> Conflict:
+    first, last = layout.chunk(segment.time_min), layout.chunk(segment.time_max)
+    return Conflict(
+        reason=f"time was cut anew: {segment.id} has rows in {first} and {last}; write it again"
+    )
