@@ -1,0 +1,255 @@
+"""Versions: appends, compactions of every kind and cuts of time, in any order, lose nothing.
+
+A history is random: writers hold ids for a while and commit late, with what the table looked like
+when they began; major compactions start, appends slip in, and they complete or do not. A plain
+dictionary says which rows each file holds. After every event the visible files hold each appended
+row exactly once, at its own event time, and all invariants hold.
+"""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_segtable.core.conflict import Conflict
+from airflow_provider_segtable.core.events import (
+    Action,
+    Appended,
+    Event,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+)
+from airflow_provider_segtable.core.interval import HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.rebase import admit
+from airflow_provider_segtable.core.replacement import closed_region, layout_after
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.testing.builders import DEFINITION, created
+
+Row = tuple[int, int]
+HOURS = 60
+
+
+@dataclass
+class History:
+    """A table, and what its files hold; rows are (event time, number)."""
+
+    draw: random.Random
+    state: State = field(
+        default_factory=lambda: created(replace(DEFINITION, granularity=Granularity.HOUR))
+    )
+    held: dict[str, list[Row]] = field(default_factory=dict)
+    appended: list[Row] = field(default_factory=list)
+    late: list[Appended] = field(default_factory=list)
+    running: dict[str, PlanCompleted] = field(default_factory=dict)
+    number: int = 0
+
+    def commit(self, action: Action) -> bool:
+        """Commit an action if it is admitted, and check the table."""
+        admitted = admit(action, self.state)
+        if isinstance(admitted, Conflict):
+            return False
+        n = self.state.n + 1
+        event = Event(n=n, time=self.state.time + 1, commit=f"c{n}", author="x", action=admitted)
+        self.state = apply(self.state, event)
+        if isinstance(action, Appended):
+            self.appended += [row for s in action.segments for row in self.held[s.path]]
+        self.check()
+        return True
+
+    def check(self) -> None:
+        """Hold the table against the plain model."""
+        assert list(violations(self.state)) == []
+        found: Counter[Row] = Counter()
+        for seen in self.state.timeline.lookup():
+            for segment in seen.segments:
+                rows = self.held.get(segment.path, [])
+                found.update(row for row in rows if seen.interval.holds(row[0]))
+        assert found == Counter(self.appended)
+
+    def file(self, chunk: ChunkKey, shard: Shard, rows: list[Row]) -> Segment:
+        """Return a segment that holds rows."""
+        self.number += 1
+        path = f"data/{self.number}.parquet"
+        self.held[path] = rows
+        return Segment(
+            id=chunk.segment(shard.partition),
+            shard=shard,
+            path=path,
+            rows=len(rows),
+            size=len(rows),
+            row_groups=1,
+            time_min=min(rows)[0],
+            time_max=max(rows)[0],
+            created=self.state.time,
+        )
+
+    def begin_append(self) -> None:
+        """A writer takes ids and writes files; it commits at some later time, or never."""
+        times = [self.draw.randrange(HOURS * HOUR_US) for _ in range(self.draw.randint(1, 4))]
+        chunks: dict[Interval, list[Row]] = {}
+        for at in times:
+            self.number += 1
+            chunks.setdefault(self.state.layout.chunk(at), []).append((at, self.number))
+        segments = []
+        for interval, rows in chunks.items():
+            chunk = self.state.append_chunk(interval)
+            first = self.state.id_space(chunk, Generation.FIRST).next
+            shard = Shard.first_generation(first + self.draw.randint(0, 2))
+            segments.append(self.file(chunk, shard, rows))
+        self.late.append(Appended(segments=tuple(segments)))
+
+    def end_append(self) -> None:
+        """A writer commits; one that lies across a new edge has to write again."""
+        if self.late:
+            action = self.late.pop(self.draw.randrange(len(self.late)))
+            if not self.commit(action):
+                rows = [row for s in action.segments for row in self.held[s.path]]
+                chunks = {self.state.layout.chunk(at) for at, _ in rows}
+                assert len(chunks) > 1 or len(action.segments) > 1
+
+    def begin_major(self) -> None:
+        """A worker starts to replace a region, maybe cutting it anew."""
+        at = self.draw.randrange(HOURS * HOUR_US)
+        cuts = [None, Granularity.HOUR, Granularity.DAY, Granularity.WEEK, Granularity.ALL]
+        granularity = self.draw.choice(cuts)
+        region = closed_region(self.state.layout.chunk(at), granularity, self.state)
+        visible = self.state.timeline.visible_segments(region)
+        inputs = tuple(s for s in visible if not s.tombstone)
+        if not inputs:
+            return
+        ids = tuple(segment.id for segment in inputs)
+        plan = CompactionPlan(
+            id=plan_id("t", PlanKind.MAJOR, ids, str(granularity)),
+            kind=PlanKind.MAJOR,
+            chunk=inputs[0].id.chunk,
+            inputs=ids,
+            root_start=0,
+            root_end=0,
+            outputs=1,
+            rows=1,
+            size=1,
+            reason="",
+            region=region,
+            granularity=granularity,
+        )
+        version = self.state.version_above(region) + 1
+        if self.commit(PlanRequested(plan=plan)) and self.commit(inflight(plan, version, ids)):
+            self.running[plan.id] = self.outputs(plan, version, inputs)
+
+    def outputs(
+        self, plan: CompactionPlan, version: int, inputs: tuple[Segment, ...]
+    ) -> PlanCompleted:
+        """Return what the worker will commit: rows by target chunk, each a core set."""
+        layout = layout_after(plan, self.state)
+        chunks: dict[Interval, list[Row]] = {}
+        for row in sorted(row for s in inputs for row in self.held[s.path]):
+            chunks.setdefault(layout.chunk(row[0]), []).append(row)
+        made: list[Segment] = []
+        for interval, rows in chunks.items():
+            size = min(self.draw.randint(1, 3), len(rows))
+            for p in range(size):
+                part = rows[p::size]
+                shard = Shard.first_generation(p, core=size)
+                made.append(self.file(ChunkKey(interval, version), shard, part))
+        return PlanCompleted(plan_id=plan.id, attempt="a", segments=tuple(made))
+
+    def end_major(self) -> None:
+        """A worker commits its new version, if the log lets it."""
+        if self.running:
+            plan = self.draw.choice(sorted(self.running))
+            if self.commit(self.running.pop(plan)):
+                assert all(
+                    self.state.stands(s.id.chunk) for s in self.state.timeline.visible_segments()
+                )
+
+    def compact_chunk(self) -> None:
+        """All groups of a chunk become one group of sorted segments, at once (semi-major)."""
+        chunks = [c for c in self.state.timeline.visible_chunks() if self.whole(c)]
+        if not chunks:
+            return
+        chunk = self.draw.choice(chunks)
+        groups = self.state.timeline.visible_groups(chunk)
+        inputs = [s for g in groups for s in g.segments]
+        rows = sorted(row for s in inputs for row in self.held.get(s.path, []))
+        size = min(self.draw.randint(1, 2), len(rows))
+        first = self.state.id_space(chunk, Generation.LATER).next
+        outputs = tuple(chunk.segment(first + p) for p in range(size))
+        ids = tuple(s.id for s in inputs)
+        roots = (groups[0].start, groups[-1].end)
+        plan = CompactionPlan(
+            id=plan_id("t", PlanKind.SEMI_MAJOR, ids),
+            kind=PlanKind.SEMI_MAJOR,
+            chunk=chunk,
+            inputs=ids,
+            root_start=roots[0],
+            root_end=roots[1],
+            outputs=size,
+            rows=len(rows),
+            size=1,
+            reason="",
+        )
+        start = PlanInflight(
+            plan_id=plan.id, attempt="a", token=FencingToken("e", 1), outputs=outputs
+        )
+        if not (self.commit(PlanRequested(plan=plan)) and self.commit(start)):
+            return
+        minor = self.state.timeline.max_minor(chunk, *roots) + 1
+        core = self.state.timeline.core(chunk)
+        made = [
+            self.file(
+                chunk,
+                Shard(
+                    partition=output.partition,
+                    root_start=roots[0],
+                    root_end=roots[1],
+                    minor_version=minor,
+                    group_size=size,
+                    core=core,
+                ),
+                rows[p::size],
+            )
+            for p, output in enumerate(outputs)
+        ]
+        assert self.commit(PlanCompleted(plan_id=plan.id, attempt="a", segments=tuple(made)))
+
+    def whole(self, chunk: ChunkKey) -> bool:
+        """Tell whether the chunk's groups are adjacent and hold any row."""
+        groups = self.state.timeline.visible_groups(chunk)
+        touching = all(a.end == b.start for a, b in zip(groups, groups[1:], strict=False))
+        return touching and any(s.rows for g in groups for s in g.segments)
+
+
+def inflight(plan: CompactionPlan, version: int, inputs: tuple) -> PlanInflight:  # type: ignore[type-arg]
+    return PlanInflight(
+        plan_id=plan.id,
+        attempt="a",
+        token=FencingToken("e", 1),
+        outputs=(),
+        inputs=inputs,
+        version=version,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_no_row_is_lost_or_doubled_whatever_completes_when(draw: random.Random) -> None:
+    """Each appended row is visible exactly once after every event of any history."""
+    history = History(draw)
+    steps = [
+        history.begin_append,
+        history.begin_append,
+        history.end_append,
+        history.end_append,
+        history.begin_major,
+        history.end_major,
+        history.compact_chunk,
+    ]
+    for _ in range(60):
+        draw.choice(steps)()
