@@ -1,19 +1,25 @@
 """A grant in ZooKeeper: an ephemeral node that lives as long as its session.
 
 1. HELD: connected, the session is the one that made the node, and the node was seen after the
-   last reconnection. DOUBTFUL: disconnected. LOST: another session, no node, a forked child, or
-   released; for good.
+   last reconnection. DOUBTFUL: disconnected. LOST: another session, no node, a forked child,
+   revoked, or released; for good.
 2. ``state`` tells what is known here, at most one question to the server after a reconnection.
    ``check`` always asks, so it also notices a session that ended while this process stood still.
+3. ``publish`` creates the lock's state in a transaction that checks the lock: a rival that revokes
+   would have created it, too. After a lost reply nobody knows who won: it is doubtful; asked
+   again, one's own state counts as done.
 """
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import NoReturn
 
-from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from airflow_provider_segtable.coordination.link import Interrupted, Link
+from airflow_provider_segtable.coordination.records import PUBLISHING, with_state
+from airflow_provider_segtable.coordination.waiting import revoked_error
 from airflow_provider_segtable.core.errors import InvalidInput, LockLost
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.lockbox import FencingToken, Lock
@@ -30,8 +36,7 @@ class ZooKeeperLease:
         link: the client that asked.
         session: the session that owns the lock node.
         lock: what was granted.
-        path: the lock node.
-        progress_path: where ``report`` writes.
+        belongings: the lock node, its state, and where ``report`` writes.
         generation: the link's generation in which the node was seen.
     """
 
@@ -40,19 +45,18 @@ class ZooKeeperLease:
         link: Link,
         session: int,
         lock: Lock,
+        belongings: tuple[str, str, str],
         *,
-        path: str,
-        progress_path: str,
         generation: int,
     ) -> None:
         """Wrap a grant."""
         self._link = link
         self._session = session
         self._lock = lock
-        self._path = path
-        self._progress_path = progress_path
+        self._path, self._state_path, self._progress_path = belongings
         self._verified = generation
         self._why_lost = ""
+        self._released = self._publishing = False
 
     @property
     def token(self) -> FencingToken:
@@ -70,6 +74,11 @@ class ZooKeeperLease:
         return self._lock.since
 
     @property
+    def version(self) -> Instant | None:
+        """Return the new version, if one was asked for."""
+        return self._lock.version
+
+    @property
     def state(self) -> LeaseState:
         """Return what is known of the lease."""
         known = self._known()
@@ -78,14 +87,39 @@ class ZooKeeperLease:
         return known
 
     def check(self) -> None:
-        """Ask the server; raise ``LockLost`` unless the lock is there and ours."""
-        match self._ask():
-            case LeaseState.HELD:
-                return
-            case LeaseState.DOUBTFUL:
-                why = "doubtful (the connection to ZooKeeper is interrupted)"
-            case LeaseState.LOST:
-                why = f"lost ({self._why_lost})"
+        """Ask the server; raise ``LockLost`` unless the lock is there, ours and not revoked."""
+        known = self._ask()
+        if known is not LeaseState.HELD:
+            self._refuse(known)
+
+    def publish(self) -> None:
+        """Check, and be not revocable from now on."""
+        if not self._publishing and self._claim_state():
+            self._publishing = True  # a transaction found the lock there: that was the check
+            return
+        self.check()
+        if not (self._publishing or self._lock.publishing):
+            self._refuse(LeaseState.DOUBTFUL)  # interrupted: it may still come to pass
+
+    def _claim_state(self) -> bool:
+        """Create the state unless a rival did; True if it is ours."""
+        if (known := self._known()) is not LeaseState.HELD:
+            self._refuse(known)
+        multi = self._link.client.transaction()
+        multi.check(self._path, 0)  # under a later session it would outlive the lock
+        multi.create(self._state_path, PUBLISHING, ephemeral=True)
+        try:
+            outcome = self._link.call(multi.commit_async)
+        except (Interrupted, KazooException):
+            return False  # nobody knows: the check that follows finds out, or is doubtful
+        return not any(isinstance(each, Exception) for each in outcome)
+
+    def _refuse(self, known: LeaseState) -> NoReturn:
+        if self._lock.revoked:
+            raise revoked_error(self._lock)
+        why = f"lost ({self._why_lost})"
+        if known is LeaseState.DOUBTFUL:
+            why = "doubtful (the connection to ZooKeeper is interrupted)"
         raise LockLost(
             f"the lock of {self._lock.group}, taken for {self._lock.purpose}, is {why}: do not "
             "commit; run it again, which does nothing twice"
@@ -112,8 +146,9 @@ class ZooKeeperLease:
 
     def release(self) -> None:
         """Give the locks back; no error if they are gone already."""
-        if self._known() is not LeaseState.LOST:
-            self._link.delete((self._path, self._progress_path))
+        if not self._released and self._link.session == self._session:
+            self._link.delete((self._path, self._state_path, self._progress_path))
+        self._released = True
         self._why_lost = self._why_lost or "it was released"
 
     def _known(self) -> LeaseState:
@@ -130,10 +165,16 @@ class ZooKeeperLease:
         generation, client = self._link.generation, self._link.client
         try:
             self._link.begin(client.sync_async, self._path)  # a follower may lag behind
-            stat = self._link.call(client.exists_async, self._path)
+            lock = self._link.begin(client.exists_async, self._path)
+            state = self._link.begin(client.get_async, self._state_path)
+            stat = self._link.wait(lock)
+            with suppress(NoNodeError):
+                self._lock = with_state(self._lock, self._link.wait(state)[0])
         except (Interrupted, KazooException):
             known = self._known()
             return known if known is LeaseState.LOST else LeaseState.DOUBTFUL
+        if self._lock.revoked:
+            self._why_lost = self._why_lost or "it was revoked"
         if stat is None or stat.ephemeralOwner != self._session or stat.czxid != self.token.number:
             self._why_lost = self._why_lost or "its node is gone from ZooKeeper"
         else:

@@ -1,14 +1,17 @@
 """The nodes of one table in ZooKeeper, and how to read them.
 
 1. Lock and waiter nodes never change, so what was read once under a name is kept by that name
-   and costs nothing again; ``read_locks`` forgets names that are gone.
-2. Reads that belong together are begun together and share a round trip.
+   and costs nothing again; ``Cache.keep`` forgets names that are gone.
+2. Reads that belong together are begun together and share a round trip; ZooKeeper answers one
+   client's requests in order.
+3. Names say what an append must know without reading: locks and places of time chunks end in
+   ``-T`` (before the sequence of a place), and ``<guid>-firm`` beside a place makes it firm.
 """
 
 import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -19,6 +22,8 @@ from airflow_provider_segtable.core.lockbox import FencingToken, Generation, Loc
 from airflow_provider_segtable.core.segment import ChunkKey
 
 MILLISECOND_US = 1000
+OF_TIME_CHUNK = "-T"
+FIRM = "-firm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,60 +35,72 @@ class Seen:
     owner: int
     lock: Lock
 
+    @property
+    def of_time_chunk(self) -> bool:
+        """Tell whether it is on intervals."""
+        return bool(self.lock.intervals)
+
     def lock_of(self, epoch: str) -> Lock:
         """Return the lock with its token in an epoch."""
         return replace(self.lock, token=FencingToken(epoch, self.lock.token.number))
 
 
-def read_locks(
-    link: Link, parent: str, seen: dict[str, Seen], *, prefix: str = "", only: str = ""
-) -> tuple[Seen, ...]:
-    """Return the locks (or places in the queue) under a node, oldest first.
+@dataclass(slots=True)
+class Cache:
+    """What was read before, by path."""
 
-    Args:
-        link: the connection.
-        parent: the node of all locks or all waiters.
-        seen: what was read before, by path; updated.
-        prefix: look only at names that begin so.
-        only: look only at this name.
-    """
-    names = [only] if only else children(link, parent)
-    if not only:
+    seen: dict[str, Seen] = field(default_factory=dict)
+
+    def keep(self, parent: str, names: Iterable[str]) -> None:
+        """Forget what is no longer under ``parent``."""
         present = {f"{parent}/{name}" for name in names}
-        for path in [p for p in tuple(seen) if p.startswith(f"{parent}/") and p not in present]:
-            seen.pop(path, None)
-    return read_named(link, parent, (n for n in names if n.startswith(prefix)), seen)
+        for path in [p for p in tuple(self.seen) if p.startswith(f"{parent}/")]:
+            if path not in present:
+                self.seen.pop(path, None)
+
+    def read(self, link: Link, parent: str, names: Iterable[str]) -> tuple[Seen, ...]:
+        """Return what these nodes say, oldest first, without those that have just gone."""
+        found: list[Seen] = []
+        pending: list[tuple[str, Any]] = []
+        for name in names:
+            if known := self.seen.get(f"{parent}/{name}"):
+                found.append(known)
+            else:
+                pending.append((name, link.begin(link.client.get_async, f"{parent}/{name}")))
+        for name, call in pending:
+            with suppress(NoNodeError):
+                found.append(self.learn(link, parent, name, call))
+        return tuple(sorted(found, key=lambda each: each.lock.token.number))
+
+    def learn(self, link: Link, parent: str, name: str, call: Any) -> Seen:
+        """Return what the answer to a ``get`` of the node says.
+
+        Raises:
+            NoNodeError: if it is not there.
+        """
+        data, stat = link.wait(call)
+        lock = decode_lock(
+            data,
+            since=stat.ctime * MILLISECOND_US,
+            token=FencingToken(link.epoch(), stat.czxid),
+            waiting=parent.endswith("/waiters"),
+        )
+        seen = Seen(name, f"{parent}/{name}", stat.ephemeralOwner, lock)
+        self.seen[seen.path] = seen
+        return seen
 
 
 def children(link: Link, parent: str) -> list[str]:
     """Return the names under a node; none if the node is absent."""
+    return named(link, link.begin(link.client.get_children_async, parent))
+
+
+def named(link: Link, call: Any) -> list[str]:
+    """Return the names that a ``get_children`` answers; none if the node is absent."""
     try:
-        return list(link.call(link.client.get_children_async, parent))
+        return list(link.wait(call))
     except NoNodeError:
         return []
-
-
-def read_named(
-    link: Link, parent: str, names: Iterable[str], seen: dict[str, Seen]
-) -> tuple[Seen, ...]:
-    """Return the locks of these names, oldest first, without those that have just gone."""
-    found: list[Seen] = []
-    pending: list[tuple[str, Any]] = []
-    for name in names:
-        if known := seen.get(f"{parent}/{name}"):
-            found.append(known)
-        else:
-            pending.append((name, link.begin(link.client.get_async, f"{parent}/{name}")))
-    epoch = link.epoch() if pending else ""
-    for name, call in pending:
-        with suppress(NoNodeError):
-            data, stat = link.wait(call)
-            token = FencingToken(epoch, stat.czxid)
-            lock = decode_lock(data, since=stat.ctime * MILLISECOND_US, token=token)
-            path = f"{parent}/{name}"
-            seen[path] = Seen(name, path, stat.ephemeralOwner, lock)
-            found.append(seen[path])
-    return tuple(sorted(found, key=lambda each: each.lock.token.number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +125,26 @@ class Nodes:
         return f"{self.table}/waiters"
 
     @property
+    def gate(self) -> str:
+        """Return the node whose version says which time chunk requests an append knows of."""
+        return f"{self.table}/gate"
+
+    @property
+    def states(self) -> str:
+        """Return the parent of the states of locks: publishing or revoked."""
+        return f"{self.table}/states"
+
+    @property
+    def clock(self) -> str:
+        """Return the node that is written to learn the server's time."""
+        return f"{self.table}/clock"
+
+    @property
+    def last_version(self) -> str:
+        """Return the node of the highest version handed out."""
+        return f"{self.table}/version"
+
+    @property
     def head(self) -> str:
         """Return the node of the newest event announced."""
         return f"{self.table}/head"
@@ -122,30 +159,36 @@ class Nodes:
 
     def prepare(self, link: Link) -> None:
         """Make the lasting nodes of the table where they are absent."""
-        lasting = ("lockbox", "locks", "waiters", "counters", "progress")
+        lasting = ("lockbox", "gate", "clock", "locks", "waiters", "states", "counters", "progress")
         begun = [
             link.begin(link.client.ensure_path_async, f"{self.table}/{name}") for name in lasting
         ]
         for each in begun:
             link.wait(each)
 
-    def read_queue(
-        self, link: Link, guid: str, seen: dict[str, Seen]
-    ) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
-        """Return the places ahead of one's own, in order, and one's own names."""
-        names = sorted(children(link, self.waiters), key=_sequence)
-        own = tuple(name for name in names if name.startswith(guid))
-        ahead = names[: names.index(own[0])] if own else names
-        return read_named(link, self.waiters, ahead, seen), own
+    def belongings(self, lock_name: str) -> tuple[str, str, str]:
+        """Return all nodes of a lock, itself first."""
+        return (
+            f"{self.locks}/{lock_name}",
+            f"{self.states}/{lock_name}",
+            self.progress_of(lock_name),
+        )
 
-    def is_queued(self, link: Link, guid: str) -> bool:
-        """Tell whether one has a place in the queue."""
-        return any(name.startswith(guid) for name in children(link, self.waiters))
+    def queue_up(self, link: Link, prefix: str, record: bytes) -> None:
+        """Take a place at the end of the queue; a time chunk's shuts the gate on appends."""
+        multi = link.client.transaction()
+        if OF_TIME_CHUNK in prefix:
+            multi.set_data(self.gate, b"")
+        multi.create(f"{self.waiters}/{prefix}", record, ephemeral=True, sequence=True)
+        for each in link.call(multi.commit_async):
+            if isinstance(each, Exception):
+                raise each
 
-    def queue_up(self, link: Link, guid: str, record: bytes) -> None:
-        """Take a place at the end of the queue."""
-        path = f"{self.waiters}/{guid}-"
-        link.call(link.client.create_async, path, record, ephemeral=True, sequence=True)
+    def make_firm(self, link: Link, guid: str) -> None:
+        """Let nobody overtake one's place any more."""
+        with suppress(NodeExistsError):
+            path = f"{self.waiters}/{guid}{FIRM}"
+            link.call(link.client.create_async, path, ephemeral=True)
 
     def leave_queue(self, link: Link, guid: str) -> None:
         """Give up one's place, whether or not one knows of it."""
@@ -189,7 +232,3 @@ class Nodes:
                 else:
                     link.call(client.create_async, self.head, data, makepath=True)
                 return
-
-
-def _sequence(waiter: str) -> int:
-    return int(waiter.rpartition("-")[2])

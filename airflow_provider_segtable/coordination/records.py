@@ -1,42 +1,63 @@
-"""What the nodes in ZooKeeper say: locks and places in the queue, as compact JSON.
+"""What the nodes in ZooKeeper say: locks, places in the queue and states, as compact JSON.
 
 Segments are written by chunk, their partitions as ranges, in the order given::
 
-    {"v": 1, "group": .., "purpose": .., "holder": .., "priority": 25,
+    {"v": 2, "group": .., "purpose": .., "holder": .., "priority": 25,
      "segments": [["20130101T000000_20130201T000000_1700000000000000", "0-11,14"]],
-     "allocated": [["20130101T000000_20130201T000000_1700000000000000", "32768"]]}
+     "allocated": [["20130101T000000_20130201T000000_1700000000000000", "32768"]],
+     "mode": "exclusive", "intervals": ["20130101T000000_20130201T000000"],
+     "version": 1700000000000001, "yields": 0, "chunks": [..]}
 
-The rest of a lock, its time and its token, is what ZooKeeper itself noted when it made the node.
+1. The rest of a lock, its time and its token, is what ZooKeeper itself noted when it made the node.
+2. A state says ``{"publishing": true}``, or what a lock had to yield, and to whom.
+3. A place in the queue names the chunks it wants new ids in; it has no ids yet.
 """
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 from airflow_provider_segtable.core.errors import UnsupportedFormat
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.interval import Instant, Interval
+from airflow_provider_segtable.core.lockbox import (
+    FencingToken,
+    Granted,
+    Lock,
+    LockRequest,
+    Mode,
+    Revocation,
+)
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
+PUBLISHING = b'{"publishing":true}'
 
 
-def encode_lock(request: LockRequest, allocated: Iterable[SegmentId] = ()) -> bytes:
-    """Return the data of a lock node, or of a place in the queue."""
-    record = {
-        "v": RECORD_VERSION,
-        "group": request.group,
-        "purpose": request.purpose,
-        "holder": request.holder,
-        "priority": request.priority,
-        "segments": _encode_segments(sorted(request.segments)),
-        "allocated": _encode_segments(allocated),
-    }
-    return json.dumps(record, separators=(",", ":")).encode()
+def encode_lock(request: LockRequest, granted: Granted | None = None) -> bytes:
+    """Return the data of a lock node, or of a place in the queue (nothing granted yet)."""
+    chunks = () if granted else dict.fromkeys(str(ask.chunk) for ask in request.allocate)
+    return _compact(
+        {
+            "v": RECORD_VERSION,
+            "group": request.group,
+            "purpose": request.purpose,
+            "holder": request.holder,
+            "priority": request.priority,
+            "segments": _encode_segments(sorted(request.segments)),
+            "allocated": _encode_segments(granted.allocated if granted else ()),
+            "mode": request.mode,
+            "intervals": [each.name for each in request.intervals],
+            "version": granted.version if granted else None,
+            "yields": request.yields,
+            "chunks": list(chunks),
+        }
+    )
 
 
-def decode_lock(data: bytes, *, since: Instant, token: FencingToken) -> Lock:
-    """Return the lock that a node stands for.
+def decode_lock(data: bytes, *, since: Instant, token: FencingToken, waiting: bool = False) -> Lock:
+    """Return the lock, or place in the queue, that a node stands for.
 
     Raises:
         UnsupportedFormat: if a newer segtable wrote it.
@@ -45,7 +66,7 @@ def decode_lock(data: bytes, *, since: Instant, token: FencingToken) -> Lock:
     if record.get("v") != RECORD_VERSION:
         raise UnsupportedFormat(
             f"a lock in ZooKeeper has format {record.get('v')}, this segtable reads "
-            f"{RECORD_VERSION}: upgrade this worker"
+            f"{RECORD_VERSION}: upgrade the older worker"
         )
     return Lock(
         group=record["group"],
@@ -56,7 +77,41 @@ def decode_lock(data: bytes, *, since: Instant, token: FencingToken) -> Lock:
         allocated=tuple(_decode_segments(record["allocated"])),
         since=since,
         token=token,
+        mode=Mode(record["mode"]),
+        intervals=tuple(map(Interval.from_name, record["intervals"])),
+        version=record["version"],
+        yields=record["yields"],
+        waiting=waiting,
+        chunks=tuple(map(ChunkKey.parse, record["chunks"])),
     )
+
+
+def encode_revocation(revocation: Revocation) -> bytes:
+    """Return the data of the state of a revoked lock."""
+    return _compact(
+        {
+            "revoked": revocation.by,
+            "segments": _encode_segments(sorted(revocation.segments)),
+            "intervals": [each.name for each in revocation.intervals],
+        }
+    )
+
+
+def with_state(lock: Lock, state: bytes) -> Lock:
+    """Return the lock as its state node says it is."""
+    record = json.loads(state)
+    if "revoked" not in record:
+        return replace(lock, publishing=True)
+    revocation = Revocation(
+        by=record["revoked"],
+        segments=frozenset(_decode_segments(record["segments"])),
+        intervals=tuple(map(Interval.from_name, record["intervals"])),
+    )
+    return replace(lock, revoked=revocation)
+
+
+def _compact(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode()
 
 
 def _encode_segments(segments: Iterable[SegmentId]) -> list[list[str]]:

@@ -1,28 +1,37 @@
-"""Coordination by ZooKeeper: one transaction grants locks and allocates ids.
+"""Coordination by ZooKeeper: one transaction grants locks, revokes others and allocates ids.
 
 ::
 
     <chroot>                          epoch, drawn by whoever first finds none
     <chroot>/tables/<table>/
-        lockbox                       its version orders the grants that lock existing segments
-        locks/<group>-<guid>          ephemeral; one granted request (``records``)
-        waiters/<guid>-<sequence>     ephemeral; one waiting request, in order of arrival
+        lockbox                       its version orders the grants that contest anything
+        gate                          its version counts the time chunk requests that queued up
+        locks/<group>-<guid>[-T]      ephemeral; one granted request (``records``); T: time chunk
+        states/<name of a lock>       publishing (ephemeral) or revoked (stays): who made it, won
+        waiters/<guid>[-T]-<sequence> ephemeral; one waiting request, in order of arrival
+        waiters/<guid>-firm           ephemeral; that request is overtaken no more
         counters/<chunk>-<generation> the next id to hand out
+        version                       the highest version handed out
+        clock                         written to learn the server's time
         progress/<group>-<guid>       ephemeral; what the holder reported
         head                          the newest event announced
 
-1. A request reads the lockbox version, the locks, the queue and its counters; decides by
+1. A request reads the lockbox version, locks, states, queue and counters (``view``); decides by
    ``core.lockbox.decide``; and sends one multi: lockbox set at the version read, counters set at
-   the versions read, lock node created, own waiter deleted. A version conflict: round again.
-2. A request that only allocates (an append) cannot contest anything that exists. It leaves the
-   lockbox version and the queue alone, so appends neither wait for compactions nor starve them;
-   the versions of its counters order it among appends.
-3. Whoever must wait makes a waiter node and watches one node in its way: no polling, no herd.
-   A place in the queue counts as a lock for those behind it (``waiting``).
-4. A reply may be lost. The lock node's name carries a guid, so the next round recognises it; who
+   the versions read, states of revoked locks made, lock node created, own waiter deleted. A
+   version conflict: round again.
+2. A time chunk request queues up first, in a multi that also bumps the gate. An append reads the
+   gate before the time chunk locks and places, and checks it in its multi: it knows of every time
+   chunk request, or tries again. If it goes against one (revokes or overtakes it), it contests, and
+   sets the lockbox, too. All other appends leave lockbox and queue alone: they neither wait for
+   compactions of segments, nor starve them, nor make each other try again.
+3. A holder that publishes and a rival that revokes both *create* the lock's state: one of them
+   wins. The holder's goes with its session; the rival's stays until the lock is gone.
+4. Whoever must wait makes a waiter node and watches one node in its way: no polling, no herd.
+5. A reply may be lost. The lock node's name carries a guid, so the next round recognises it; who
    gives up deletes what it may have made, after the reconnection if need be.
-5. The fencing token is the lock node's creation transaction (czxid), the grant's time its ctime.
-6. A connection is opened at first use, one a process: a forked child opens its own.
+6. The fencing token is the lock node's creation transaction (czxid), the grant's time its ctime.
+7. A connection is opened at first use, one a process: a forked child opens its own.
 """
 
 import os
@@ -32,7 +41,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kazoo.exceptions import (
     BadVersionError,
@@ -42,18 +51,18 @@ from kazoo.exceptions import (
     RolledBackError,
     RuntimeInconsistency,
 )
-from kazoo.protocol.serialization import Transaction
 
-from airflow_provider_segtable.coordination.claim import Bell, Blocked, Claim, View
+from airflow_provider_segtable.coordination.claim import Bell, Blocked, Claim, View, prefix_of
+from airflow_provider_segtable.coordination.grant import grant_of, refuse_oversize
 from airflow_provider_segtable.coordination.lease import ZooKeeperLease
-from airflow_provider_segtable.coordination.link import MAX_REQUEST_BYTES, Interrupted, Link
-from airflow_provider_segtable.coordination.nodes import Nodes, Seen, read_locks
+from airflow_provider_segtable.coordination.link import Interrupted, Link
+from airflow_provider_segtable.coordination.nodes import Cache, Nodes, children
 from airflow_provider_segtable.coordination.records import encode_lock
-from airflow_provider_segtable.coordination.waiting import timed_out
+from airflow_provider_segtable.coordination.view import read_locks, read_places, read_view
+from airflow_provider_segtable.coordination.waiting import overtakers, timed_out
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     InvalidInput,
-    LimitReached,
     SegtableError,
 )
 from airflow_provider_segtable.core.lockbox import (
@@ -61,8 +70,12 @@ from airflow_provider_segtable.core.lockbox import (
     Granted,
     Lock,
     LockRequest,
+    Refused,
+    Revokes,
     Waits,
+    ahead,
     decide,
+    gives_way,
 )
 
 T = TypeVar("T")
@@ -105,7 +118,7 @@ class ZooKeeperCoordinator:
         self._mutex = threading.Lock()
         self._link: Link | None = None
         self._prepared: set[tuple[Link, str]] = set()
-        self._seen: dict[str, Seen] = {}
+        self._cache = Cache()
         self._bells: dict[str, Bell] = {}
 
     @property
@@ -138,9 +151,23 @@ class ZooKeeperCoordinator:
     def locks(self, table: str) -> tuple[Lock, ...]:
         """Return the live locks of a table, oldest first."""
         nodes = self._nodes(table)
-        return self._retrying(
-            lambda link: tuple(seen.lock for seen in read_locks(link, nodes.locks, self._seen))
-        )
+        return self._retrying(lambda link: read_locks(link, nodes, self._cache))
+
+    def waiters(self, table: str) -> tuple[Lock, ...]:
+        """Return the places of those who wait, in the order in which they are served."""
+        nodes = self._nodes(table)
+        return self._retrying(lambda link: read_places(link, nodes, self._cache))
+
+    def break_lock(self, table: str, group: str) -> bool:
+        """Take a group's lock away from its holder; False if it has none."""
+        nodes, prefix = self._nodes(table), prefix_of(group)
+
+        def take(link: Link) -> bool:
+            names = [n for n in children(link, nodes.locks) if n.startswith(prefix)]
+            link.delete(path for name in names for path in nodes.belongings(name))
+            return bool(names)
+
+        return self._retrying(take)
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
         """Return what live holders last reported, by lock group."""
@@ -239,75 +266,62 @@ class ZooKeeperCoordinator:
 
     def _round(self, link: Link, claim: Claim) -> ZooKeeperLease | Blocked | None:
         """Read, decide, send; None means go round again."""
-        request = claim.request
-        view = self._view(link, claim)
-        places = view.locks + view.waiters
-        counters = {key: following for key, (following, _) in view.counters.items()}
-        match decide(request, (seen.lock for seen in places), counters):
-            case Granted() as granted:
-                return self._send(link, claim, view, granted)
+        view, request = self._view(link, claim), claim.request
+        if claim.of_time_chunk and view.place is None and not self._holds(view, claim):
+            self._queue_up(link, claim)  # before it reads what decides: appends see it from now on
+            return None
+        locks, places = [seen.lock for seen in view.locks], [seen.lock for seen in view.places]
+        decision = decide(
+            request,
+            locks + ahead(request, places, view.mine),
+            {key: following for key, (following, _) in view.counters.items()},
+            now=view.now,
+            last_version=view.last_version[0],
+        )
+        match decision:
+            case Granted() | Revokes():
+                return self._send(link, claim, view, decision)
             case AlreadyGranted(lock=lock):
-                seen = next(seen for seen in places if seen.lock is lock)
-                if seen in view.locks and seen.owner == link.session:
+                seen = next(seen for seen in view.locks if seen.lock is lock)
+                if seen.owner == link.session:
                     return self._lease(link, claim.nodes, seen.name)
-                return Blocked((lock,), seen.path)
+                return Blocked((lock,), seen.path, view.place)
+            case Refused(why=why):
+                raise InvalidInput(why)
             case Waits(on=on):
-                last = next(seen for seen in reversed(places) if seen.lock is on[-1])
-                return Blocked(on, last.path)
+                last = [lock for lock in on if not gives_way(lock, request)][-1]
+                path = next(s.path for s in view.places + view.locks if s.lock is last)
+                return Blocked(on, path, view.place)
+
+    @staticmethod
+    def _holds(view: View, claim: Claim) -> bool:
+        return any(seen.lock.group == claim.asked.group for seen in view.locks)
 
     def _view(self, link: Link, claim: Claim) -> View:
-        nodes, client = claim.nodes, link.client
-        if (link, claim.request.table) not in self._prepared:
-            nodes.prepare(link)
-            self._prepared.add((link, claim.request.table))
-        keys = {(ask.chunk, ask.generation) for ask in claim.request.allocate}
-        lockbox = link.begin(client.get_async, nodes.lockbox)  # first: all else is newer
-        counters = {key: link.begin(client.get_async, nodes.counter(*key)) for key in sorted(keys)}
+        if (link, claim.asked.table) not in self._prepared:
+            claim.nodes.prepare(link)
+            self._prepared.add((link, claim.asked.table))
         try:
-            if claim.contests:
-                locks = read_locks(link, nodes.locks, self._seen)
-                waiters, own = nodes.read_queue(link, claim.guid, self._seen)
-            else:
-                locks = read_locks(link, nodes.locks, self._seen, prefix=claim.group_prefix)
-                waiters, own = (), ()
-            version = link.wait(lockbox)[1].version
+            return read_view(link, claim, self._cache)
         except NoNodeError:  # wiped under our feet
-            self._prepared.discard((link, claim.request.table))
+            self._prepared.discard((link, claim.asked.table))
             raise Interrupted from None
-        found = {}
-        for key, pending in counters.items():
-            with suppress(NoNodeError):
-                data, stat = link.wait(pending)
-                found[key] = (int(data), stat.version)
-        return View(version, locks, waiters, own, found)
 
     def _send(
-        self, link: Link, claim: Claim, view: View, granted: Granted
+        self, link: Link, claim: Claim, view: View, decision: Granted | Revokes
     ) -> ZooKeeperLease | None:
-        nodes, multi = claim.nodes, link.client.transaction()
-        if claim.contests:
-            multi.set_data(nodes.lockbox, b"", view.lockbox_version)
-        for key, following in granted.counters.items():
-            data = str(following).encode()
-            if key in view.counters:
-                multi.set_data(nodes.counter(*key), data, view.counters[key][1])
-            else:
-                multi.create(nodes.counter(*key), data)
-        record = encode_lock(claim.request, granted.allocated)
         name = claim.draw_lock_name()
-        multi.create(f"{nodes.locks}/{name}", record, ephemeral=True)
-        for waiter in view.own_waiters:
-            multi.delete(f"{nodes.waiters}/{waiter}")
-        _refuse_oversize(claim.request, len(Transaction(multi.operations).serialize()))
-        results = link.call(multi.commit_async)
-        failed = [each for each in results if isinstance(each, Exception)]
+        multi = grant_of(link.client.transaction(), claim, view, decision, name=name)
+        sent = link.begin(multi.commit_async)
+        seen = link.begin(link.client.get_async, f"{claim.nodes.locks}/{name}")  # same round trip
+        failed = [each for each in link.wait(sent) if isinstance(each, Exception)]
         if not failed:
-            return self._lease(link, nodes, name)
+            return self._lease(link, claim.nodes, name, seen)
         for error in failed:
             if not isinstance(error, (*OVERTAKEN, RolledBackError, RuntimeInconsistency)):
                 raise error
         if any(isinstance(error, NoNodeError) for error in failed):
-            self._prepared.discard((link, claim.request.table))
+            self._prepared.discard((link, claim.asked.table))
         self._pause(claim)
         return None
 
@@ -317,19 +331,20 @@ class ZooKeeperCoordinator:
         longest = min(PAUSE_S * 2**claim.overtaken, LONGEST_PAUSE_S)
         time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
 
-    def _lease(self, link: Link, nodes: Nodes, name: str) -> ZooKeeperLease | None:
+    def _lease(
+        self, link: Link, nodes: Nodes, name: str, read: Any = None
+    ) -> ZooKeeperLease | None:
         """Return the lease of a lock node, unless its session has ended already."""
         generation, epoch = link.generation, link.epoch()
-        seen = next(iter(read_locks(link, nodes.locks, self._seen, only=name)), None)
-        if seen is None or seen.owner != link.session:
+        read = read or link.begin(link.client.get_async, f"{nodes.locks}/{name}")
+        try:
+            seen = self._cache.learn(link, nodes.locks, name, read)
+        except NoNodeError:
+            return None
+        if seen.owner != link.session:
             return None
         return ZooKeeperLease(
-            link,
-            seen.owner,
-            seen.lock_of(epoch),
-            path=seen.path,
-            progress_path=nodes.progress_of(name),
-            generation=generation,
+            link, seen.owner, seen.lock_of(epoch), nodes.belongings(name), generation=generation
         )
 
     def _settled(self, link: Link, claim: Claim, lease: ZooKeeperLease) -> ZooKeeperLease:
@@ -344,23 +359,34 @@ class ZooKeeperCoordinator:
         waited_s = time.monotonic() - start
         if waited_s >= wait_s:
             raise timed_out(
-                claim.request,
+                claim.asked,
                 blocked.on,
                 address=self.address,
                 now=time.time_ns() // 1000,
                 waited_s=waited_s,
             )
-        if claim.contests and not claim.nodes.is_queued(link, claim.guid):
-            claim.queued = True
-            record = encode_lock(claim.request)
-            _refuse_oversize(claim.request, len(record))
-            claim.nodes.queue_up(link, claim.guid, record)
+        if blocked.place is None:
+            self._queue_up(link, claim)
             return  # whoever came in between is seen in the next round
+        claim.overtaken_by |= overtakers(blocked.place.lock, blocked.on)
+        if claim.firm and not blocked.place.lock.firm:
+            claim.nodes.make_firm(link, claim.guid)
+            return
         changed = threading.Event()
         with suppress(NoNodeError):
             # A lock node has no children: this fires at its end, and leaves no watch if it is gone.
             link.call(link.client.get_children_async, blocked.path, lambda _: changed.set())
             changed.wait(wait_s - waited_s)
+
+    def _queue_up(self, link: Link, claim: Claim) -> None:
+        record = encode_lock(claim.request)
+        refuse_oversize(claim.asked, len(record))
+        claim.queued = True
+        try:
+            claim.nodes.queue_up(link, claim.place_prefix, record)
+        except NoNodeError:  # wiped under our feet
+            self._prepared.discard((link, claim.asked.table))
+            raise Interrupted from None
 
     def _give_up(self, link: Link, claim: Claim) -> None:
         """Leave nothing behind, whatever was lost on the way."""
@@ -368,12 +394,3 @@ class ZooKeeperCoordinator:
             link.clean(lambda: claim.nodes.leave_queue(link, claim.guid))
         if claim.sent:
             link.delete(f"{claim.nodes.locks}/{name}" for name in claim.sent)
-
-
-def _refuse_oversize(request: LockRequest, size: int) -> None:
-    if size > MAX_REQUEST_BYTES:
-        raise LimitReached(
-            f"locking {len(request.segments)} segments and allocating for "
-            f"{len(request.allocate)} chunks takes a request of {size} bytes, and ZooKeeper "
-            f"accepts {MAX_REQUEST_BYTES}: split the plan into smaller ones"
-        )

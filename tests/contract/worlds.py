@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from kazoo.client import KazooClient
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.nodes import FIRM
 from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
 from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest
 from airflow_provider_segtable.ports.coordination import Coordinator
@@ -106,7 +107,8 @@ class ZooKeeperWorld:
     def queued(self, table: str = TABLE) -> int:
         """Return how many wait for locks of a table."""
         path = f"{self.chroot}/tables/{table}/waiters"
-        return len(self.admin.get_children(path)) if self.admin.exists(path) else 0
+        names = self.admin.get_children(path) if self.admin.exists(path) else ()
+        return sum(not name.endswith(FIRM) for name in names)
 
     def end(self) -> None:
         """Close what the test opened."""

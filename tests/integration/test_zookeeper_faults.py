@@ -73,7 +73,7 @@ def test_a_waiter_survives_a_killed_and_restarted_server(mortal: EmbeddedZooKeep
     holder, other = client_of(mortal.hosts), client_of(mortal.hosts)
     lease = holder.acquire(request("g", 1), wait_s=0)
     waiter = Running(lambda: other.acquire(request("h", 1), wait_s=30))
-    eventually(lambda: other._link and other._nodes(TABLE).is_queued(other._link, ""))
+    eventually(lambda: len(holder.waiters(TABLE)) == 1)
     mortal.kill()
     eventually(lambda: lease.state is LeaseState.DOUBTFUL)
     mortal.start()
