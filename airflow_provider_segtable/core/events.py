@@ -23,13 +23,14 @@ from airflow_provider_segtable.core.interval import Granularity, Instant
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan
 from airflow_provider_segtable.core.rollup import Rollup
+from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCreated:
-    """The table begins; its definition."""
+    """The table begins; its definition. ``schema`` is what readers see, also of a rollup."""
 
     table_id: str
     name: str
@@ -37,6 +38,7 @@ class TableCreated:
     time_column: str
     granularity: Granularity
     properties: Mapping[str, str] = field(default_factory=dict)
+    rollup: Rollup | None = None
     rollup: Rollup | None = None
 
 
