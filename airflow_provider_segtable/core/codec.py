@@ -30,7 +30,6 @@ from airflow_provider_segtable.core.interval import Granularity, Interval, iso, 
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.rollup import decode_rollup, encode_rollup
-from airflow_provider_segtable.core.rollup import decode_rollup, encode_rollup
 from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
@@ -172,8 +171,7 @@ def decode_replaced(body: Mapping[str, Any]) -> tuple[Replaced, ...]:
 
 def encode_table(action: TableCreated) -> Json:
     """Return a table's definition as JSON."""
-    rollup = {"rollup": encode_rollup(action.rollup)} if action.rollup else {}
-    return rollup | {
+    return {
         "table_id": action.table_id,
         "name": action.name,
         "schema": [
@@ -195,7 +193,6 @@ def decode_table(body: Mapping[str, Any]) -> TableCreated:
         time_column=body["time_column"],
         granularity=Granularity(body["granularity"]),
         properties=body["properties"],
-        rollup=decode_rollup(body["rollup"]) if "rollup" in body else None,
         rollup=decode_rollup(body["rollup"]) if "rollup" in body else None,
     )
 

@@ -23,7 +23,6 @@ from airflow_provider_segtable.core.interval import Granularity, Instant
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan
 from airflow_provider_segtable.core.rollup import Rollup
-from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 
@@ -38,7 +37,6 @@ class TableCreated:
     time_column: str
     granularity: Granularity
     properties: Mapping[str, str] = field(default_factory=dict)
-    rollup: Rollup | None = None
     rollup: Rollup | None = None
 
 
