@@ -9,6 +9,7 @@ row exactly once, at its own event time, and all invariants hold.
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -222,7 +223,7 @@ class History:
     def whole(self, chunk: ChunkKey) -> bool:
         """Tell whether the chunk's groups are adjacent and hold any row."""
         groups = self.state.timeline.visible_groups(chunk)
-        touching = all(a.end == b.start for a, b in zip(groups, groups[1:], strict=False))
+        touching = all(a.end == b.start for a, b in pairwise(groups))
         return touching and any(s.rows for g in groups for s in g.segments)
 
 

@@ -1,6 +1,7 @@
 """Events on disk: golden files, round trips, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,13 @@ from airflow_provider_segtable.core.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    PlanYielded,
     Voided,
 )
+from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.segment import ChunkKey, Shard, replaced, tombstone
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -30,6 +35,30 @@ from airflow_provider_segtable.testing.builders import (
 GOLDEN = Path(__file__).parents[2] / "golden" / "events"
 TWO = (first(0), first(1))
 PLAN = minor_plan(TWO)
+
+DAY = ChunkKey(Interval.parse("2013-01-01/2013-01-02"), BASE + 5)
+MAJOR = replace(
+    PLAN,
+    id="major-20130101-1a2b3c4d5e6f",
+    kind=PlanKind.MAJOR,
+    root_start=0,
+    root_end=0,
+    clustering="carrier",
+    region=CHUNK.interval,
+    granularity=Granularity.DAY,
+)
+CORE = tuple(
+    replace(
+        first(p, chunk=DAY),
+        shard=Shard.first_generation(p, core=2),
+        events=25,
+        clustering="carrier",
+        replaces=() if p else replaced(TWO),
+    )
+    for p in range(2)
+)
+LATE = first(2).carried(DAY.segment(2), core=2)
+REST = tombstone(ChunkKey(Interval.parse("2013-01-02/2013-02-01"), BASE + 5), BASE + 6)
 
 ACTIONS: tuple[Action, ...] = (
     DEFINITION,
@@ -44,6 +73,17 @@ ACTIONS: tuple[Action, ...] = (
     ),
     PlanCompleted(plan_id=PLAN.id, attempt="a1", segments=(merged(32768, TWO),)),
     PlanAborted(plan_id=PLAN.id, attempt="a1", reason="5 workers died over it"),
+    PlanRequested(plan=MAJOR),
+    PlanInflight(
+        plan_id=MAJOR.id,
+        attempt="a2",
+        token=FencingToken("epoch", 8),
+        outputs=(),
+        inputs=MAJOR.inputs,
+        version=BASE + 5,
+    ),
+    PlanCompleted(plan_id=MAJOR.id, attempt="a2", segments=(*CORE, LATE, REST)),
+    PlanYielded(plan_id=MAJOR.id, attempt="a2", reason="revoked by append x"),
 )
 
 
