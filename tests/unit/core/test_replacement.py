@@ -1,0 +1,192 @@
+"""New versions: what is carried over, what hides, what does not balance."""
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_segtable.core.conflict import Conflict
+from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.core.events import (
+    Appended,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    PlanYielded,
+)
+from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.rebase import admit
+from airflow_provider_segtable.core.replacement import closed_region
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.testing.builders import (
+    BASE,
+    CHUNK,
+    JANUARY,
+    after,
+    created,
+    first,
+    minor_plan,
+)
+
+VERSION = BASE + 1_000
+TWO = (first(0), first(1))
+NEW = ChunkKey(JANUARY, VERSION)
+DAY = Interval(JANUARY.start, JANUARY.start + DAY_US)
+REST = Interval(DAY.end, JANUARY.end)
+
+
+def major(granularity: Granularity | None = None) -> CompactionPlan:
+    return replace(
+        minor_plan(TWO),
+        id=f"major-{granularity}",
+        kind=PlanKind.MAJOR,
+        root_start=0,
+        root_end=0,
+        region=JANUARY,
+        granularity=granularity,
+    )
+
+
+def core(partition: int, size: int, chunk: ChunkKey = NEW, rows: int = 10) -> Segment:
+    return replace(
+        first(partition, chunk=chunk, rows=rows),
+        shard=Shard.first_generation(partition, core=size),
+    )
+
+
+def start(plan: CompactionPlan, version: int = VERSION) -> PlanInflight:
+    return PlanInflight(
+        plan_id=plan.id,
+        attempt="a1",
+        token=FencingToken("e", 1),
+        outputs=(),
+        inputs=tuple(s.id for s in TWO),
+        version=version,
+    )
+
+
+def running(plan: CompactionPlan) -> State:
+    return after(created(), Appended(segments=TWO), PlanRequested(plan=plan), start(plan))
+
+
+def done(plan: CompactionPlan, *segments: Segment) -> PlanCompleted:
+    return PlanCompleted(plan_id=plan.id, attempt="a1", segments=segments)
+
+
+def test_what_was_appended_meanwhile_gets_an_id_of_the_new_version() -> None:
+    """The commit itself carries over: next partition, same file, the footer's id as origin."""
+    plan = major()
+    state = after(running(plan), Appended(segments=(first(2), first(5))))
+    admitted = admit(done(plan, core(0, 2), core(1, 2)), state)
+    assert isinstance(admitted, PlanCompleted)
+    late = admitted.segments[2:]
+    assert [s.id for s in late] == [NEW.segment(2), NEW.segment(3)]
+    assert [s.origin for s in late] == [CHUNK.segment(2), CHUNK.segment(5)]
+    assert [s.path for s in late] == [first(2).path, first(5).path]
+    visible = after(state, admitted).timeline.visible_segments()
+    assert {s.id.chunk for s in visible} == {NEW}
+    assert sum(s.rows for s in visible) == 40
+
+
+def test_an_append_that_comes_later_still_finds_its_place() -> None:
+    """A writer that began before the version changed commits into the new one."""
+    plan = major()
+    state = after(running(plan), done(plan, core(0, 1, rows=20)))
+    admitted = admit(Appended(segments=(first(7),)), state)
+    assert isinstance(admitted, Appended)
+    (placed,) = admitted.segments
+    assert (placed.id, placed.origin, placed.shard.core) == (NEW.segment(1), CHUNK.segment(7), 1)
+
+
+def test_a_region_cut_anew_is_one_commit_with_tombstones_and_a_zone() -> None:
+    """All days change at once; the stretch without rows hides the month by a tombstone."""
+    plan = major(Granularity.DAY)
+    day = replace(
+        core(0, 1, ChunkKey(DAY, VERSION), rows=20), time_min=DAY.start, time_max=DAY.end - 1
+    )
+    admitted = admit(done(plan, day), running(plan))
+    assert isinstance(admitted, PlanCompleted)
+    state = after(running(plan), admitted)
+    assert [v.interval for v in state.timeline.lookup()] == [DAY, REST]
+    assert [s.tombstone for s in state.timeline.visible_segments()] == [False, True]
+    assert state.layout.chunk(REST.end - 1) == Interval(REST.end - DAY_US, REST.end)
+    inside = Interval(REST.start, REST.start + DAY_US)
+    assert state.append_chunk(inside) == ChunkKey(inside, VERSION)
+
+
+def test_rows_in_two_new_chunks_are_a_conflict_never_a_loss() -> None:
+    """Without its lock, a wide append meets the new cut: it, or the compaction, must try again."""
+    plan = major(Granularity.DAY)
+    day = replace(
+        core(0, 1, ChunkKey(DAY, VERSION), rows=20), time_min=DAY.start, time_max=DAY.end - 1
+    )
+    slipped = after(running(plan), Appended(segments=(first(2),)))
+    refused = admit(done(plan, day), slipped)
+    assert isinstance(refused, Conflict)
+    assert "cut anew" in refused.reason
+    late = admit(Appended(segments=(first(2),)), after(running(plan), done(plan, day)))
+    assert isinstance(late, Conflict)
+    assert "write it again" in late.reason
+
+
+def test_a_version_must_be_new() -> None:
+    """A version that any chunk or attempt of the region has, or one below, is refused."""
+    plan = major()
+    state = after(created(), Appended(segments=TWO), PlanRequested(plan=plan))
+    for version in (BASE, BASE - 1):
+        refused = admit(start(plan, version), state)
+        assert isinstance(refused, Conflict)
+        assert "higher one" in refused.reason
+    promised = after(state, start(plan))
+    assert isinstance(admit(start(plan, VERSION), promised), Conflict)
+
+
+def test_one_major_at_a_time_over_a_region_and_minors_may_wait_beside_it() -> None:
+    """A pending major keeps others of its region out of the log; it does not wait for minors."""
+    state = after(created(), Appended(segments=TWO), PlanRequested(plan=minor_plan(TWO)))
+    assert isinstance(admit(PlanRequested(plan=major()), state), PlanRequested)
+    pending = after(created(), Appended(segments=TWO), PlanRequested(plan=major()))
+    for plan in (minor_plan(TWO), major(Granularity.DAY)):
+        refused = admit(PlanRequested(plan=plan), pending)
+        assert isinstance(refused, Conflict)
+        assert "claimed" in refused.reason
+
+
+def test_who_yields_waits_again_and_counts() -> None:
+    """A revoked attempt puts its plan back; only its newest attempt may say so."""
+    plan = major()
+    yielded = PlanYielded(plan_id=plan.id, attempt="a1", reason="revoked")
+    state = after(running(plan), yielded)
+    known = state.plans[plan.id]
+    assert (known.status, known.yields) == (PlanStatus.REQUESTED, 1)
+    other = replace(yielded, attempt="a0")
+    assert isinstance(admit(other, running(plan)), Conflict)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ((core(0, 1, rows=19),), "events: expected 20, found 19"),
+        ((core(0, 2), core(2, 2)), "core set of"),
+        ((core(0, 2), core(1, 3)), "core set of"),
+        ((core(0, 1, CHUNK, rows=20),), "version of"),
+        ((core(0, 1, ChunkKey(DAY, VERSION), rows=20),), "time chunk of"),
+        ((replace(core(0, 1, rows=20), time_max=JANUARY.end),), "time chunk of"),
+    ],
+)
+def test_versions_that_do_not_balance_are_refused(made: tuple[Segment, ...], words: str) -> None:
+    """Lost rows, torn core sets, foreign versions and chunks are named before anything changes."""
+    plan = major()
+    with pytest.raises(BooksDoNotBalance, match=words):
+        admit(done(plan, *made), running(plan))
+
+
+def test_a_region_cuts_no_chunk_apart() -> None:
+    """It grows to whole chunks of what is there and of what is to be."""
+    state = after(created(), Appended(segments=TWO))
+    assert closed_region(DAY, None, state) == JANUARY
+    weeks = closed_region(DAY, Granularity.WEEK, state)
+    assert weeks.start <= JANUARY.start < JANUARY.end <= weeks.end
+    assert Granularity.WEEK.chunk(weeks.end - 1).end == weeks.end
