@@ -7,6 +7,7 @@ expect does not.
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
@@ -14,7 +15,8 @@ from kazoo.client import KazooClient
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.coordination.nodes import FIRM
 from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
-from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest, Mode
 from airflow_provider_segtable.ports.coordination import Coordinator
 from airflow_provider_segtable.storage.system import SystemClock
 from airflow_provider_segtable.testing.builders import CHUNK
@@ -41,6 +43,10 @@ class World(Protocol):
 
     def queued(self, table: str = TABLE) -> int:
         """Return how many wait for locks of a table."""
+        ...
+
+    def states(self, table: str = TABLE) -> int:
+        """Return how many locks are remembered as publishing or revoked."""
         ...
 
     def end(self) -> None:
@@ -70,6 +76,11 @@ class MemoryWorld:
         """Return how many wait for locks of a table."""
         with self.service.box(table) as box:
             return len(box.queue)
+
+    def states(self, table: str = TABLE) -> int:
+        """Return how many locks are remembered as publishing or revoked."""
+        with self.service.box(table) as box:
+            return sum(bool(h.lock.publishing or h.lock.revoked) for h in box.held.values())
 
     def end(self) -> None:
         """Nothing outlives the test."""
@@ -110,6 +121,11 @@ class ZooKeeperWorld:
         names = self.admin.get_children(path) if self.admin.exists(path) else ()
         return sum(not name.endswith(FIRM) for name in names)
 
+    def states(self, table: str = TABLE) -> int:
+        """Return how many locks are remembered as publishing or revoked."""
+        path = f"{self.chroot}/tables/{table}/states"
+        return len(self.admin.get_children(path)) if self.admin.exists(path) else 0
+
     def end(self) -> None:
         """Close what the test opened."""
         for client in self.clients:
@@ -142,6 +158,33 @@ def request(
 def append(group: str, new: int = 1, at_least: int = 0) -> LockRequest:
     """Return the request of an append: new first-generation ids only."""
     return request(group, new=new, generation=Generation.FIRST, at_least=at_least)
+
+
+def appending(group: str, new: int = 1, *, priority: int = 50, yields: int = 0) -> LockRequest:
+    """Return an append that goes on beside a REPLACE."""
+    return replace(append(group, new), mode=Mode.APPEND, priority=priority, yields=yields)
+
+
+def time_chunk(
+    group: str,
+    *intervals: Interval,
+    mode: Mode = Mode.EXCLUSIVE,
+    above: int | None = None,
+    priority: int = 25,
+    yields: int = 0,
+) -> LockRequest:
+    """Return a request for intervals, by default the one of ``CHUNK``."""
+    return LockRequest(
+        table=TABLE,
+        group=group,
+        purpose=f"plan-of-{group}",
+        holder="host-a pid 1",
+        intervals=intervals or (CHUNK.interval,),
+        mode=mode,
+        version_above=above,
+        priority=priority,
+        yields=yields,
+    )
 
 
 def eventually(claim: Callable[[], object]) -> None:
