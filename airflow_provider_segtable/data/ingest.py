@@ -5,7 +5,8 @@
 2. A type that differs only in width or representation (timestamp unit, large strings, a
    dictionary) is cast if that loses nothing; anything else is a mismatch.
 3. Row groups are large (a million rows or 128 MiB), statistics and page indexes are on.
-4. The footer carries the segment's descriptor, with exact row count, first and last event time.
+4. The footer carries the segment's descriptor, with exact row count, first and last event time,
+   and how many given rows rolled-up ones stand for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.interval import ALL_TIME, Instant, iso
+from airflow_provider_segtable.core.rollup import EVENTS
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor, segment_path
 from airflow_provider_segtable.data.files import SinkFile
@@ -230,13 +232,14 @@ def write_segment(
 def _write_groups(
     writer: pq.ParquetWriter, groups: Iterable[pa.Table], segment_id: SegmentId, time_column: str
 ) -> Segment:
-    rows = count = 0
+    rows = count = events = 0
     bounds: list[Instant] = []
     for group in groups:
         bounds += check_times(group.column(time_column), time_column, rows) or ()
         _check_interval(min(bounds), max(bounds), segment_id)
         writer.write_table(group, row_group_size=group.num_rows)
         rows, count = rows + group.num_rows, count + 1
+        events += _events(group)
     return Segment(
         id=segment_id,
         shard=Shard.first_generation(segment_id.partition),
@@ -247,7 +250,13 @@ def _write_groups(
         time_min=min(bounds),
         time_max=max(bounds),
         created=0,
+        events=events,
     )
+
+
+def _events(group: pa.Table) -> int:
+    rolled = EVENTS in group.column_names
+    return int(pc.sum(group.column(EVENTS)).as_py() if rolled else group.num_rows)
 
 
 def _check_interval(first: Instant, last: Instant, segment_id: SegmentId) -> None:

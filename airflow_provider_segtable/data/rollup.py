@@ -2,7 +2,7 @@
 
 1. *Physical* rows are what files hold: the stored schema and the hidden columns of
    ``core.rollup``. ``from_input`` makes them of given rows, ``rolled_up`` of physical rows; both
-   give one row a group, sorted by dimensions, then time, nulls last.
+   give one row a group, sorted by dimensions, then time, nulls first.
 2. However rows are split, rolled up and joined, the end is the same (but for the last digits of
    floating sums), and the sum of ``__segtable_events`` is the number of given rows.
 3. Sketches are Spark's and stay opaque here: tables that have them roll up by ``spark.rollup``.

@@ -2,7 +2,7 @@
 
 1. Every orderly column becomes int64 *codes*: comparing codes compares values. Numbers are their
    own codes (floats by their bits, NaN above all), text and decimals are ranked by their words.
-2. Groups are numbered in the order of (first column, second, ...), nulls last, so that what is
+2. Groups are numbered in the order of (first column, second, ...), nulls first, so that what is
    grouped is sorted, too.
 3. Keys are joined into one number. Where few keys are possible a table of them tells a row's group
    (no hashing, no sorting); else keys and row numbers are packed into one number and sorted.
@@ -244,7 +244,7 @@ def grouped(keys: Sequence[Codes], rows: int) -> Groups:
 
 
 def _from_zero(codes: Codes, most: int) -> tuple[Longs, int]:
-    """Return codes from 0 on, the null last, and how many there are."""
+    """Return codes from 0 on, the null first, and how many there are."""
     values, valid = codes.values, codes.valid
     known = values if valid is None else values[valid]
     if not len(known):
@@ -258,7 +258,7 @@ def _from_zero(codes: Codes, most: int) -> tuple[Longs, int]:
         values = np.empty(len(values), np.int64)
         values[valid], low = known, 0
     shifted = values - low if low else values
-    return (shifted, count) if valid is None else (np.where(valid, shifted, count), count + 1)
+    return (shifted, count) if valid is None else (np.where(valid, shifted + 1, 0), count + 1)
 
 
 def _dense(key: Longs, count: int, most: int, low: int = 0) -> tuple[Longs, int]:

@@ -14,6 +14,12 @@ from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.overshadow import Visible
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.rollup import (
+    check_arrow,
+    physical_schema,
+    rolled_up,
+    visible,
+)
 from airflow_provider_segtable.data.scan import read_segment
 from airflow_provider_segtable.data.schema import to_arrow
 from airflow_provider_segtable.table.ports import TablePorts
@@ -55,12 +61,17 @@ class Snapshot:
         self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows, optionally of some columns and event times only."""
+        return self._read(self.schema, columns, interval)
+
+    def _read(
+        self, schema: pa.Schema, columns: Sequence[str] | None, interval: Interval | None
+    ) -> Iterator[pa.RecordBatch]:
         for found in self.visible(interval):
             for segment in (s for s in found.segments if not s.tombstone):
                 yield from read_segment(
                     self.ports.files,
                     segment,
-                    schema=self.schema,
+                    schema=schema,
                     time_column=self.state.table.time_column,
                     columns=columns,
                     clip=found.interval,
@@ -74,3 +85,20 @@ class Snapshot:
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
         return pa.Table.from_batches(self.batches(columns=columns, interval=interval), schema)
+
+    def rolled_up(
+        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
+    ) -> pa.Table:
+        """Read a rollup table with one row a group, whatever was compacted; others as they are.
+
+        Raises:
+            InvalidInput: the table has sketches, which only Spark can merge.
+        """
+        rollup, time_column = self.state.table.rollup, self.state.table.time_column
+        if rollup is None:
+            return self.to_arrow(columns=columns, interval=interval)
+        check_arrow(rollup)
+        physical = physical_schema(self.schema, rollup)
+        rows = pa.Table.from_batches(self._read(physical, None, interval), physical)
+        merged = visible(rolled_up(rows, rollup, time_column=time_column))
+        return merged if columns is None else merged.select(list(columns))

@@ -11,7 +11,7 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,9 +29,11 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.events import Event, TableCreated
 from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.layout import Layout
+from airflow_provider_segtable.core.rollup import Rollup, bound, input_schema, stored_schema
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.ingest import check_rows, write_segment
+from airflow_provider_segtable.data.rollup import from_input
 from airflow_provider_segtable.data.schema import from_arrow, to_arrow
 from airflow_provider_segtable.data.times import instants, is_time
 from airflow_provider_segtable.storage import probe
@@ -49,7 +51,7 @@ class Table:
     ports: TablePorts
 
     @staticmethod
-    def create(
+    def create(  # noqa: PLR0913 - each defines the table
         uri: str,
         *,
         schema: pa.Schema,
@@ -57,6 +59,7 @@ class Table:
         granularity: str | Granularity = Granularity.DAY,
         name: str | None = None,
         properties: Mapping[str, str] | None = None,
+        rollup: Rollup | None = None,
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> "Table":
@@ -64,32 +67,32 @@ class Table:
 
         Args:
             uri: an empty place: path, ``s3://``, ``gs://``, ``az://``.
-            schema: its columns; the time column must be there.
+            schema: its columns (of a rollup: what it is given); the time column must be there.
             time_column: the event time; timestamp (naive means UTC) or date.
             granularity: hour, day, week, month, year or all.
             name: shown to people; the last part of the URI by default.
             properties: policy settings (``segtable plan --help`` lists them).
+            rollup: what is kept of the rows; every row as it is by default.
             zookeeper: ``host:port[,...][/chroot]``; needed for writing later.
             storage_options: keys of the object store.
 
         Raises:
             TableExists: if there is a table already.
             SchemaMismatch: if a type cannot be stored, or the time column is none.
+            InvalidInput: if the rollup is coarser than the time chunks.
             UnsafeStorage: if the store does not keep put-if-absent.
         """
         ports = open_ports(uri, zookeeper=zookeeper, storage_options=storage_options)
         title = name or uri.rstrip("/").rsplit("/", 1)[-1]
-        return create_table(
-            ports,
-            TableCreated(
-                table_id=str(uuid.uuid4()),
-                name=title,
-                schema=_checked_schema(schema, time_column),
-                time_column=time_column,
-                granularity=_granularity(granularity),
-                properties=dict(properties or {}),
-            ),
+        definition = TableCreated(
+            table_id=str(uuid.uuid4()),
+            name=title,
+            schema=_checked_schema(schema, time_column),
+            time_column=time_column,
+            granularity=_granularity(granularity),
+            properties=dict(properties or {}),
         )
+        return create_table(ports, _rolling(definition, rollup) if rollup else definition)
 
     @staticmethod
     def open(
@@ -126,7 +129,8 @@ class Table:
         """Append rows: one segment for each time chunk they touch, one event in all.
 
         Args:
-            rows: columns and types as the table's; sorted by event time on the way in.
+            rows: columns and types as the table's; sorted by event time on the way in. To a
+                rollup table bring its input columns; they are rolled up as far as this append.
             commit_id: equal ids append once; a fresh one by default.
 
         Raises:
@@ -135,8 +139,9 @@ class Table:
         """
         state = self.state()
         definition = state.table
-        schema = to_arrow(definition.schema)
-        checked = check_rows(rows, schema, definition.time_column)
+        checked = check_rows(rows, given_schema(definition), definition.time_column)
+        if definition.rollup:
+            checked = from_input(checked, definition.rollup, time_column=definition.time_column)
 
         def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
             parts = split_by_chunk(checked, definition.time_column, state.layout)
@@ -177,6 +182,19 @@ def create_table(ports: TablePorts, definition: TableCreated) -> Table:
                 f"{ports.uri} is a table already: open it, or choose another place"
             ) from None
     return Table(ports)
+
+
+def given_schema(definition: TableCreated) -> pa.Schema:
+    """Return the columns that an append to the table brings."""
+    schema, rollup, time = definition.schema, definition.rollup, definition.time_column
+    return to_arrow(input_schema(rollup, schema, time_column=time) if rollup else schema)
+
+
+def _rolling(definition: TableCreated, rollup: Rollup) -> TableCreated:
+    """Return the definition of a rollup table, from one with the input schema."""
+    given, time = definition.schema, definition.time_column
+    found = bound(rollup, given, time_column=time, granularity=definition.granularity)
+    return replace(definition, schema=stored_schema(found, given, time_column=time), rollup=found)
 
 
 def split_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[Interval, pa.Table]:

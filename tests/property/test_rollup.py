@@ -76,7 +76,7 @@ def test_dictionaries_and_chunks_make_no_difference(rows: pa.Table, chunk: int) 
 
 @given(rows=model.rows())
 def test_rows_come_sorted_by_dimensions_then_time(rows: pa.Table) -> None:
-    """The order that compaction promises comes with rolling up, nulls last."""
+    """The order that compaction promises comes with rolling up, nulls first."""
     made = physical(rows).select([*HOW.dimensions, "at"])
     keys = [
         tuple(
