@@ -1,0 +1,78 @@
+"""Orders: by which columns the rows of a segment are sorted.
+
+1. An order is a list of columns, compared one after another (``carrier,origin``), or the *z-order*
+   of two to four columns, in which none is more important (``zorder(carrier,origin)``).
+2. Ascending; nulls first, as Spark sorts by default; NaN after all other numbers; text by its UTF-8
+   bytes. Rows that are equal so far are ordered by event time.
+3. The empty order sorts by event time alone.
+4. The text form is what stands in a segment's ``clustering``, so equal orders have equal texts.
+
+Source of the idea: Hilbert/z-order clustering as in Hudi and Delta Lake; Orenstein & Merrett, "A
+class of data structures for associative searching" (1984).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from airflow_provider_segtable.core.errors import InvalidInput
+
+Curve = Literal["lexicographic", "zorder"]
+ZORDER_COLUMNS = range(2, 5)
+"""How many columns a z-order can have: with more, none of them would be narrowed down."""
+
+_TEXT = re.compile(r"\s*(?:(?P<curve>zorder)\s*\((?P<inside>[^()]*)\)|(?P<plain>[^()]*))\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The order of a segment's rows; ``columns`` may be empty (event time alone)."""
+
+    columns: tuple[str, ...] = ()
+    curve: Curve = "lexicographic"
+
+    def __post_init__(self) -> None:
+        """Refuse orders that cannot be written down or carried out."""
+        for name in self.columns:
+            if not name or name != name.strip() or re.search(r"[,()]", name):
+                raise InvalidInput(
+                    f"{name!r} in an order is no column name: write columns separated by commas, "
+                    "e.g. carrier,origin or zorder(carrier,origin)"
+                )
+        twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
+        if twice:
+            raise InvalidInput(f"order {self} names {', '.join(twice)} twice: name columns once")
+        if self.curve == "zorder" and len(self.columns) not in ZORDER_COLUMNS:
+            raise InvalidInput(
+                f"{self} is over {len(self.columns)} columns: a z-order takes "
+                f"{ZORDER_COLUMNS.start} to {ZORDER_COLUMNS.stop - 1}; "
+                "for one column write just its name"
+            )
+
+    def __str__(self) -> str:
+        """Return the text that ``parse`` reads."""
+        names = ",".join(self.columns)
+        return f"zorder({names})" if self.curve == "zorder" else names
+
+    @staticmethod
+    def parse(text: str) -> "Order":
+        """Parse ``a,b`` or ``zorder(a,b)``; nothing is the order by event time.
+
+        Raises:
+            InvalidInput: with the text, if it is none of these.
+        """
+        match = _TEXT.fullmatch(text)
+        if not match:
+            raise InvalidInput(
+                f"{text!r} is no order: write e.g. carrier,origin or zorder(carrier,origin)"
+            )
+        inside = match["inside"] if match["curve"] else match["plain"]
+        if not match["curve"] and not inside.strip():
+            return Order()
+        try:
+            return Order(
+                columns=tuple(name.strip() for name in inside.split(",")),
+                curve="zorder" if match["curve"] else "lexicographic",
+            )
+        except InvalidInput as error:
+            raise InvalidInput(f"{text!r} is no order: {error}") from None

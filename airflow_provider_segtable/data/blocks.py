@@ -1,0 +1,223 @@
+"""Blocks: row groups of checked segments, and how sorting reads them.
+
+1. An input is checked before it is used: size, row count, and that the footer's descriptor names
+   the very segment (or the one it was carried over from).
+2. Columns come in the table's types; columns of few words stay dictionaries on the way. Hidden
+   columns (``__segtable_...``) come along; where a file lacks one, an event count is 1, else null.
+3. What is decoded at once is bounded: neighbouring row groups up to ``most`` bytes together, a
+   larger row group in batches.
+4. Each row has an ordinal: the input's number, then the row number.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
+from airflow_provider_segtable.core.rollup import EVENTS
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.descriptor import KEY, decode_descriptor
+from airflow_provider_segtable.data.ingest import conformed
+from airflow_provider_segtable.data.ranges import ORDINAL_BITS, Ordinals, plain
+from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.ports.files import DataFiles, Source
+
+_WHOLE = 16 << 20
+"""Files up to this size are read in one go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One row group: of input number ``input``, its rows from row ``first`` on, encoded size."""
+
+    input: int
+    path: str
+    group: int
+    first: int
+    rows: int
+    size: int
+
+    @property
+    def ordinals(self) -> tuple[int, int]:
+        """Return the ordinals of its first and last row."""
+        start = (self.input << ORDINAL_BITS) + self.first
+        return start, start + self.rows - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How rows look while they are sorted.
+
+    Attributes:
+        schema: the output's, hidden columns included.
+        words: columns that stay dictionaries on the way.
+        width: decoded bytes a row, about.
+    """
+
+    schema: pa.Schema
+    words: tuple[str, ...] = ()
+    width: float = 100.0
+
+    @property
+    def worded(self) -> pa.Schema:
+        """Return the schema with dictionaries."""
+        schema = self.schema
+        for name in self.words:
+            at = schema.get_field_index(name)
+            kind = pa.dictionary(pa.int32(), schema.field(at).type)
+            schema = schema.set(at, schema.field(at).with_type(kind))
+        return schema
+
+
+@contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Raise ``CorruptTable`` for what pyarrow finds in a file."""
+    try:
+        yield
+    except SegtableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError) as error:
+        raise CorruptTable(f"{path} cannot be decoded ({error}): restore it") from error
+
+
+def seekable(source: Source) -> pa.BufferReader | SourceFile:
+    """Return a data file as pyarrow reads it."""
+    if source.size <= _WHOLE:
+        return pa.BufferReader(source.read_at(0, source.size))
+    return SourceFile(source)
+
+
+@contextmanager
+def opened(files: DataFiles, path: str, words: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; columns of ``words`` that it has come as dictionaries."""
+    with files.open(path) as source, decoding(path):
+        file = seekable(source)
+        metadata = pq.read_metadata(file)
+        names = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+        have = [name for name in words if name in names]
+        with pq.ParquetFile(file, metadata=metadata, read_dictionary=have) as parquet:
+            yield parquet
+
+
+@contextmanager
+def checked(files: DataFiles, segment: Segment) -> Iterator[pq.ParquetFile]:
+    """Open a segment's file and make sure that it is what the log says.
+
+    Raises:
+        NotFound: it is gone.
+        CorruptTable: it is another, or broken.
+    """
+    with files.open(segment.path) as source:
+        if source.size != segment.size:
+            raise CorruptTable(
+                f"{segment.path} has {source.size} bytes, segment {segment.id} has "
+                f"{segment.size}: restore the file"
+            )
+        with decoding(segment.path), pq.ParquetFile(seekable(source)) as parquet:
+            _check_identity(parquet.metadata, segment)
+            yield parquet
+
+
+def _check_identity(metadata: pq.FileMetaData, segment: Segment) -> None:
+    if metadata.num_rows != segment.rows:
+        raise CorruptTable(
+            f"{segment.path} has {metadata.num_rows} rows, segment {segment.id} has "
+            f"{segment.rows}: restore the file"
+        )
+    found = decode_descriptor(
+        (metadata.metadata or {}).get(KEY, b"null"),
+        path=segment.path,
+        size=segment.size,
+        row_groups=metadata.num_row_groups,
+    )
+    if found.id != segment.file_id:
+        raise CorruptTable(
+            f"{segment.path} says it is segment {found.id}, the log says {segment.file_id}: "
+            "restore the file"
+        )
+
+
+def blocks_of(parquet: pq.ParquetFile, number: int, path: str) -> list[Block]:
+    """Return the row groups of an input that have rows."""
+    found, first = [], 0
+    for group in range(parquet.metadata.num_row_groups):
+        one = parquet.metadata.row_group(group)
+        size = sum(one.column(at).total_compressed_size for at in range(one.num_columns))
+        if one.num_rows:
+            found.append(Block(number, path, group, first, one.num_rows, size))
+        first += one.num_rows
+    return found
+
+
+def read_blocks(
+    files: DataFiles, blocks: Sequence[Block], shape: Shape, *, most: float
+) -> Iterator[tuple[pa.Table, Ordinals]]:
+    """Yield the rows of blocks, in order, with their ordinals.
+
+    Args:
+        files: where they are.
+        blocks: sorted by input and row group.
+        shape: how the rows shall look.
+        most: how many bytes may be decoded at once.
+
+    Raises:
+        CorruptTable: a file cannot be decoded.
+        SchemaMismatch: a file's columns do not fit.
+    """
+    target = shape.worded
+    for path, members in _by_path(blocks):
+        with opened(files, path, shape.words) as parquet:
+            for batch in _batches(members, most / shape.width):
+                start = batch[0].ordinals[0]
+                for table in _tables(parquet, batch, most / shape.width):
+                    rows = fitted(table, target)
+                    yield rows, np.arange(start, start + rows.num_rows)
+                    start += rows.num_rows
+
+
+def _tables(parquet: pq.ParquetFile, batch: Sequence[Block], most: float) -> Iterator[pa.Table]:
+    groups = [block.group for block in batch]
+    if sum(block.rows for block in batch) <= most:
+        yield parquet.read_row_groups(groups, use_threads=False)
+        return
+    size = max(1, int(most))
+    for rows in parquet.iter_batches(size, row_groups=groups, use_threads=False):
+        yield pa.Table.from_batches([rows])
+
+
+def _by_path(blocks: Iterable[Block]) -> Iterator[tuple[str, list[Block]]]:
+    held: list[Block] = []
+    for block in blocks:
+        if held and held[0].path != block.path:
+            yield held[0].path, held
+            held = []
+        held.append(block)
+    if held:
+        yield held[0].path, held
+
+
+def _batches(blocks: Sequence[Block], most: float) -> Iterator[list[Block]]:
+    """Group neighbouring row groups, so that their rows are neighbours too."""
+    held: list[Block] = []
+    for block in blocks:
+        full = sum(one.rows for one in held) + block.rows > most
+        if held and (full or held[-1].group + 1 != block.group):
+            yield held
+            held = []
+        held.append(block)
+    if held:
+        yield held
+
+
+def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
+    """Return rows in the target's columns and types, hidden columns filled in."""
+    for field in target:
+        if field.name not in rows.column_names and field.name.startswith("__segtable_"):
+            one = 1 if field.name == EVENTS else None
+            column = pa.repeat(pa.scalar(one, plain(field.type)), rows.num_rows)
+            rows = rows.append_column(field.name, column)
+    return conformed(rows, target)

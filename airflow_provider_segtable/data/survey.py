@@ -1,0 +1,320 @@
+"""The first stage of sorting: what is there, learned from footers and a sample.
+
+1. Inputs are checked here, all of them, before anything is written.
+2. Of each row group the bounds of its keys are noted, from statistics. Bounds of the columns make
+   bounds of the key: no row is below the least of each. Where one is missing, the row group is
+   *unbounded*: it may have rows anywhere.
+3. Sampled are rows of every n-th row group in the order of their keys, so that sorted and
+   unsorted inputs are both well seen.
+4. Rows are counted exactly for each target time chunk; a row group that lies in one by its
+   statistics is not read for that.
+5. What a row takes, decoded and in a sorted file, is measured on a few row groups.
+
+Source of the idea: splitters by sampling, as in TeraSort and Spark's range partitioner.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.metric import HIDDEN
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.blocks import (
+    Block,
+    Shape,
+    blocks_of,
+    checked,
+    decoding,
+    fitted,
+    opened,
+)
+from airflow_provider_segtable.data.encoding import encoded_width, sorted_rows
+from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.ranges import Keying, Ordinals, Sample, joined
+from airflow_provider_segtable.data.rollup_hook import Rolling
+from airflow_provider_segtable.ports.files import DataFiles
+
+PROBES = 4
+PROBE_ROWS = 32_768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """What a survey found.
+
+    ``low`` and ``high`` are the bounds of the blocks' keys; ``bounded`` tells whose are known.
+    ``counts`` are rows of each target chunk; ``density`` and ``width`` bytes a row in a sorted
+    file, and decoded; ``words`` how many sampled blocks have few words in a column.
+    """
+
+    blocks: tuple[Block, ...]
+    low: pa.Table
+    high: pa.Table
+    bounded: tuple[bool, ...]
+    counts: Ordinals
+    sample: Sample
+    density: float
+    width: float
+    words: dict[str, int]
+    sampled: int
+    hidden: tuple[pa.Field, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyJob:
+    """Look at some inputs.
+
+    ``numbers`` are the inputs' places in the whole; every ``stride``-th row group is sampled,
+    ``rate`` is the share of all rows that shall be in the sample.
+    """
+
+    uri: str
+    storage_options: dict[str, str]
+    inputs: tuple[Segment, ...]
+    numbers: tuple[int, ...]
+    schema: pa.Schema
+    keying: Keying
+    stride: int
+    rate: float
+    rolling: Rolling
+    attempt: str
+
+    @property
+    def cost(self) -> int:
+        """Return about how many bytes it handles."""
+        return 1 + sum(segment.size for segment in self.inputs) // max(1, 2 * self.stride)
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        return f"sort: look at {len(self.inputs)} segments"
+
+    def run(self, files: DataFiles | None = None) -> Surveyed:
+        """Do it.
+
+        Raises:
+            CorruptTable: an input is not what the log says.
+            BooksDoNotBalance: a row lies in no target time chunk.
+        """
+        files = open_files(self.uri, self.storage_options) if files is None else files
+        return _survey(self, files)
+
+
+def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
+    blocks: list[Block] = []
+    bounds: list[list[tuple[Any, Any]] | None] = []
+    hidden: dict[str, pa.Field] = {}
+    wordy: list[set[str]] = []
+    for number, segment in zip(job.numbers, job.inputs, strict=True):
+        with checked(files, segment) as parquet:
+            found = blocks_of(parquet, number, segment.path)
+            blocks += found
+            bounds += [_bounds(parquet.metadata.row_group(b.group), job) for b in found]
+            wordy += [_wordy(parquet.metadata.row_group(b.group), job.schema) for b in found]
+            more = [f for f in parquet.schema_arrow if f.name.startswith(HIDDEN)]
+            hidden |= {field.name: field.remove_metadata() for field in more}
+    kinds = [job.schema.field(name).type for name in job.keying.columns]
+    low, high, bounded = _tables(job.keying.columns, kinds, bounds)
+    picked = _picked(job.keying, low, bounded, job.stride)
+    shape = Shape(
+        schema=_with(job.schema, hidden.values()),
+        words=tuple(
+            name
+            for name in job.schema.names
+            if sum(name in wordy[at] for at in picked) * 2 > len(picked)
+        ),
+    )
+    density, width = _probed(job, files, [blocks[at] for at in picked], shape)
+    return Surveyed(
+        blocks=tuple(blocks),
+        low=low,
+        high=high,
+        bounded=tuple(bounded),
+        counts=_counts(job, files, blocks, (low, high, bounded)),
+        sample=_sample(job, files, blocks, picked, shape),
+        density=density,
+        width=width,
+        words={name: sum(name in wordy[at] for at in picked) for name in job.schema.names},
+        sampled=len(picked),
+        hidden=tuple(hidden.values()),
+    )
+
+
+def _with(schema: pa.Schema, fields: Iterable[pa.Field]) -> pa.Schema:
+    for field in fields:
+        schema = schema.append(field)
+    return schema
+
+
+def _bounds(group: pq.RowGroupMetaData, job: SurveyJob) -> list[tuple[Any, Any]] | None:
+    """Return the bounds of each column of the key, or None if one is not known."""
+    columns = {group.column(at).path_in_schema: at for at in range(group.num_columns)}
+    found = []
+    for name in job.keying.columns:
+        if name not in columns:
+            return None
+        kind = job.schema.field(name).type
+        one = _column_bounds(group.column(columns[name]), kind, group.num_rows)
+        if one is None:
+            return None
+        found.append(one)
+    return found
+
+
+def _column_bounds(
+    chunk: pq.ColumnChunkMetaData, kind: pa.DataType, rows: int
+) -> tuple[Any, Any] | None:
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_null_count:
+        return None
+    if statistics.null_count == rows:
+        return None, None
+    if not statistics.has_min_max or getattr(kind, "unit", "") == "ns":
+        return None
+    try:
+        low, high = pa.array([statistics.min, statistics.max], kind).to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError, TypeError):
+        return None
+    if pa.types.is_floating(kind):
+        high = float("nan")  # statistics leave it out
+    return None if statistics.null_count else low, high
+
+
+def _tables(
+    names: Sequence[str],
+    kinds: Sequence[pa.DataType],
+    bounds: Sequence[list[tuple[Any, Any]] | None],
+) -> tuple[pa.Table, pa.Table, list[bool]]:
+    filled = [one or [(None, None)] * len(names) for one in bounds]
+    sides = [
+        pa.table(
+            [pa.array([one[at][side] for one in filled], kind) for at, kind in enumerate(kinds)],
+            names=list(names),
+        )
+        for side in (0, 1)
+    ]
+    return sides[0], sides[1], [one is not None for one in bounds]
+
+
+def _picked(keying: Keying, low: pa.Table, bounded: Sequence[bool], stride: int) -> list[int]:
+    """Return every ``stride``-th block in the order of the keys."""
+    places = np.flatnonzero(bounded)
+    known = low.take(pa.array(places))
+    order = places[np.argsort(keying.keys(known).rows, kind="stable")] if len(places) else places
+    order = np.concatenate([order, np.flatnonzero(~np.asarray(bounded, bool))])
+    return sorted(int(at) for at in order[min(stride // 2, len(order) - 1) :: stride])
+
+
+def _counts(
+    job: SurveyJob,
+    files: DataFiles,
+    blocks: Sequence[Block],
+    bounds: tuple[pa.Table, pa.Table, Sequence[bool]],
+) -> Ordinals:
+    keying, counts = job.keying, np.zeros(len(job.keying.intervals), np.int64)
+    if not keying.many:
+        counts[0] = sum(block.rows for block in blocks)
+        return counts
+    unclear = []
+    low, high, bounded = bounds
+    known = pa.array(np.flatnonzero(bounded))
+    first = dict(zip(known.to_pylist(), keying.chunks(low.take(known)), strict=True))
+    last = dict(zip(known.to_pylist(), keying.chunks(high.take(known)), strict=True))
+    for at, block in enumerate(blocks):
+        if at in first and first[at] == last[at]:
+            counts[first[at]] += block.rows
+        else:
+            unclear.append(block)
+    for block in unclear:
+        rows = _read(files, block, (keying.time_column,), ())
+        counts += np.bincount(keying.chunks(rows), minlength=len(counts))
+    return counts
+
+
+def _read(
+    files: DataFiles, block: Block, columns: Sequence[str] | None, words: Sequence[str]
+) -> pa.Table:
+    with opened(files, block.path, words) as parquet:
+        named = None if columns is None else list(dict.fromkeys(columns))
+        return parquet.read_row_group(block.group, columns=named, use_threads=False)
+
+
+def _sample(
+    job: SurveyJob,
+    files: DataFiles,
+    blocks: Sequence[Block],
+    picked: Sequence[int],
+    shape: Shape,
+) -> Sample:
+    chosen = [blocks[at] for at in picked]
+    scale = sum(block.rows for block in blocks) / sum(block.rows for block in chosen)
+    return joined([_points(job, files, block, shape, scale) for block in chosen])
+
+
+def _points(job: SurveyJob, files: DataFiles, block: Block, shape: Shape, scale: float) -> Sample:
+    """Draw rows of one block; the same ones whenever it is asked again."""
+    names = job.keying.columns
+    rows = _read(files, block, None if job.rolling.wanted else names, shape.words)
+    if job.rolling.wanted:
+        rows = job.rolling.rolled(fitted(rows, shape.worded), job.keying.time_column)
+    start, count = block.ordinals[0], rows.num_rows
+    wanted = min(count, max(1, round(count * job.rate * scale)))
+    places = np.sort(np.random.default_rng(start).choice(count, wanted, replace=False))
+    kinds = pa.schema([job.schema.field(name) for name in names]).remove_metadata()
+    values = pa.table(
+        [_plain(rows.column(n).take(pa.array(places)), kinds.field(n).type) for n in names],
+        names=list(names),
+    )
+    weights = np.full(len(places), scale * count / wanted)
+    return Sample(values=values, ordinals=start + places, weights=weights)
+
+
+def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.cast(kind)
+
+
+def _wordy(group: pq.RowGroupMetaData, schema: pa.Schema) -> set[str]:
+    """Return the columns whose dictionary is small beside their data."""
+    chunks = (group.column(at) for at in range(group.num_columns))
+    return {chunk.path_in_schema for chunk in chunks if _repeats(chunk, schema)}
+
+
+def _repeats(chunk: pq.ColumnChunkMetaData, schema: pa.Schema) -> bool:
+    at = schema.get_field_index(chunk.path_in_schema)
+    if at < 0 or not chunk.has_dictionary_page:
+        return False
+    kind = schema.field(at).type
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        return False
+    dictionary = chunk.data_page_offset - (chunk.dictionary_page_offset or 0)
+    return bool(dictionary * 4 <= chunk.total_compressed_size)
+
+
+def _probed(
+    job: SurveyJob, files: DataFiles, picked: Sequence[Block], shape: Shape
+) -> tuple[float, float]:
+    """Return bytes a row in a sorted file, and decoded."""
+    step = max(1, len(picked) // PROBES)
+    encoded = decoded = 0.0
+    count = 0
+    for rows in _heads(files, picked[::step][:PROBES], shape):
+        table = job.rolling.rolled(rows, job.keying.time_column)
+        encoded += encoded_width(sorted_rows(table, job.keying)) * table.num_rows
+        decoded += table.nbytes
+        count += table.num_rows
+    return encoded / count, max(decoded / count, 1.0)
+
+
+def _heads(files: DataFiles, blocks: Sequence[Block], shape: Shape) -> Iterator[pa.Table]:
+    for block in blocks:
+        with opened(files, block.path, shape.words) as parquet, decoding(block.path):
+            rows = next(
+                parquet.iter_batches(PROBE_ROWS, row_groups=[block.group], use_threads=False)
+            )
+        yield fitted(pa.Table.from_batches([rows]), shape.worded)

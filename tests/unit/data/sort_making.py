@@ -1,0 +1,158 @@
+"""Sorting in tests: inputs, specs, an oracle, and what every result must satisfy."""
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.interval import Granularity, Interval
+from airflow_provider_segtable.core.order import Order
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.data.descriptor import read_descriptor
+from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.data.sorting import SortSpec, run_stages, sort_stages
+from airflow_provider_segtable.data.times import instants
+from tests.unit.data.making import MONTH, VERSION, written
+
+ATTEMPT = "a" * 16
+
+
+def named(counts: Mapping[Interval, int]) -> dict[Interval, tuple[tuple[SegmentId, Shard], ...]]:
+    """Name outputs as a major compaction does: a core set for each time chunk."""
+    return {
+        interval: tuple(
+            (SegmentId(interval, VERSION + 1, p), Shard.first_generation(p, core=count))
+            for p in range(count)
+        )
+        for interval, count in counts.items()
+    }
+
+
+def spec(schema: pa.Schema, order: str, **changes: Any) -> SortSpec:
+    """Return what to sort, into one month unless told otherwise."""
+    return SortSpec(
+        **{  # type: ignore[arg-type]
+            "uri": "memory://unused",
+            "storage_options": {},
+            "schema": from_arrow(schema),
+            "time_column": "at",
+            "order": Order.parse(order),
+            "intervals": (MONTH,),
+            "target_size": 128 << 20,
+            "attempt": ATTEMPT,
+            "created": VERSION + 1,
+            **changes,
+        }
+    )
+
+
+def sort(files: MemoryFiles, segments: Sequence[Segment], what: SortSpec) -> tuple[Segment, ...]:
+    """Sort in this process."""
+    return run_stages(sort_stages(what, segments, named, files), files)
+
+
+def rows_of(files: MemoryFiles, segment: Segment) -> list[dict[str, Any]]:
+    """Return a segment's rows, in the order of its file."""
+    with files.open(segment.path) as source:
+        table: pa.Table = pq.read_table(SourceFile(source))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def sort_key(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...]:
+    """Return a row's key as Python compares it: nulls first, NaN last, minus zero is zero."""
+    return tuple(_comparable(row[name]) for name in columns)
+
+
+def _comparable(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return (0,)
+    if isinstance(value, float) and math.isnan(value):
+        return (2,)
+    return (1, value.encode() if isinstance(value, str) else value)
+
+
+def expected(
+    tables: Sequence[pa.Table], order: Sequence[str], chunks: Sequence[Interval]
+) -> list[dict[str, Any]]:
+    """Return all rows as plain Python sorts them."""
+    table = pa.concat_tables(tables)
+    times = instants(table.column("at")).to_pylist()
+    rows = list(zip(times, table.to_pylist(), strict=True))
+
+    def key(one: tuple[int, dict[str, Any]]) -> tuple[Any, ...]:
+        chunk = next(n for n, chunk in enumerate(chunks) if chunk.holds(one[0]))
+        return (chunk, sort_key(one[1], [*order, "at"]))
+
+    return [row for _, row in sorted(rows, key=key)]
+
+
+def same(left: Any, right: Any) -> bool:
+    """Compare rows; NaN is NaN."""
+    return repr(left) == repr(right)
+
+
+def check(
+    files: MemoryFiles,
+    results: Sequence[Segment],
+    tables: Sequence[pa.Table],
+    what: SortSpec,
+) -> None:
+    """Assert that files and descriptors are what was asked for."""
+    rows = [row for segment in results for row in rows_of(files, segment)]
+    assert same(rows, expected(tables, what.order.columns, what.intervals))
+    for segment in results:
+        assert read_descriptor(files, segment.path) == segment
+        with files.open(segment.path) as source:
+            table = pq.read_table(SourceFile(source))
+        assert table.schema == tables[0].schema
+        times = instants(table.column("at")).to_pylist()
+        assert (min(times), max(times)) == (segment.time_min, segment.time_max)
+        assert all(segment.id.interval.holds(at) for at in times)
+        assert segment.size == len(files.store[segment.path])
+        assert segment.clustering == str(what.order)
+        assert not segment.lineage
+    inputs = {f"{partition:05d}-{partition:016x}.parquet" for partition in range(len(tables))}
+    left = {path for path in files.store if path.rpartition("/")[2] not in inputs}
+    assert left == {segment.path for segment in results}
+
+
+def events(rows: int, seed: int, *, days: int = 28) -> pa.Table:
+    """Make rows of a few types over a month, with nulls, ties and a skewed key."""
+    chance = random.Random(seed)
+    start = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    span = days * 86_400 * 1_000_000
+
+    def some(make: Callable[[], Any]) -> list[Any]:
+        return [None if chance.random() < 0.1 else make() for _ in range(rows)]
+
+    at = [start + chance.randrange(span) // 3_600_000_000 * 3_600_000_000 for _ in range(rows)]
+    return pa.table(
+        {
+            "at": pa.array(at, pa.timestamp("us", "UTC")),
+            "carrier": pa.array(some(lambda: chance.choice(["AA", "B6", "DL", "UA", "é", ""]))),
+            "flight": pa.array(some(lambda: chance.randrange(-50, 50)), pa.int32()),
+            "delay": pa.array(
+                some(lambda: chance.choice([0.0, -0.0, 1.5, -7.25, float("nan"), float("inf")]))
+            ),
+            "tail": pa.array([f"N{chance.randrange(10**6)}" for _ in range(rows)]),
+            "row": pa.array([seed * 10_000_000 + row for row in range(rows)]),
+            "late": pa.array([chance.random() < 0.9 for _ in range(rows)]),
+        }
+    )
+
+
+def days(count: int) -> tuple[Interval, ...]:
+    """Return the first days of January."""
+    return tuple(Granularity.DAY.chunks(MONTH))[:count]
+
+
+def put_in(files: MemoryFiles, tables: Sequence[pa.Table]) -> tuple[Segment, ...]:
+    """Write tables as segments."""
+    return written(files, tables)
