@@ -1,50 +1,41 @@
 """Compaction: plans that are in the log, carried out.
 
-1. For each plan: lock its inputs and allocate its outputs in one step; commit ``PlanInflight``
-   (which supersedes any earlier attempt); run the kernel; commit ``PlanCompleted``.
+1. For each plan: its locks and its first event (``services.attempt``), its stages of jobs
+   (``services.stages``), and ``PlanCompleted``.
 2. Started twice, a plan is finished once: the second finds the locks held, or the plan done, and
    says so. A plan whose worker died is simply run again.
-3. The lease is checked before every put; losing it stops the commit. A worker that missed the
-   news is stopped by the log: its attempt is no longer the plan's newest.
-4. Files are deleted only after a certain failure. An attempt that died leaves files under names
+3. Before it commits, an attempt enters the publishing section of its lock: from then on nobody
+   revokes it. The lease is checked before every put; losing it stops the commit. A worker that
+   missed the news is stopped by the log: its attempt is no longer the plan's newest.
+4. Who was revoked says so in the log and lets go; the plan waits to be run again.
+5. Files are deleted only after a certain failure. An attempt that died leaves files under names
    nobody else uses and ids nobody else gets.
-5. Many plans run in one call, so that one Spark application pays its start-up once. One plan's
-   failure does not stop the others.
-
-Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflight/completed).
+6. Many plans run in one call, so that one Spark application pays its start-up once: the jobs of
+   all of them go out together, stage by stage. One plan's failure does not stop the others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     CoordinationError,
+    LockRevoked,
     LockTimeout,
     SegtableError,
 )
-from airflow_provider_segtable.core.events import PlanAborted, PlanCompleted, PlanInflight
-from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest
-from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.events import PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.rebase import Conflict
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import PlanStatus, State
-from airflow_provider_segtable.data.minor import MinorJob
-from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.services.execution import Done, Execute
-from airflow_provider_segtable.table.append import check_clock
-from airflow_provider_segtable.table.committer import (
-    Change,
-    Committed,
-    Unknown,
-    commit,
-    commit_files,
-)
+from airflow_provider_segtable.services.attempt import Attempt, begin, give_way
+from airflow_provider_segtable.services.execution import Done, Execute, Job, Stages
+from airflow_provider_segtable.services.stages import discard, stages_of
+from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit_files
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
-
-COMPACTION_PRIORITY = 25
 
 
 class Ended(StrEnum):
@@ -54,6 +45,7 @@ class Ended(StrEnum):
     DONE_ALREADY = "done already"
     RUNNING_ELSEWHERE = "running elsewhere"
     OVERTAKEN = "overtaken"
+    YIELDED = "yielded"
     FAILED = "failed"
 
 
@@ -70,12 +62,15 @@ class PlanResult:
     size: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt:
-    plan: CompactionPlan
-    lease: Lease
-    job: MinorJob
-    state: State
+@dataclass(slots=True)
+class _Running:
+    """An attempt between two of its stages: the jobs it waits for and what they said."""
+
+    attempt: Attempt
+    stages: Stages
+    jobs: Sequence[Job] = ()
+    values: dict[int, Any] = field(default_factory=dict)
+    error: str | None = None
 
 
 Report = Callable[[PlanResult], None]
@@ -87,6 +82,7 @@ def compact(
     execute: Execute,
     *,
     wait_s: float = 0.0,
+    parallelism: int = 2,
     report: Report = lambda _: None,
 ) -> tuple[PlanResult, ...]:
     """Carry out plans that are in the log.
@@ -96,13 +92,14 @@ def compact(
         plan_ids: which plans.
         execute: runs the kernels.
         wait_s: how long to wait for locks that others hold.
+        parallelism: how many jobs run at once, about.
         report: told each result as it comes, for progress.
 
     Returns:
         One result a plan, in the order they ended.
     """
     results: list[PlanResult] = []
-    attempts: list[_Attempt] = []
+    begun: list[_Running] = []
 
     def ended(result: PlanResult) -> None:
         results.append(result)
@@ -110,20 +107,22 @@ def compact(
 
     try:
         for plan_id in dict.fromkeys(plan_ids):
-            begun = _begin(ports, plan_id, wait_s)
-            if isinstance(begun, PlanResult):
-                ended(begun)
+            attempt = _begin(ports, plan_id, wait_s)
+            if isinstance(attempt, PlanResult):
+                ended(attempt)
             else:
-                attempts.append(begun)
-        for result in _run(ports, attempts, execute):
+                stages = stages_of(ports, attempt, parallelism=parallelism)
+                begun.append(_Running(attempt, stages))
+        for result in _run(ports, begun, execute):
             ended(result)
     finally:
-        for attempt in attempts:
-            attempt.lease.release()
+        for running in begun:
+            running.stages.close()
+            running.attempt.lease.release()
     return tuple(results)
 
 
-def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> _Attempt | PlanResult:
+def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResult:
     state = EventLog(ports.storage).load()
     known = state.plans.get(plan_id)
     if known is None:
@@ -131,20 +130,12 @@ def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> _Attempt | PlanRes
     if not known.status.pending:
         return _not_pending(plan_id, state)
     try:
-        lease = ports.coordinator.acquire(_request(ports, known.plan, state), wait_s=wait_s)
-        check_clock(ports, lease)
+        begun = begin(ports, known, state, wait_s=wait_s)
     except LockTimeout as held:
         return PlanResult(plan_id=plan_id, ended=Ended.RUNNING_ELSEWHERE, message=str(held))
     except SegtableError as error:
         return _failed(plan_id, error)
-    try:
-        return _start(ports, known.plan, lease, state)
-    except SegtableError as error:
-        lease.release()
-        return _failed(plan_id, error)
-    except BaseException:
-        lease.release()
-        raise
+    return begun if isinstance(begun, Attempt) else _not_committed(plan_id, begun)
 
 
 def _not_remembered(ports: TablePorts, plan_id: str) -> PlanResult:
@@ -172,113 +163,101 @@ def _not_pending(plan_id: str, state: State) -> PlanResult:
     )
 
 
-def _request(ports: TablePorts, plan: CompactionPlan, state: State) -> LockRequest:
-    outputs = Allocation(
-        chunk=plan.chunk,
-        generation=Generation.LATER,
-        count=plan.outputs,
-        at_least=state.id_space(plan.chunk, Generation.LATER).next,
-    )
-    return LockRequest(
-        table=state.table.table_id,
-        group=f"{plan.id}-{ports.chance.token()}",
-        purpose=plan.id,
-        holder=ports.author,
-        segments=frozenset(plan.inputs),
-        allocate=(outputs,),
-        priority=COMPACTION_PRIORITY,
-    )
+def _run(ports: TablePorts, begun: Sequence[_Running], execute: Execute) -> Iterator[PlanResult]:
+    """Run all attempts stage by stage; each is published as soon as its last job has ended."""
+    live = list(begun)
+    for running in begun:
+        yield from _advance(ports, running, live)
+    while live:
+        jobs = [(running, at) for running in live for at in range(len(running.jobs))]
+        asked = execute([running.jobs[at] for running, at in jobs])
+        left = set(range(len(jobs)))
+        for done in asked:
+            left.discard(done.index)
+            running, at = jobs[done.index]
+            yield from _take(ports, running, at, done, live)
+        for index in sorted(left):
+            running, at = jobs[index]
+            lost = Done(index=index, error="its job ended without a result")
+            yield from _take(ports, running, at, lost, live)
 
 
-def _start(
-    ports: TablePorts, plan: CompactionPlan, lease: Lease, state: State
-) -> _Attempt | PlanResult:
-    attempt = ports.chance.token()
-    action = PlanInflight(
-        plan_id=plan.id, attempt=attempt, token=lease.token, outputs=lease.allocated
-    )
-    change = Change(action=action, commit_id=f"inflight-{attempt}", guard=lease.check)
-    outcome = commit(ports, state, change)
-    if isinstance(outcome, Committed):
-        job = _job(ports, plan, lease.allocated, outcome.state, attempt)
-        return _Attempt(plan=plan, lease=lease, job=job, state=outcome.state)
-    lease.release()
-    return _not_committed(plan.id, outcome)
-
-
-def _job(
-    ports: TablePorts,
-    plan: CompactionPlan,
-    outputs: tuple[SegmentId, ...],
-    state: State,
-    attempt: str,
-) -> MinorJob:
-    minor = state.timeline.max_minor(plan.chunk, plan.root_start, plan.root_end) + 1
-    shards = (
-        Shard(
-            partition=output.partition,
-            root_start=plan.root_start,
-            root_end=plan.root_end,
-            minor_version=minor,
-            group_size=len(outputs),
-        )
-        for output in outputs
-    )
-    inputs = tuple(s for i in plan.inputs if (s := state.timeline.get(i)))
-    return MinorJob(
-        uri=ports.uri,
-        storage_options=dict(ports.storage_options),
-        inputs=inputs,
-        outputs=tuple(zip(outputs, shards, strict=True)),
-        created=ports.clock.now(),
-        time_column=state.table.time_column,
-        attempt=attempt,
-    )
-
-
-def _run(ports: TablePorts, attempts: Sequence[_Attempt], execute: Execute) -> Iterator[PlanResult]:
-    if not attempts:
+def _take(
+    ports: TablePorts, running: _Running, at: int, done: Done, live: list[_Running]
+) -> Iterator[PlanResult]:
+    running.values[at] = done.value
+    running.error = running.error or done.error
+    if len(running.values) < len(running.jobs):
         return
-    left = set(range(len(attempts)))
-    for done in execute([attempt.job for attempt in attempts]):
-        left.discard(done.index)
-        yield _finish(ports, attempts[done.index], done)
-    for index in sorted(left):
-        lost = Done(index=index, error="its job ended without a result")
-        yield _finish(ports, attempts[index], lost)
+    if running.error is None:
+        yield from _advance(ports, running, live)
+        return
+    live.remove(running)
+    running.stages.close()
+    discard(ports, tuple(running.values.values()))
+    running.attempt.lease.release()
+    yield PlanResult(plan_id=running.attempt.plan.id, ended=Ended.FAILED, message=running.error)
 
 
-def _finish(ports: TablePorts, attempt: _Attempt, done: Done) -> PlanResult:
-    plan = attempt.plan
+def _advance(ports: TablePorts, running: _Running, live: list[_Running]) -> Iterator[PlanResult]:
+    """Go on to the next stage, or publish and end."""
+    attempt = running.attempt
+    results = [running.values[at] for at in range(len(running.jobs))]
     try:
-        if done.error is not None:
-            return PlanResult(plan_id=plan.id, ended=Ended.FAILED, message=done.error)
-        return _publish(ports, attempt, done.segments)
+        attempt.lease.check()
+        running.values = {}
+        running.jobs = running.stages.send(results) if results else next(running.stages)
+    except StopIteration as finished:
+        live.remove(running)
+        yield _publish(ports, attempt, finished.value)
     except SegtableError as error:
-        return _failed(plan.id, error)
-    finally:
-        attempt.lease.release()
+        live.remove(running)
+        running.stages.close()
+        discard(ports, results)
+        yield _stopped(ports, attempt, error)
+    else:
+        return
+    attempt.lease.release()
 
 
-def _publish(ports: TablePorts, attempt: _Attempt, segments: tuple[Segment, ...]) -> PlanResult:
-    plan = attempt.plan
+def _publish(ports: TablePorts, attempt: Attempt, segments: tuple[Segment, ...]) -> PlanResult:
+    plan, lease = attempt.plan, attempt.lease
     change = Change(
-        action=PlanCompleted(plan_id=plan.id, attempt=attempt.job.attempt, segments=segments),
-        commit_id=f"completed-{attempt.job.attempt}",
-        guard=attempt.lease.check,
+        action=PlanCompleted(plan_id=plan.id, attempt=attempt.token, segments=segments),
+        commit_id=f"completed-{attempt.token}",
+        guard=lease.check,
     )
-    outcome = commit_files(ports, attempt.state, change, segments)
+    try:
+        lease.publish()
+    except SegtableError as error:
+        discard(ports, [segments])
+        return _stopped(ports, attempt, error)
+    try:
+        outcome = commit_files(ports, attempt.state, change, segments)
+    except SegtableError as error:
+        return _stopped(ports, attempt, error)
     if not isinstance(outcome, Committed):
         return _not_committed(plan.id, outcome)
     return PlanResult(
         plan_id=plan.id,
         ended=Ended.COMPLETED,
         message=f"event {outcome.n}: {plan.reason}",
-        segments_in=len(plan.inputs),
+        segments_in=len(attempt.inputs),
         segments_out=len(segments),
         rows=sum(segment.rows for segment in segments),
         size=sum(segment.size for segment in segments),
     )
+
+
+def _stopped(ports: TablePorts, attempt: Attempt, error: SegtableError) -> PlanResult:
+    plan_id = attempt.plan.id
+    if not isinstance(error, LockRevoked):
+        return _failed(plan_id, error)
+    try:
+        give_way(ports, attempt, str(error))
+    except SegtableError as other:
+        return _failed(plan_id, other)
+    return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=str(error))
 
 
 def _not_committed(plan_id: str, outcome: Conflict | Unknown) -> PlanResult:

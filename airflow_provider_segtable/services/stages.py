@@ -1,0 +1,103 @@
+"""What a compaction of each kind does, as stages of jobs.
+
+=============  ==============================================  ====================================
+kind           append table                                    rollup table
+=============  ==============================================  ====================================
+minor          rows in order, undecoded where it can           merged and rolled up, best effort
+semi-major     sorted by the clustering, well sized            the same, rolled up as far as it sees
+major          the same into a new version, by chunk           the same; rollup is perfect
+=============  ==============================================  ====================================
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.order import Order
+from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.replacement import layout_after
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard, replaced
+from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.data.sorting import SortSpec, sort_stages
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.services.attempt import Attempt
+from airflow_provider_segtable.services.execution import Stages
+from airflow_provider_segtable.table.ports import TablePorts
+
+
+def stages_of(ports: TablePorts, attempt: Attempt, *, parallelism: int) -> Stages:
+    """Return what is to be done for an attempt."""
+    if attempt.plan.kind is not PlanKind.MINOR:
+        return _sorted(ports, attempt, parallelism)
+    return _merged(ports, attempt)
+
+
+def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
+    chunk = attempt.plan.chunk.interval
+    common: dict[str, Any] = {
+        "uri": ports.uri,
+        "storage_options": dict(ports.storage_options),
+        "inputs": attempt.inputs,
+        "outputs": attempt.name({chunk: attempt.plan.outputs})[chunk],
+        "created": ports.clock.now(),
+        "time_column": attempt.state.table.time_column,
+        "attempt": attempt.token,
+    }
+    table = attempt.state.table
+    if table.rollup is None:
+        results = yield [MinorJob(**common)]
+    else:
+        from airflow_provider_segtable.data.rollup_job import RollupJob
+
+        results = yield [RollupJob(**common, schema=table.schema, rollup=table.rollup)]
+    return tuple(results[0])
+
+
+def _sorted(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+    table, plan = attempt.state.table, attempt.plan
+    major = plan.kind is PlanKind.MAJOR
+    spec = SortSpec(
+        uri=ports.uri,
+        storage_options=dict(ports.storage_options),
+        schema=table.schema,
+        time_column=table.time_column,
+        order=Order.parse(plan.clustering),
+        intervals=tuple(_targets(attempt)),
+        target_size=Policy.read(table.properties).target_size,
+        parallelism=parallelism,
+        attempt=attempt.token,
+        created=ports.clock.now(),
+        rollup=table.rollup,
+        replaces=replaced(attempt.inputs) if major else (),
+        most=0 if major else len(attempt.lease.allocated),
+    )
+
+    def name(
+        counts: Mapping[Interval, int],
+    ) -> dict[Interval, Sequence[tuple[SegmentId, Shard]]]:
+        return {**attempt.name(dict(counts))}
+
+    return (yield from sort_stages(spec, attempt.inputs, name))
+
+
+def _targets(attempt: Attempt) -> Iterator[Interval]:
+    """Yield the time chunks that rows may go to."""
+    if attempt.plan.kind is not PlanKind.MAJOR:
+        yield attempt.plan.chunk.interval
+        return
+    layout = layout_after(attempt.plan, attempt.state)
+    first = min(segment.time_min for segment in attempt.inputs)
+    last = max(segment.time_max for segment in attempt.inputs)
+    at = first
+    while at <= last:
+        chunk = layout.chunk(at)
+        yield chunk
+        at = chunk.end
+
+
+def discard(ports: TablePorts, results: Sequence[object]) -> None:
+    """Delete the files of segments among the results of jobs whose attempt failed."""
+    for result in results:
+        for one in result if isinstance(result, tuple) else ():
+            if isinstance(one, Segment):
+                ports.files.delete(one.path)
