@@ -145,7 +145,7 @@ def _complete(action: PlanCompleted, state: State) -> Action | Conflict:
     found = _pending(action.plan_id, state)
     if isinstance(found, Conflict):
         return found
-    if found.attempt != action.attempt:
+    if not _newest(found, action.attempt):
         return _superseded(found)
     gone = inputs_gone(found.plan, found.inputs, state)
     if gone:
@@ -163,7 +163,7 @@ def _give_up(action: PlanYielded | PlanAborted, state: State) -> Conflict | None
     found = _pending(action.plan_id, state)
     if isinstance(found, Conflict):
         return found
-    return None if found.attempt == action.attempt else _superseded(found)
+    return None if _newest(found, action.attempt) else _superseded(found)
 
 
 def _pending(plan_id: str, state: State) -> PlanState | Conflict:
@@ -175,6 +175,11 @@ def _pending(plan_id: str, state: State) -> PlanState | Conflict:
         reason = f"plan {plan_id} was {done} by {found.author}"
         return Conflict(reason=reason, winner=found.last_n)
     return found
+
+
+def _newest(found: PlanState, attempt: str | None) -> bool:
+    """The fence: only the attempt that the log named last may end its plan."""
+    return found.attempt == attempt
 
 
 def _superseded(found: PlanState) -> Conflict:
