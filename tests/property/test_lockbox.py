@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.lockbox import (
     Granted,
     Lock,
     LockRequest,
+    Refused,
     Waits,
     decide,
 )
@@ -143,6 +144,8 @@ def test_decide_agrees_with_the_oracle(history: list[LockRequest | str]) -> None
             case AlreadyGranted(lock=lock):
                 assert step.group in oracle.holding
                 assert lock is locks[step.group]
+            case Refused():
+                assert step.group in oracle.holding
             case Waits(on=on):
                 assert step.group not in oracle.holding
                 assert {lock.group for lock in on} == oracle.rivals(step)

@@ -1,17 +1,23 @@
 """Lock rules and allocation: what the module header of ``core.lockbox`` says, claim by claim."""
 
+from typing import Any
+
 import pytest
 
-from airflow_provider_segtable.core.errors import LimitReached
+from airflow_provider_segtable.core.errors import InvalidInput, LimitReached
 from airflow_provider_segtable.core.lockbox import (
     Allocation,
     AlreadyGranted,
     FencingToken,
     Generation,
     Granted,
+    IdSource,
     Lock,
     LockRequest,
+    Mode,
+    Refused,
     Waits,
+    check_allocation,
     decide,
 )
 from airflow_provider_segtable.core.segment import ChunkKey
@@ -87,9 +93,19 @@ def test_the_same_segment_of_another_version_is_another_segment() -> None:
 
 
 def test_a_group_asks_twice_and_gets_once() -> None:
-    """Equal groups are one request, even if the second asks for something else."""
+    """Equal groups that ask for the same are one request."""
     mine = held("g", 1, allocated=(32768,))
     assert decide(asking("g", 1, later=1), [mine], {}) == AlreadyGranted(lock=mine)
+
+
+@pytest.mark.parametrize(
+    "other", [asking("g", 1), asking("g", 1, later=2), asking("g", 1, 2, later=1)], ids=str
+)
+def test_a_group_that_asks_for_something_else_is_refused(other: LockRequest) -> None:
+    """One group is one lock; the refusal says what it holds and the way out."""
+    outcome = decide(other, [held("g", 1, allocated=(32768,))], {})
+    assert isinstance(outcome, Refused)
+    assert "release that one first" in outcome.why
 
 
 def test_generations_number_apart() -> None:
@@ -136,3 +152,56 @@ def test_tokens_compare_within_an_epoch_only() -> None:
     assert not new.older_than(old)
     assert not other.older_than(old)
     assert not old.older_than(other)
+
+
+def major(group: str, **what: Any) -> LockRequest:
+    return LockRequest(
+        table="t", group=group, purpose="p", holder="h", intervals=(CHUNK.interval,), **what
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "above", "last", "given"), [(9, 5, 5, 9), (1, 5, 3, 6), (1, 3, 5, 6), (1, 5, 5, 6)]
+)
+def test_a_version_is_higher_than_all_that_is_known(
+    now: int, above: int, last: int, given: int
+) -> None:
+    """The clock wins if it is ahead; else the log's version, or the last handed out, and one."""
+    outcome = decide(major("g", version_above=above), [], {}, now=now, last_version=last)
+    assert isinstance(outcome, Granted)
+    assert outcome.version == given
+
+
+def test_no_version_is_given_unasked() -> None:
+    """A time chunk lock alone hands out no version."""
+    outcome = decide(major("g"), [], {}, now=9)
+    assert outcome == Granted(allocated=())
+
+
+ASK = Allocation(chunk=CHUNK, generation=Generation.FIRST, count=1, at_least=0)
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ({"intervals": (CHUNK.interval,), "allocate": (ASK,)}, "one granularity"),
+        ({"intervals": (CHUNK.interval,), "segments": frozenset({CHUNK.segment(1)})}, "one granul"),
+        ({"version_above": 1}, "version of no interval"),
+        ({"mode": Mode.REPLACE, "allocate": (ASK,)}, "replaces no interval"),
+        ({"mode": Mode.APPEND, "intervals": (CHUNK.interval,)}, "allocate new ids"),
+        ({"mode": Mode.APPEND}, "allocate new ids"),
+    ],
+)
+def test_requests_that_make_no_sense_are_refused(what: dict[str, Any], why: str) -> None:
+    """Two granularities in one request, and modes that theirs does not have."""
+    with pytest.raises(InvalidInput, match=why):
+        LockRequest(table="t", group="g", purpose="p", holder="h", **what)
+
+
+def test_who_numbers_segments() -> None:
+    """Druid's table of granularity and rollup; perfect rollup needs the whole chunk."""
+    assert check_allocation("segment", perfect_rollup=False) is IdSource.CENTRAL_INCREMENTAL
+    assert check_allocation("time_chunk", perfect_rollup=False) is IdSource.LOCAL_INCREMENTAL
+    assert check_allocation("time_chunk", perfect_rollup=True) is IdSource.LOCAL_BULK
+    with pytest.raises(InvalidInput, match="use a major compaction"):
+        check_allocation(major("g").granularity.SEGMENT, perfect_rollup=True)
