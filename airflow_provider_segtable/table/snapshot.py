@@ -2,7 +2,7 @@
 
 1. A snapshot is a prefix of the log; it never changes, whatever is committed later.
 2. Rows come segment by segment in root order within a chunk; a chunk that a higher version hides
-   in part is read with its event times clipped.
+   in part is read with its event times clipped. Tombstones are not shown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,11 +44,13 @@ class Snapshot:
 
     def visible(self, interval: Interval | None = None) -> tuple[Visible, ...]:
         """Return the visible groups, clipped to ``interval``."""
-        return self.state.timeline.lookup(interval)
+        found = self.state.timeline.lookup(interval)
+        return tuple(each for each in found if not each.segments[0].tombstone)
 
     def segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
         """Return the visible segments that may hold rows of ``interval``, each once, in order."""
-        return self.state.timeline.visible_segments(interval)
+        segments = self.state.timeline.visible_segments(interval)
+        return tuple(segment for segment in segments if not segment.tombstone)
 
     def count(self) -> int:
         """Return the number of rows, from the log alone."""
@@ -67,7 +69,7 @@ class Snapshot:
         self, schema: pa.Schema, columns: Sequence[str] | None, interval: Interval | None
     ) -> Iterator[pa.RecordBatch]:
         for found in self.visible(interval):
-            for segment in (s for s in found.segments if not s.tombstone):
+            for segment in found.segments:
                 yield from read_segment(
                     self.ports.files,
                     segment,
