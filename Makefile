@@ -63,6 +63,10 @@ sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 
 	@$(BIN)/python -m airflow_provider_segtable.testing.scenario \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500)) $(ARGS)
 
+.PHONY: stress
+stress: venv ## Everything at once for MINUTES=5: processes, ZooKeeper, Spark, kills (ARGS=...)
+	@$(BIN)/python -m airflow_provider_segtable.testing.stress.run --minutes $(or $(MINUTES),5) $(ARGS)
+
 .PHONY: bench
 bench: venv ## Measure minor compaction against copying, deltalake, Spark and DuckDB (ARGS=...)
 	@$(BIN)/python benchmarks/minor.py $(ARGS)
