@@ -8,6 +8,7 @@ from airflow_provider_segtable.cli.compact import compact
 from airflow_provider_segtable.cli.demo.command import demo
 from airflow_provider_segtable.cli.guard import GuardedGroup
 from airflow_provider_segtable.cli.ingest import ingest
+from airflow_provider_segtable.cli.locks import locks
 from airflow_provider_segtable.cli.plan import plan
 from airflow_provider_segtable.cli.tables import tables
 from airflow_provider_segtable.cli.zookeeper import zookeeper
@@ -69,5 +70,6 @@ app.add_typer(tables, name="table")
 app.command()(ingest)
 app.command()(plan)
 app.command()(compact)
+app.command()(locks)
 app.add_typer(zookeeper, name="zookeeper")
 app.command()(demo)
