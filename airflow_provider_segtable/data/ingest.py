@@ -196,8 +196,9 @@ def write_segment(
     created: Instant,
     token: str,
     sort: bool = False,
+    shard: Shard | None = None,
 ) -> Segment:
-    """Write a first-generation segment and return its descriptor.
+    """Write a segment whose rows nobody has seen in this form, and return its descriptor.
 
     Args:
         files: where to.
@@ -207,6 +208,7 @@ def write_segment(
         created: when the append began.
         token: 16 hex digits that nobody else can guess.
         sort: sort the rows by event time first (stable); holds them in memory.
+        shard: what the segment stands for; by default it is of the first generation.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -221,7 +223,8 @@ def write_segment(
     with files.create(path) as sink:
         schema = first.schema.remove_metadata()  # it speaks of the rows' former home
         with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
-            written = _write_groups(writer, _chained(first, groups), segment_id, time_column)
+            own = shard or Shard.first_generation(segment_id.partition)
+            written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
             segment = replace(written, path=path, created=created)
             writer.add_key_value_metadata({KEY: encode_descriptor(segment)})
         segment = replace(segment, size=sink.position)
@@ -230,7 +233,11 @@ def write_segment(
 
 
 def _write_groups(
-    writer: pq.ParquetWriter, groups: Iterable[pa.Table], segment_id: SegmentId, time_column: str
+    writer: pq.ParquetWriter,
+    groups: Iterable[pa.Table],
+    segment_id: SegmentId,
+    shard: Shard,
+    time_column: str,
 ) -> Segment:
     rows = count = events = 0
     bounds: list[Instant] = []
@@ -242,7 +249,7 @@ def _write_groups(
         events += _events(group)
     return Segment(
         id=segment_id,
-        shard=Shard.first_generation(segment_id.partition),
+        shard=shard,
         path="",
         rows=rows,
         size=0,

@@ -7,16 +7,35 @@
    floating sums), and the sum of ``__segtable_events`` is the number of given rows.
 3. Sketches are Spark's and stay opaque here: tables that have them roll up by ``spark.rollup``.
 4. Dictionaries stay dictionaries; nothing is needed but Arrow and numpy.
+5. ``RollupJob`` is minor compaction of a rollup table: adjacent small segments become few, rolled
+   up as far as these go. Its books are kept in events. Where fewer groups are left than segments
+   asked for, rows are not rolled up but only divided, as nothing can be written of no rows.
 
 Source of the idea: Druid's IncrementalIndex and its combining aggregator factories.
 """
 
-import pyarrow as pa
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
 
-from airflow_provider_segtable.core.errors import InvalidInput
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import (
+    BooksDoNotBalance,
+    CorruptTable,
+    InvalidInput,
+    StorageError,
+)
+from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.rollup import EVENTS, HIDDEN, Metric, MetricKind, Rollup
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.data.ingest import check_times
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.data.descriptor import read_descriptor
+from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.ingest import check_times, conformed, write_segment
 from airflow_provider_segtable.data.rollup_codes import (
     Groups,
     Longs,
@@ -27,8 +46,10 @@ from airflow_provider_segtable.data.rollup_codes import (
     plain,
 )
 from airflow_provider_segtable.data.rollup_metrics import REDUCED, sizes, summed, timed
+from airflow_provider_segtable.data.scan import SourceFile
 from airflow_provider_segtable.data.schema import parse_type, to_arrow
 from airflow_provider_segtable.data.times import instants
+from airflow_provider_segtable.ports.files import DataFiles
 
 Columns = dict[str, pa.Array]
 _ALL_EVENTS = Metric(name=EVENTS, kind=MetricKind.COUNT)
@@ -152,3 +173,114 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return array
     words = pa.types.is_dictionary(kind) and not pa.types.is_dictionary(array.type)
     return (array.dictionary_encode() if words else array).cast(kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollupJob:
+    """One minor compaction of a rollup table, fit to be sent to another process.
+
+    ``inputs`` and ``outputs`` are as in ``data.minor``; ``schema`` is the table's, as stored;
+    ``attempt`` is 16 hex digits, unique to each try.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    inputs: tuple[Segment, ...]
+    outputs: tuple[tuple[SegmentId, Shard], ...]
+    created: Instant
+    time_column: str
+    schema: Schema
+    rollup: Rollup
+    attempt: str
+
+    @property
+    def cost(self) -> int:
+        """Return how many bytes it reads."""
+        return sum(segment.size for segment in self.inputs)
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        return f"roll up {len(self.inputs)} segments into {len(self.outputs)}"
+
+    def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
+        """Write the outputs and return their descriptors.
+
+        Raises:
+            InvalidInput: the rollup has sketches, a sum does not fit, or there are fewer rows
+                than outputs.
+            CorruptTable: an input is not what the log says; the message names the file.
+            BooksDoNotBalance: the outputs stand for other numbers of given rows than the inputs.
+            StorageError: nothing is left behind.
+        """
+        check_arrow(self.rollup)
+        files = open_files(self.uri, self.storage_options) if files is None else files
+        schema = physical_schema(to_arrow(self.schema), self.rollup)
+        rows = pa.concat_tables([self._read(files, one, schema) for one in self.inputs if one.rows])
+        merged = rolled_up(rows, self.rollup, time_column=self.time_column)
+        enough = merged.num_rows >= len(self.outputs)
+        written: list[Segment] = []
+        try:
+            self._write(files, conformed(merged if enough else rows, schema), written)
+            self._check_books(written)
+        except Exception:
+            for segment in written:
+                with suppress(StorageError):  # what counts is why it failed
+                    files.delete(segment.path)
+            raise
+        return tuple(written)
+
+    def _read(self, files: DataFiles, segment: Segment, schema: pa.Schema) -> pa.Table:
+        found = read_descriptor(files, segment.path).id
+        if found != segment.file_id:
+            raise CorruptTable(
+                f"{segment.path} says it is segment {found}, the log says {segment.file_id}: "
+                "restore the file"
+            )
+        words = [name for name in self.rollup.dimensions if _text(schema.field(name).type)]
+        try:
+            with (
+                files.open(segment.path) as source,
+                pq.ParquetFile(SourceFile(source), read_dictionary=words) as file,
+            ):
+                rows = file.read(columns=schema.names)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptTable(f"{segment.path} cannot be decoded ({error}): restore it") from error
+        events = pc.sum(rows.column(EVENTS)).as_py() if EVENTS in rows.column_names else None
+        if (rows.num_rows, events) != (segment.rows, segment.events):
+            raise CorruptTable(
+                f"{segment.path} has {rows.num_rows} rows of {events} events, segment "
+                f"{segment.id} has {segment.rows} of {segment.events}: restore the file"
+            )
+        return rows
+
+    def _write(self, files: DataFiles, rows: pa.Table, written: list[Segment]) -> None:
+        parts = len(self.outputs)
+        if rows.num_rows < parts:
+            raise InvalidInput(
+                f"{rows.num_rows} rows cannot be divided among {parts} outputs: plan fewer"
+            )
+        bounds = [rows.num_rows * part // parts for part in range(parts + 1)]
+        for (segment_id, shard), (start, end) in zip(self.outputs, pairwise(bounds), strict=True):
+            segment = write_segment(
+                files,
+                rows.slice(start, end - start),
+                segment_id=segment_id,
+                time_column=self.time_column,
+                created=self.created,
+                token=self.attempt,
+                shard=shard,
+            )
+            written.append(segment)
+
+    def _check_books(self, written: Sequence[Segment]) -> None:
+        given = sum(segment.events for segment in self.inputs)
+        kept = sum(segment.events for segment in written)
+        if given != kept:
+            raise BooksDoNotBalance(
+                f"{kept} events out, {given} events in for {written[0].id}; nothing was published"
+            )
+
+
+def _text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

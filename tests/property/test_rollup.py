@@ -79,10 +79,7 @@ def test_rows_come_sorted_by_dimensions_then_time(rows: pa.Table) -> None:
     """The order that compaction promises comes with rolling up, nulls first."""
     made = physical(rows).select([*HOW.dimensions, "at"])
     keys = [
-        tuple(
-            (value is None, *model.order(value)) if value is not None else (True,)
-            for value in row.values()
-        )
+        tuple((True, *model.order(v)) if v is not None else (False,) for v in row.values())
         for row in made.to_pylist()
     ]
     assert keys == sorted(keys)
