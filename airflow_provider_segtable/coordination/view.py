@@ -72,8 +72,8 @@ def read_locks(link: Link, nodes: Nodes, cache: Cache) -> tuple[Lock, ...]:
     locks = link.begin(link.client.get_children_async, nodes.locks)
     with_states, names = named(link, states), named(link, locks)
     cache.keep(nodes.locks, names)
-    found = cache.read(link, nodes.locks, names)
-    return tuple(seen.lock for seen in _merge(link, nodes, found, with_states)[0])
+    merged, _ = _merge(link, nodes, cache, names, with_states)
+    return tuple(seen.lock for seen in merged)
 
 
 def read_places(link: Link, nodes: Nodes, cache: Cache) -> tuple[Lock, ...]:
@@ -118,16 +118,16 @@ def _locks(
     if with_states is None:
         mine = claim.group_prefix
         names = [n for n in names if n.endswith(OF_TIME_CHUNK) or n.startswith(mine)]
-        return _merge(link, nodes, cache.read(link, nodes.locks, names), names)
+        return _merge(link, nodes, cache, names, names)
     dead = set(with_states) - set(names)
     for name in dead:
         link.begin(link.client.delete_async, f"{nodes.states}/{name}")
     live = [name for name in with_states if name not in dead]
-    return _merge(link, nodes, cache.read(link, nodes.locks, names), live)
+    return _merge(link, nodes, cache, names, live)
 
 
 def _merge(
-    link: Link, nodes: Nodes, locks: tuple[Seen, ...], with_states: Iterable[str]
+    link: Link, nodes: Nodes, cache: Cache, names: Iterable[str], with_states: Iterable[str]
 ) -> tuple[tuple[Seen, ...], dict[str, int]]:
     """Return the locks as their states say they are, and the versions of those states."""
     begun = {
@@ -135,7 +135,7 @@ def _merge(
     }
     versions: dict[str, int] = {}
     merged: list[Seen] = []
-    for seen in locks:
+    for seen in cache.read(link, nodes.locks, names):
         lock = seen.lock
         if call := begun.get(seen.name):
             with suppress(NoNodeError):

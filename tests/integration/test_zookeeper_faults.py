@@ -6,17 +6,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     LimitReached,
     LockLost,
+    LockRevoked,
     LockTimeout,
 )
 from airflow_provider_segtable.core.lockbox import LockRequest
@@ -24,7 +25,16 @@ from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper
-from tests.contract.worlds import TABLE, Running, append, eventually, request
+from tests.contract.worlds import (
+    TABLE,
+    Running,
+    append,
+    appending,
+    eventually,
+    request,
+    time_chunk,
+)
+from tests.integration.eager_rival import Interposed
 from tests.integration.lossy_proxy import LossyProxy
 
 __all__ = ["zookeeper"]
@@ -44,10 +54,8 @@ def mortal(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 def client_of(
     hosts: str, chroot: str = "/segtable", *, session_s: float = LONG_S, connect_s: float = 10.0
-) -> ZooKeeperCoordinator:
-    return ZooKeeperCoordinator(
-        hosts, chroot, session_timeout_s=session_s, connect_timeout_s=connect_s
-    )
+) -> Interposed:
+    return Interposed(hosts, chroot, session_timeout_s=session_s, connect_timeout_s=connect_s)
 
 
 # ---- the server ----------------------------------------------------------------------------------
@@ -114,6 +122,24 @@ def test_a_wiped_server_is_a_new_epoch(mortal: EmbeddedZooKeeper) -> None:
     client.close()
 
 
+def test_a_wipe_frees_a_time_chunk_and_its_holder_knows(mortal: EmbeddedZooKeeper) -> None:
+    """Wiped while a major compaction publishes: appends go on, and it cannot commit any more."""
+    client = client_of(mortal.hosts, connect_s=1.0)
+    lease = client.acquire(time_chunk("major", above=10**17), wait_s=0)
+    lease.publish()
+    mortal.kill()
+    shutil.rmtree(mortal.data_dir / "data")
+    mortal.start()
+    following = client.acquire(appending("a", priority=0), wait_s=0)
+    following.publish()
+    with pytest.raises(LockLost):
+        lease.publish()
+    following.release()
+    again = client.acquire(time_chunk("again", above=10**17 + 1, priority=75), wait_s=5)
+    assert again.version == 10**17 + 2
+    client.close()
+
+
 # ---- the wire ------------------------------------------------------------------------------------
 
 
@@ -175,6 +201,79 @@ def test_a_release_during_an_outage_happens_after_it(zookeeper: EmbeddedZooKeepe
         eventually(lambda: watcher.locks(TABLE) == ())
         client.close()
     watcher.close()
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+@pytest.mark.parametrize("at", ["queue", "grant"])
+def test_a_lost_time_chunk_request_is_granted_once(
+    zookeeper: EmbeddedZooKeeper, lost: str, at: str
+) -> None:
+    """Its place or its grant went astray: one lock, one version, and no place left behind."""
+    chroot = next(_chroots)
+    watcher = client_of(zookeeper.hosts, chroot)
+    low = watcher.acquire(append("low"), wait_s=0)
+    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
+        client = client_of(proxy.hosts, chroot)
+        client.acquire(append("warm"), wait_s=0).release()
+        asked = time_chunk("g", above=0, priority=75 if at == "grant" else 25)
+        if at == "grant":
+            client.before_send = lambda: proxy.lose(lost)
+        else:
+            proxy.lose(lost)
+            low.release()
+        lease = client.acquire(asked, wait_s=20)
+        lease.check()
+        assert proxy.losses == 1
+        (lock,) = [each for each in watcher.locks(TABLE) if each.group == "g"]
+        assert (lock.token, lock.version) == (lease.token, lease.version)
+        eventually(lambda: watcher.waiters(TABLE) == ())
+        client.close()
+    if at == "grant":
+        with pytest.raises(LockRevoked, match="group g"):
+            low.publish()
+    watcher.close()
+
+
+@pytest.mark.parametrize("lost", ["request", "reply"])
+def test_a_lost_publish_is_doubtful_until_asked_again(
+    zookeeper: EmbeddedZooKeeper, lost: str
+) -> None:
+    """Not knowing whether it may commit, the holder must not; asked again, it may."""
+    chroot = next(_chroots)
+    rival = client_of(zookeeper.hosts, chroot)
+    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
+        client = client_of(proxy.hosts, chroot)
+        lease = client.acquire(request("g", 1), wait_s=0)
+        proxy.lose(lost)
+        with pytest.raises(LockLost, match="doubtful"):
+            lease.publish()
+        eventually(lambda: lease.state is LeaseState.HELD)
+        lease.publish()
+        with pytest.raises(LockTimeout):
+            rival.acquire(replace(request("h", 1), priority=75), wait_s=0)
+        client.close()
+    rival.close()
+
+
+def test_a_revocation_during_an_outage_is_found_after_it(zookeeper: EmbeddedZooKeeper) -> None:
+    """Cut off and back, the holder learns that its lock was taken meanwhile."""
+    chroot = next(_chroots)
+    rival = client_of(zookeeper.hosts, chroot)
+    with LossyProxy(int(zookeeper.hosts.rpartition(":")[2])) as proxy:
+        client = client_of(proxy.hosts, chroot, connect_s=0.5)
+        lease = client.acquire(time_chunk("low"), wait_s=0)
+        proxy.lose("request", stay_shut=True)
+        with pytest.raises(LockLost, match="doubtful"):
+            lease.publish()
+        rival.acquire(replace(append("high"), priority=75), wait_s=0)
+        with pytest.raises(LockLost, match="doubtful"):
+            lease.check()
+        proxy.open = True
+        eventually(lambda: lease.state is LeaseState.LOST)
+        with pytest.raises(LockRevoked, match="group high"):
+            lease.publish()
+        client.close()
+    rival.close()
 
 
 def test_a_request_too_large_is_refused_before_it_is_sent(zookeeper: EmbeddedZooKeeper) -> None:
