@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.replacement import layout_after
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard, replaced
 from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.data.rollup import RollupJob
 from airflow_provider_segtable.data.sorting import SortSpec, sort_stages
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.attempt import Attempt
@@ -47,8 +48,6 @@ def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
     if table.rollup is None:
         results = yield [MinorJob(**common)]
     else:
-        from airflow_provider_segtable.data.rollup_job import RollupJob
-
         results = yield [RollupJob(**common, schema=table.schema, rollup=table.rollup)]
     return tuple(results[0])
 
