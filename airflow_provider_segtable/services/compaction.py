@@ -71,6 +71,12 @@ class _Running:
     jobs: Sequence[Job] = ()
     values: dict[int, Any] = field(default_factory=dict)
     error: str | None = None
+    stage: int = 0
+
+    def tell(self) -> None:
+        """Report beside the lock how far it is, for ``segtable locks``."""
+        done = f"{len(self.values)} of {len(self.jobs)} jobs"
+        self.attempt.lease.report({"stage": f"{self.stage}: {self.jobs[0].title}", "done": done})
 
 
 Report = Callable[[PlanResult], None]
@@ -187,6 +193,7 @@ def _take(
 ) -> Iterator[PlanResult]:
     running.values[at] = done.value
     running.error = running.error or done.error
+    running.tell()
     if len(running.values) < len(running.jobs):
         return
     if running.error is None:
@@ -207,6 +214,7 @@ def _advance(ports: TablePorts, running: _Running, live: list[_Running]) -> Iter
         attempt.lease.check()
         running.values = {}
         running.jobs = running.stages.send(results) if results else next(running.stages)
+        running.stage += 1
     except StopIteration as finished:
         live.remove(running)
         yield _publish(ports, attempt, finished.value)
