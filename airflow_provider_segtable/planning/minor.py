@@ -1,7 +1,8 @@
 """Which runs of small adjacent groups a minor compaction should join, and why not the others.
 
 1. In each chunk the visible groups are walked in root order. A group is *eligible* if it is
-   small, not claimed by a pending plan, and not resting after an aborted one.
+   small, not claimed by a pending plan, not resting after an aborted one, and not yet sorted as
+   the policy wants it: joining would undo that.
 2. Eligible neighbours form a run as long as they are adjacent (nothing lives, or may come to
    live, between them); a run is cut into batches that fill one output each.
 3. A group much larger than the rest of its batch is left out (size-tiered): a few new rows
@@ -13,18 +14,25 @@
     P0 P1 P2 [P3 large] P4 P5 (hole) P7   ->   runs: P0 P1 P2 | P4 P5 | P7
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
-from airflow_provider_segtable.core.adjacency import adjacent
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.overshadow import Group
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
-from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
-from airflow_provider_segtable.planning.policy import MIB, MINUTE_US, Policy
+from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
-
-Batch = tuple[Group, ...]
+from airflow_provider_segtable.planning.selection import Candidate, choose
+from airflow_provider_segtable.planning.survey import (
+    Run,
+    Survey,
+    group_size,
+    members,
+    run_size,
+    skip,
+    survey,
+)
 
 
 def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:
@@ -38,78 +46,66 @@ def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:
     Returns:
         The chosen plans, best first, and a reason for everything skipped.
     """
+    found = survey(state, policy, now)
     skipped: list[Skipped] = []
-    candidates: list[CompactionPlan] = []
-    for chunk in state.timeline.visible_chunks():
-        if now - chunk.interval.end < policy.skip_offset_minutes * MINUTE_US:
-            reason = f"ends less than {policy.skip_offset_minutes:g} min before now"
-            skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason))
-            continue
-        for batch in _batches(state, chunk, policy, now, skipped):
-            candidates.append(_plan(state, chunk, batch, policy, now))
-    return _within_budget(candidates, policy, skipped)
+    candidates = [
+        candidate
+        for chunk in found.open_chunks(skipped)
+        for candidate in minor_candidates(found, chunk, skipped)
+    ]
+    return choose(candidates, policy, skipped)
 
 
-def _batches(
-    state: State, chunk: ChunkKey, policy: Policy, now: Instant, skipped: list[Skipped]
-) -> Iterator[Batch]:
-    for run in _runs(state, chunk, policy, now, skipped):
-        for filled in _fill(run, policy):
-            for batch in _tiered(filled, policy):
-                why_not = _not_worth_it(batch, policy, now)
+def minor_candidates(
+    found: Survey, chunk: ChunkKey, skipped: list[Skipped]
+) -> tuple[Candidate, ...]:
+    """Return the minor compactions that would pay in a chunk; say why of the rest."""
+    return tuple(
+        Candidate(plan=plan, gain=len(plan.inputs) - plan.outputs)
+        for batch in _batches(found, chunk, skipped)
+        for plan in (_plan(found, chunk, batch),)
+    )
+
+
+def _batches(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator[Run]:
+    for run in _eligible_runs(found, chunk, skipped):
+        for filled in _fill(run, found.policy):
+            for batch in _tiered(filled, found.policy):
+                why_not = _not_worth_it(batch, found)
                 if why_not:
-                    skipped.append(_skip(chunk, batch, why_not))
+                    skipped.append(skip(chunk, members(batch), why_not))
                 else:
                     yield batch
 
 
-def _runs(
-    state: State, chunk: ChunkKey, policy: Policy, now: Instant, skipped: list[Skipped]
-) -> Iterator[list[Group]]:
-    claimed = _claims(state, policy, now)
-    voided = state.voided.get(chunk, frozenset())
-    run: list[Group] = []
-    for group in state.timeline.visible_groups(chunk):
-        ineligible = _ineligible(group, policy, claimed)
-        if ineligible:
-            skipped.append(_skip(chunk, (group,), ineligible))
-        apart = run and not adjacent(run[-1].key.root_end, group.key.root_start, voided)
-        if run and (ineligible or apart):
-            yield run
-            run = []
-        if not ineligible:
-            run.append(group)
-    if run:
-        yield run
+def _eligible_runs(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator[Run]:
+    for run in found.runs(chunk, found.groups(chunk)):
+        eligible: list[Group] = []
+        for group in run:
+            why_not = _ineligible(group, found)
+            if why_not is None:
+                eligible.append(group)
+                continue
+            skipped.append(skip(chunk, group.segments, why_not))
+            if eligible:
+                yield tuple(eligible)
+            eligible = []
+        if eligible:
+            yield tuple(eligible)
 
 
-def _claims(state: State, policy: Policy, now: Instant) -> dict[SegmentId, str]:
-    rest_us = policy.retry_aborted_minutes * MINUTE_US
-    claims: dict[SegmentId, str] = {}
-    for known in state.plans.values():
-        if known.status.pending:
-            claims |= dict.fromkeys(known.plan.inputs, f"claimed by pending plan {known.plan.id}")
-        elif known.status is PlanStatus.ABORTED and now - known.changed_at < rest_us:
-            claims |= dict.fromkeys(known.plan.inputs, _resting(known, policy))
-    return claims
-
-
-def _resting(known: PlanState, policy: Policy) -> str:
-    return (
-        f"plan {known.plan.id} over it was aborted ({known.note}); "
-        f"rests {policy.retry_aborted_minutes:g} min"
-    )
-
-
-def _ineligible(group: Group, policy: Policy, claimed: dict[SegmentId, str]) -> str | None:
-    size = group_size(group)
+def _ineligible(group: Group, found: Survey) -> str | None:
+    policy, size = found.policy, group_size(group)
     if size >= policy.small_size:
         share = 100 * size / policy.target_size
         return f"large enough: {describe_size(size)}, {share:.0f} % of the target"
-    return next((claimed[s.id] for s in group.segments if s.id in claimed), None)
+    wanted = policy.clustering
+    if wanted and all(segment.clustering == wanted for segment in group.segments):
+        return f"sorted by {wanted} already: left to semi-major compaction"
+    return found.claim(group.segments, PlanKind.MINOR)
 
 
-def _fill(run: Sequence[Group], policy: Policy) -> Iterator[Batch]:
+def _fill(run: Run, policy: Policy) -> Iterator[Run]:
     batch: list[Group] = []
     size = 0
     for group in run:
@@ -124,8 +120,8 @@ def _fill(run: Sequence[Group], policy: Policy) -> Iterator[Batch]:
         yield tuple(batch)
 
 
-def _tiered(batch: Batch, policy: Policy) -> Iterator[Batch]:
-    total = batch_size(batch)
+def _tiered(batch: Run, policy: Policy) -> Iterator[Run]:
+    total = run_size(batch)
     at = max(range(len(batch)), key=lambda i: group_size(batch[i]))
     largest = group_size(batch[at])
     fills = total >= policy.small_size
@@ -137,13 +133,13 @@ def _tiered(batch: Batch, policy: Policy) -> Iterator[Batch]:
             yield from _tiered(part, policy)
 
 
-def _not_worth_it(batch: Batch, policy: Policy, now: Instant) -> str | None:
-    count = segment_count(batch)
+def _not_worth_it(batch: Run, found: Survey) -> str | None:
+    policy, count = found.policy, len(members(batch))
     if count < 2:
         return "alone: no small neighbour next to it"
     if _fills(batch, policy) or count >= policy.min_segments:
         return None
-    age_minutes = _oldest_minutes(batch, now)
+    age_minutes = _oldest_minutes(batch, found.now)
     if age_minutes >= policy.max_age_minutes:
         return None
     return (
@@ -152,81 +148,34 @@ def _not_worth_it(batch: Batch, policy: Policy, now: Instant) -> str | None:
     )
 
 
-def _fills(batch: Batch, policy: Policy) -> bool:
-    return batch_size(batch) >= policy.small_size
+def _fills(batch: Run, policy: Policy) -> bool:
+    return run_size(batch) >= policy.small_size
 
 
-def _oldest_minutes(batch: Batch, now: Instant) -> float:
-    oldest = min(segment.created for group in batch for segment in group.segments)
-    return (now - oldest) / MINUTE_US
+def _oldest_minutes(batch: Run, now: Instant) -> float:
+    return (now - min(segment.created for segment in members(batch))) / MINUTE_US
 
 
-def _plan(
-    state: State, chunk: ChunkKey, batch: Batch, policy: Policy, now: Instant
-) -> CompactionPlan:
-    segments = [segment for group in batch for segment in group.segments]
+def _plan(found: Survey, chunk: ChunkKey, batch: Run) -> CompactionPlan:
+    segments, policy = members(batch), found.policy
     inputs = tuple(segment.id for segment in segments)
-    size = batch_size(batch)
+    size = run_size(batch)
     if len(inputs) >= policy.min_segments:
         why = f"at least {policy.min_segments} of them"
     elif _fills(batch, policy):
         why = "they fill an output"
     else:
-        why = f"the oldest is {_oldest_minutes(batch, now):.0f} min old"
+        why = f"the oldest is {_oldest_minutes(batch, found.now):.0f} min old"
     average = describe_size(size / len(inputs))
     return CompactionPlan(
-        id=plan_id(state.table.table_id, PlanKind.MINOR, inputs),
+        id=plan_id(found.state.table.table_id, PlanKind.MINOR, inputs),
         kind=PlanKind.MINOR,
         chunk=chunk,
         inputs=inputs,
-        root_start=batch[0].key.root_start,
-        root_end=batch[-1].key.root_end,
+        root_start=batch[0].start,
+        root_end=batch[-1].end,
         outputs=1,
         rows=sum(segment.rows for segment in segments),
         size=size,
         reason=f"{len(inputs)} small segments of {average} -> 1 of {describe_size(size)}: {why}",
     )
-
-
-def _within_budget(
-    candidates: Iterable[CompactionPlan], policy: Policy, skipped: list[Skipped]
-) -> Planned:
-    chosen: list[CompactionPlan] = []
-    left = policy.max_plan_bytes
-    for plan in sorted(candidates, key=lambda p: (-score(p), p.id)):
-        if len(chosen) == policy.max_plans:
-            over = f"over the budget of {policy.max_plans} plans a run"
-        elif plan.size > left:
-            over = f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
-        else:
-            chosen.append(plan)
-            left -= plan.size
-            continue
-        partitions = tuple(segment_id.partition for segment_id in plan.inputs)
-        skipped.append(Skipped(chunk=plan.chunk, partitions=partitions, reason=over))
-    return Planned(chosen=tuple(chosen), skipped=tuple(skipped))
-
-
-def score(plan: CompactionPlan) -> float:
-    """Return gain per cost: segments removed per MiB to copy (plus a fixed cost of 1 MiB)."""
-    return (len(plan.inputs) - plan.outputs) / (1 + plan.size / MIB)
-
-
-def group_size(group: Group) -> int:
-    """Return the bytes of a group."""
-    return sum(segment.size for segment in group.segments)
-
-
-def batch_size(batch: Batch) -> int:
-    """Return the bytes of a batch."""
-    return sum(map(group_size, batch))
-
-
-def segment_count(batch: Batch) -> int:
-    """Return the number of segments of a batch."""
-    return sum(len(group.segments) for group in batch)
-
-
-def _skip(chunk: ChunkKey, batch: Batch, reason: str) -> Skipped:
-    partitions = tuple(s.shard.partition for group in batch for s in group.segments)
-    return Skipped(chunk=chunk, partitions=partitions, reason=reason)

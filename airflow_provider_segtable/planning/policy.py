@@ -1,21 +1,29 @@
 """Policy: when a table is worth compacting. Names and defaults follow the field.
 
-A policy is read from the table's properties (``segtable table create --property KEY=VALUE``);
-unknown or malformed keys are refused by name, because a typo would silently mean a default.
+1. A policy is read from the table's properties (``segtable table create --property KEY=VALUE``);
+   unknown or malformed keys are refused by name, because a typo would silently mean a default.
+2. By default small segments are joined, and a chunk is sorted or replaced only where that gains
+   something: semi-major needs a ``clustering``, major a chunk that has gone cold.
+
+Source of the defaults: Amoro (sizes, counts, ages), Druid (``skipOffsetFromLatest`` P1D, share of
+what is not compacted yet), CarbonData (levels), Hudi (attempts).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.interval import Granularity
+from airflow_provider_segtable.core.order import Order
 
 MIB = 1024 * 1024
 MINUTE_US = 60_000_000
+AUTO, OFF = "auto", "off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When minor compaction pays.
+    """When compaction pays.
 
     Attributes:
         target_size: bytes a segment should have (128 MiB, as Amoro).
@@ -31,6 +39,17 @@ class Policy:
         max_plans: plans one planner run may ask for (64).
         max_attempts: a plan whose workers died this often is aborted (5).
         retry_aborted_minutes: an aborted plan's inputs rest this long (60).
+        clustering: how semi-major and major compaction sort rows, e.g. ``carrier,origin`` or
+            ``zorder(carrier,origin)``; by event time if empty ("").
+        semi_major: ``auto``: where ``clustering`` is given and it pays; ``off``: never (auto).
+        semi_major_unclustered: a chunk is sorted once this share of its bytes is not (0.5) ...
+        semi_major_interval_minutes: ... and at most once in this time (60).
+        major: ``auto``: where it pays; ``off``: never (auto).
+        major_after_minutes: a chunk is cold, and may be replaced by a new version, this long after
+            its end and after what there is to tidy was written (1440, Druid's P1D).
+        major_unclustered: in a cold chunk, this share of bytes not sorted is enough (0.1).
+        major_granularity: cut cold chunks anew: hour, day, week, month, year or all; as they are
+            if empty ("").
     """
 
     target_size: int = 128 * MIB
@@ -44,13 +63,38 @@ class Policy:
     max_plans: int = 64
     max_attempts: int = 5
     retry_aborted_minutes: float = 60.0
+    clustering: str = ""
+    semi_major: str = AUTO
+    semi_major_unclustered: float = 0.5
+    semi_major_interval_minutes: float = 60.0
+    major: str = AUTO
+    major_after_minutes: float = 1440.0
+    major_unclustered: float = 0.1
+    major_granularity: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot work."""
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value < least:
+            if not value >= least:
                 raise InvalidInput(f"policy {name} = {value} is too low: at least {least}")
+        for name in ("semi_major_unclustered", "major_unclustered"):
+            if getattr(self, name) > 1.0:
+                raise InvalidInput(f"policy {name} = {getattr(self, name)} is a share: at most 1")
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                known = ", ".join(word or "nothing" for word in words)
+                raise InvalidInput(f"policy {name} = {getattr(self, name)!r} is none of {known}")
+        try:
+            order = Order.parse(self.clustering)
+        except InvalidInput as error:
+            raise InvalidInput(f"policy clustering: {error}") from None
+        object.__setattr__(self, "clustering", str(order))
+
+    @property
+    def cut(self) -> Granularity | None:
+        """Return how cold chunks are to be cut; None: as they are."""
+        return Granularity(self.major_granularity) if self.major_granularity else None
 
     @property
     def small_size(self) -> float:
@@ -66,14 +110,16 @@ class Policy:
     def read(properties: Mapping[str, str]) -> "Policy":
         """Return the policy that a table's properties (``compaction.*``) give."""
         known = {field.name: field.type for field in fields(Policy)}
-        given: dict[str, float] = {}
+        given: dict[str, float | str] = {}
         for key, text in properties.items():
             name = key.removeprefix("compaction.")
             if name == key:
                 continue
             if name not in known:
                 raise InvalidInput(f"{key!r} is no property: known are {', '.join(PROPERTIES)}")
-            given[name] = _number(key, text, whole=known[name] in (int, "int"))
+            words = known[name] in (str, "str")
+            whole = known[name] in (int, "int")
+            given[name] = text.strip() if words else _number(key, text, whole=whole)
         return Policy(**given)  # type: ignore[arg-type]
 
 
@@ -97,6 +143,16 @@ _LEAST: Mapping[str, float] = {
     "max_plans": 1,
     "max_attempts": 1,
     "retry_aborted_minutes": 0.0,
+    "semi_major_unclustered": 0.0,
+    "semi_major_interval_minutes": 0.0,
+    "major_after_minutes": 0.0,
+    "major_unclustered": 0.0,
+}
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "semi_major": (AUTO, OFF),
+    "major": (AUTO, OFF),
+    "major_granularity": ("", *(granularity.value for granularity in Granularity)),
 }
 
 PROPERTIES: tuple[str, ...] = tuple(f"compaction.{field.name}" for field in fields(Policy))

@@ -2,17 +2,21 @@
 
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.segment import ChunkKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Segments (by partition; none means the whole chunk) that were left alone, and why."""
+    """Segments (by partition; none means the whole chunk) that were left alone, and why.
+
+    ``kind`` is the compaction that left them; for a major one ``chunk`` has its whole region.
+    """
 
     chunk: ChunkKey
     partitions: tuple[int, ...]
     reason: str
+    kind: PlanKind = PlanKind.MINOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

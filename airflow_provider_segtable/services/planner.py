@@ -1,8 +1,9 @@
 """One planner run over a table: settle what is stuck, plan what pays, say what to launch.
 
 1. Ids whose writer holds no lock any more are voided, so that they never break adjacency.
-2. A pending plan that no live worker holds is launched again; after ``max_attempts`` dead
-   workers it is aborted, with the reason.
+2. A pending plan that no live worker holds, or waits to hold, is launched again. It is aborted,
+   with the reason, after ``max_attempts`` dead workers (giving way to somebody more urgent is not
+   dying), and when its inputs are gone for good: another compaction was faster.
 3. What ``planning`` chooses is committed as ``PlanRequested``. A plan's id is a function of its
    inputs: two planners at once request it once.
 4. Every launch has a deterministic run id (from the plan, its request and its attempts), so
@@ -13,16 +14,18 @@ read first and the locks second, so a worker that finishes in between is never t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.events import PlanAborted, PlanRequested, Voided
-from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.lockbox import Generation, Lock
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.rebase import inputs_gone
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.core.state import PlanState, State
-from airflow_provider_segtable.planning.minor import plan_minor
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.table import plan_all
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -32,7 +35,10 @@ RELAUNCH_AFTER_MINUTES = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A plan to be carried out now; ``run_id`` is fit for a DAG run."""
+    """A plan to be carried out now; ``run_id`` is fit for a DAG run.
+
+    ``interval`` is the time it is about, ``yields`` how often it gave way to others.
+    """
 
     plan_id: str
     kind: str
@@ -40,17 +46,24 @@ class Launch:
     reason: str
     segments: int
     size: int
+    interval: Interval | None = None
+    yields: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerRun:
-    """What a planner run did and found; the dry run is the same object."""
+    """What a planner run did and found; the dry run is the same object.
+
+    ``running`` says who holds, or waits for, the locks of which plan; ``aborted`` why a plan was
+    given up; ``yielded`` which pending plans gave way to somebody more urgent, and to whom.
+    """
 
     version: int
     launches: tuple[Launch, ...]
     skipped: tuple[Skipped, ...]
     running: Mapping[str, str]
-    aborted: tuple[str, ...] = ()
+    aborted: Mapping[str, str] = field(default_factory=dict)
+    yielded: Mapping[str, str] = field(default_factory=dict)
     voided: tuple[SegmentId, ...] = ()
 
 
@@ -66,47 +79,52 @@ def plan_table(
     """
     state = EventLog(ports.storage).load()
     policy = policy or Policy.read(state.table.properties)
-    blind = dry_run and ports.coordinator_ is None
-    locks = () if blind else ports.coordinator.locks(state.table.table_id)
-    abandoned = () if blind else _abandoned(state, locks)
-    aborted: tuple[str, ...] = ()
+    locks = _locks(ports, state, blind=dry_run and ports.coordinator_ is None)
+    abandoned = () if locks is None else _abandoned(state, locks)
+    held = {lock.purpose: lock.holder for lock in locks or ()}
+    aborted: Mapping[str, str] = {}
     if not dry_run:
         state = _void(ports, state, abandoned)
-        state, aborted = _abort_hopeless(ports, state, policy, locks)
+        state, aborted = _abort_hopeless(ports, state, policy, held)
     now = ports.clock.now()
-    planned = plan_minor(state, policy, now)
-    stalled = _stalled(state, locks)
-    if not dry_run:
-        for plan in planned.chosen:
-            change = Change(
-                action=PlanRequested(plan=plan), commit_id=f"request-{ports.chance.token()}"
-            )
-            outcome = commit(ports, state, change)
-            state = outcome.state if isinstance(outcome, Committed) else state
-        state = EventLog(ports.storage).refresh(state)
-    chosen = [state.plans[p.id] for p in planned.chosen if p.id in state.plans]
-    fresh = [known for known in chosen if known.status.pending]
-    launches = [_launch(state, known, now) for known in (*stalled, *fresh)]
+    planned = plan_all(state, policy, now)
+    stalled = _stalled(state, held)
     if dry_run:
-        launches += [
-            Launch(
-                plan_id=p.id,
-                kind=p.kind,
-                run_id="",
-                reason=p.reason,
-                segments=len(p.inputs),
-                size=p.size,
-            )
-            for p in planned.chosen
-        ]
+        fresh = [_launch_of(plan) for plan in planned.chosen]
+    else:
+        state = _request(ports, state, planned.chosen)
+        chosen = [known for p in planned.chosen if (known := state.plans.get(p.id))]
+        fresh = [_launch(state, known, now) for known in chosen if known.status.pending]
+    launches = [*(_launch(state, known, now) for known in stalled), *fresh]
     return PlannerRun(
         version=state.n,
         launches=tuple({launch.plan_id: launch for launch in launches}.values()),
         skipped=planned.skipped,
-        running={lock.purpose: lock.holder for lock in locks if lock.purpose in state.plans},
+        running={plan_id: holder for plan_id, holder in held.items() if plan_id in state.plans},
         aborted=aborted,
+        yielded={
+            known.plan.id: _gave_way(known) for known in state.pending_plans() if known.yields
+        },
         voided=abandoned,
     )
+
+
+def _locks(ports: TablePorts, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
+    """Return who holds locks and who waits for some; None without a coordinator."""
+    if blind:
+        return None
+    table = state.table.table_id
+    return (*ports.coordinator.locks(table), *ports.coordinator.waiters(table))
+
+
+def _request(ports: TablePorts, state: State, chosen: tuple[CompactionPlan, ...]) -> State:
+    for plan in chosen:
+        change = Change(
+            action=PlanRequested(plan=plan), commit_id=f"request-{ports.chance.token()}"
+        )
+        outcome = commit(ports, state, change)
+        state = outcome.state if isinstance(outcome, Committed) else state
+    return EventLog(ports.storage).refresh(state)
 
 
 def run_id(table: str, known: PlanState, now: Instant) -> str:
@@ -121,14 +139,25 @@ def run_id(table: str, known: PlanState, now: Instant) -> str:
 
 
 def _launch(state: State, known: PlanState, now: Instant) -> Launch:
+    named = run_id(state.table.name, known, now)
+    return replace(_launch_of(known.plan), run_id=named, yields=known.yields)
+
+
+def _launch_of(plan: CompactionPlan) -> Launch:
     return Launch(
-        plan_id=known.plan.id,
-        kind=known.plan.kind,
-        run_id=run_id(state.table.name, known, now),
-        reason=known.plan.reason,
-        segments=len(known.plan.inputs),
-        size=known.plan.size,
+        plan_id=plan.id,
+        kind=plan.kind,
+        run_id="",
+        reason=plan.reason,
+        segments=len(plan.inputs),
+        size=plan.size,
+        interval=plan.interval,
     )
+
+
+def _gave_way(known: PlanState) -> str:
+    times = "once" if known.yields == 1 else f"{known.yields} times"
+    return f"gave way {times}, last: {known.note}"
 
 
 def _abandoned(state: State, locks: tuple[Lock, ...]) -> tuple[SegmentId, ...]:
@@ -152,23 +181,34 @@ def _void(ports: TablePorts, state: State, abandoned: tuple[SegmentId, ...]) -> 
 
 
 def _abort_hopeless(
-    ports: TablePorts, state: State, policy: Policy, locks: tuple[Lock, ...]
-) -> tuple[State, tuple[str, ...]]:
-    aborted: list[str] = []
-    for known in _stalled(state, locks):
-        if known.attempts < policy.max_attempts:
+    ports: TablePorts, state: State, policy: Policy, held: Mapping[str, str]
+) -> tuple[State, Mapping[str, str]]:
+    aborted: dict[str, str] = {}
+    for known in _stalled(state, held):
+        reason = _hopeless(known, state, policy)
+        if reason is None:
             continue
-        reason = f"{known.attempts} workers died over it, the last was {known.author}"
         action = PlanAborted(plan_id=known.plan.id, attempt=known.attempt, reason=reason)
         outcome = commit(
             ports, state, Change(action=action, commit_id=f"abort-{ports.chance.token()}")
         )
         if isinstance(outcome, Committed):
             state = outcome.state
-            aborted.append(known.plan.id)
-    return state, tuple(aborted)
+            aborted[known.plan.id] = reason
+    return state, aborted
 
 
-def _stalled(state: State, locks: tuple[Lock, ...]) -> tuple[PlanState, ...]:
-    held = {lock.purpose for lock in locks}
+def _hopeless(known: PlanState, state: State, policy: Policy) -> str | None:
+    """Return why nobody needs to try again, or None."""
+    if known.plan.kind is not PlanKind.MAJOR:
+        gone = inputs_gone(known.plan, known.plan.inputs, state)
+        if gone:
+            return gone.reason
+    died = known.attempts - known.yields
+    if died < policy.max_attempts:
+        return None
+    return f"{died} workers died over it, the last was {known.author}"
+
+
+def _stalled(state: State, held: Mapping[str, str]) -> tuple[PlanState, ...]:
     return tuple(known for known in state.pending_plans() if known.plan.id not in held)

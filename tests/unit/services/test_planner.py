@@ -99,7 +99,7 @@ def test_abandoned_ids_are_voided(
 
     chunk = Table(ports).state().timeline.visible_chunks()[0]
     with pytest.raises(LockLost):
-        append(other, {chunk.interval: 1}, die, commit_id="dead")  # type: ignore[arg-type]
+        append(other, lambda _: ({chunk.interval: 1}, die), commit_id="dead")  # type: ignore[arg-type]
     assert Table(ports).state().id_space(chunk, Generation.FIRST).holes == {4}
     run = plan_table(ports)
     assert [str(voided) for voided in run.voided] == [str(chunk.segment(4))]
@@ -119,5 +119,5 @@ def test_ids_of_a_living_writer_are_left_alone(ports: TablePorts, other: TablePo
         raise LockLost("enough")
 
     with pytest.raises(LockLost):
-        append(other, {chunk.interval: 1}, slow, commit_id="slow")  # type: ignore[arg-type]
+        append(other, lambda _: ({chunk.interval: 1}, slow), commit_id="slow")  # type: ignore[arg-type]
     assert seen[0].voided == ()

@@ -1,0 +1,103 @@
+"""Which candidates are chosen: the most gain per cost first, within the budget.
+
+1. A candidate's score is its gain per cost: what it removes or tidies, counted in segments, for
+   each MiB to be copied (and a fixed cost of 1 MiB).
+2. A larger compaction takes the place of smaller ones that it makes needless (``instead``), and
+   inherits their urgency: it is looked at no later than they would be. If the budget has no room
+   for it, they get their turn.
+3. Where a larger compaction is due but a smaller one is pending already, nothing new is planned:
+   the place *drains*, so that a steady stream of appends does not keep the larger one off.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.planning.policy import MIB, Policy
+from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plan that would pay; ``gain`` in segments, ``instead`` are those it makes needless."""
+
+    plan: CompactionPlan
+    gain: float
+    instead: tuple["Candidate", ...] = ()
+
+    @property
+    def score(self) -> float:
+        """Return gain per cost."""
+        return self.gain / (1 + self.plan.size / MIB)
+
+    @property
+    def urgency(self) -> float:
+        """Return the highest score of this and of those it makes needless."""
+        return max((self.score, *(other.urgency for other in self.instead)))
+
+    def skipped(self, reason: str) -> Skipped:
+        """Return that this one is left alone."""
+        return skipped_plan(self.plan, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draining:
+    """A compaction of this kind is due here, but another plan has to be done first."""
+
+    kind: PlanKind
+    interval: Interval
+    waits_for: str
+
+    @property
+    def reason(self) -> str:
+        """Return why nothing new is planned here."""
+        return f"held back: {self.kind} compaction is due, once plan {self.waits_for} is done"
+
+
+def choose(candidates: Iterable[Candidate], policy: Policy, skipped: list[Skipped]) -> Planned:
+    """Choose within the budget; whatever is not chosen gets a reason in ``skipped``."""
+    heap = [_entry(candidate) for candidate in candidates]
+    heapify(heap)
+    chosen: list[CompactionPlan] = []
+    left = policy.max_plan_bytes
+    while heap:
+        candidate = heappop(heap)[2]
+        plan = candidate.plan
+        over = _over(plan, len(chosen), left, policy)
+        if over is None:
+            chosen.append(plan)
+            left -= plan.size
+            skipped.extend(_needless(candidate))
+            continue
+        skipped.append(candidate.skipped(over))
+        for other in candidate.instead:
+            heappush(heap, _entry(other))
+    return Planned(chosen=tuple(chosen), skipped=tuple(skipped))
+
+
+def skipped_plan(plan: CompactionPlan, reason: str) -> Skipped:
+    """Return that what a plan is about is left alone."""
+    partitions = tuple(segment_id.partition for segment_id in plan.inputs)
+    if plan.kind is PlanKind.MAJOR:
+        partitions = ()
+    return Skipped(chunk=plan.chunk, partitions=partitions, reason=reason, kind=plan.kind)
+
+
+def _entry(candidate: Candidate) -> tuple[float, str, Candidate]:
+    return (-candidate.urgency, candidate.plan.id, candidate)
+
+
+def _over(plan: CompactionPlan, chosen: int, left: int, policy: Policy) -> str | None:
+    if chosen == policy.max_plans:
+        return f"over the budget of {policy.max_plans} plans a run"
+    if plan.size > left:
+        return f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
+    return None
+
+
+def _needless(candidate: Candidate) -> Iterable[Skipped]:
+    for other in candidate.instead:
+        yield other.skipped(f"plan {candidate.plan.id} does it")
+        yield from _needless(other)

@@ -1,0 +1,171 @@
+"""Which chunks a semi-major compaction should sort, and why not the others.
+
+1. A chunk is due when enough of its bytes are not sorted as the policy wants (``clustering``),
+   there is enough of it to be worth sorting, and it was not sorted just now.
+2. Its inputs are all visible groups of the chunk as of the plan. Appends go on: what comes later
+   stands beside the sorted segments, until the chunk is due again.
+3. If a writer still lives between the groups, or some rest after an aborted plan, the longest run
+   of neighbours (by bytes) is taken; the others say so. Nobody waits for a slow writer.
+4. If the chunk is due but other plans over it are pending, nothing new is planned there until
+   they are done.
+5. Ids of the outputs are allocated before anybody knows how many there will be: twice what the
+   sizes suggest, and two more. Ids that are not used are burnt, which costs nothing.
+
+    [P0 sorted][P1 sorted] P2 P3 P4 (hole) P6     ->     [P0' P1' P2' sorted, roots 0..4] (hole) P6
+
+Source of the idea: "semi-major", named in Druid's proposal for segment locking, built by nobody;
+share and interval as in Druid's switch from minor to full compaction and Amoro's full one.
+"""
+
+from math import ceil
+
+from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.overshadow import Group
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
+from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
+from airflow_provider_segtable.planning.survey import (
+    Run,
+    Survey,
+    members,
+    run_size,
+    skip,
+    survey,
+)
+
+KIND = PlanKind.SEMI_MAJOR
+
+
+def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:
+    """Plan semi-major compactions of a table.
+
+    Args:
+        state: the table at one version.
+        policy: when it pays; without a ``clustering`` it never does.
+        now: the wall clock, for ages.
+
+    Returns:
+        The chosen plans, best first, and a reason for every chunk that is left unsorted.
+    """
+    found = survey(state, policy, now)
+    skipped: list[Skipped] = []
+    due = [semi_major_due(found, chunk, skipped) for chunk in found.open_chunks(skipped)]
+    for one in due:
+        if isinstance(one, Draining):
+            skipped.append(Skipped(chunk=_at(state, one), partitions=(), reason=one.reason))
+    return choose((one for one in due if isinstance(one, Candidate)), policy, skipped)
+
+
+def semi_major_due(
+    found: Survey, chunk: ChunkKey, skipped: list[Skipped]
+) -> Candidate | Draining | None:
+    """Return the semi-major compaction that a chunk is due for, if any."""
+    if found.policy.semi_major == OFF or not found.policy.clustering:
+        return None
+    segments = members(found.groups(chunk))
+    if not unsorted(segments, found.policy.clustering):
+        return None
+    why_not = _not_due(found, chunk, segments)
+    if why_not:
+        skipped.append(skip(chunk, segments, why_not, KIND))
+        return None
+    waits_for = found.pending_in(chunk.interval)
+    if waits_for:
+        return Draining(kind=KIND, interval=chunk.interval, waits_for=waits_for.plan.id)
+    run = longest_run(found, chunk, skipped)
+    left = unsorted(members(run), found.policy.clustering)
+    if not left:
+        return None
+    share = f"{100 * left / run_size(run):.0f} % are not sorted"
+    return sorting(found, chunk, run, share)
+
+
+def _not_due(found: Survey, chunk: ChunkKey, segments: tuple[Segment, ...]) -> str | None:
+    policy, size = found.policy, max(1, sum(segment.size for segment in segments))
+    share = unsorted(segments, policy.clustering) / size
+    if share < policy.semi_major_unclustered:
+        wanted = 100 * policy.semi_major_unclustered
+        return f"{100 * share:.0f} % are not sorted by {policy.clustering}, of {wanted:g} %"
+    if size < policy.target_size and len(segments) < policy.min_segments:
+        return (
+            f"too little to sort: {describe_size(size)} in {len(segments)} segments, "
+            f"of {describe_size(policy.target_size)} or {policy.min_segments}"
+        )
+    if size > policy.max_plan_bytes:
+        return f"{describe_size(size)} are over the budget of a run: raise max_plan_bytes"
+    minutes = (found.now - _last_sorted(found.state, chunk)) / MINUTE_US
+    if minutes < policy.semi_major_interval_minutes:
+        return f"sorted {minutes:.0f} min ago, of {policy.semi_major_interval_minutes:g}"
+    return None
+
+
+def _last_sorted(state: State, chunk: ChunkKey) -> float:
+    return max(
+        (
+            known.changed_at
+            for known in state.plans.values()
+            if known.status is PlanStatus.COMPLETED
+            and known.plan.kind is KIND
+            and known.plan.chunk.interval == chunk.interval
+        ),
+        default=float("-inf"),
+    )
+
+
+def unsorted(segments: tuple[Segment, ...], clustering: str) -> int:
+    """Return how many bytes of the segments are not sorted so."""
+    return sum(segment.size for segment in segments if segment.clustering != clustering)
+
+
+def longest_run(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Run:
+    """Return the longest run of free neighbours (by bytes); say why of the others."""
+    free: list[Group] = []
+    for group in found.groups(chunk):
+        claim = found.claim(group.segments, KIND)
+        if claim:
+            skipped.append(skip(chunk, group.segments, claim, KIND))
+        else:
+            free.append(group)
+    runs = tuple(found.runs(chunk, free))
+    longest = max(runs, key=lambda run: (run_size(run), len(run)), default=())
+    for run in runs:
+        if run is not longest:
+            reason = (
+                f"not next to the larger run of partitions [{longest[0].start}, "
+                f"{longest[-1].end}): a writer may still fill the ids between"
+            )
+            skipped.append(skip(chunk, members(run), reason, KIND))
+    return longest
+
+
+def sorting(found: Survey, chunk: ChunkKey, run: Run, why: str) -> Candidate:
+    """Return the plan that sorts a run, because of ``why``."""
+    segments, order = members(run), found.policy.clustering
+    inputs = tuple(segment.id for segment in segments)
+    size = run_size(run)
+    about = ceil(size / found.policy.target_size)
+    plan = CompactionPlan(
+        id=plan_id(found.state.table.table_id, KIND, inputs, order),
+        kind=KIND,
+        chunk=chunk,
+        inputs=inputs,
+        root_start=run[0].start,
+        root_end=run[-1].end,
+        outputs=2 * about + 2,
+        rows=sum(segment.rows for segment in segments),
+        size=size,
+        reason=(
+            f"{len(inputs)} segments, {describe_size(size)} -> about {about} "
+            f"sorted by {order or 'event time'}: {why}"
+        ),
+        clustering=order,
+    )
+    tidied = unsorted(segments, order) / found.policy.target_size
+    return Candidate(plan=plan, gain=max(0, len(inputs) - about) + tidied)
+
+
+def _at(state: State, draining: Draining) -> ChunkKey:
+    return state.timeline.visible_chunks(draining.interval)[0]

@@ -1,0 +1,154 @@
+"""What every planner looks at: the chunks with rows, and who has a claim on them already.
+
+1. A segment is *claimed* while a plan over it is pending; a pending major compaction claims its
+   whole region. After a plan was aborted its inputs *rest* for a while, from plans of its kind
+   and larger ones.
+2. Tombstones hold no rows: they are never inputs, and what consists of them only is not looked at.
+3. Neighbouring groups are one *run* as long as nothing lives, or may come to live, between them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.adjacency import adjacent
+from airflow_provider_segtable.core.interval import Instant, Interval
+from airflow_provider_segtable.core.overshadow import Group
+from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
+from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.reasons import Skipped
+
+Run = tuple[Group, ...]
+KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
+"""From the smallest to the largest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A table at one version under a policy, at a time.
+
+    ``claims`` and ``resting`` (by kind of the aborted plan) say why a segment is not free;
+    ``pending`` are the plans that are not done yet.
+    """
+
+    state: State
+    policy: Policy
+    now: Instant
+    claims: Mapping[SegmentId, str]
+    resting: Mapping[PlanKind, Mapping[SegmentId, str]]
+    pending: tuple[PlanState, ...]
+
+    def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
+        """Return the visible groups of a chunk that have rows, by root."""
+        visible = self.state.timeline.visible_groups(chunk)
+        return tuple(group for group in visible if not group.segments[0].tombstone)
+
+    def segments(self, interval: Interval) -> tuple[Segment, ...]:
+        """Return the visible segments of a stretch of time that have rows."""
+        visible = self.state.timeline.visible_segments(interval)
+        return tuple(segment for segment in visible if not segment.tombstone)
+
+    def chunks(self) -> tuple[ChunkKey, ...]:
+        """Return the visible chunks that have rows."""
+        return tuple(c for c in self.state.timeline.visible_chunks() if self.groups(c))
+
+    def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
+        """Yield the chunks that may be compacted at all; say why of the others."""
+        offset = self.policy.skip_offset_minutes
+        for chunk in self.chunks():
+            major = self.major_over(chunk.interval)
+            if self.now - chunk.interval.end < offset * MINUTE_US:
+                reason = f"ends less than {offset:g} min before now"
+            elif major:
+                reason = f"claimed by pending plan {major.plan.id}"
+            else:
+                yield chunk
+                continue
+            skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason))
+
+    def claim(self, segments: Iterable[Segment], kind: PlanKind) -> str | None:
+        """Return why not all of these segments are free for a plan of this kind."""
+        smaller = [self.resting[each] for each in KINDS[: KINDS.index(kind) + 1]]
+        for segment in segments:
+            for why in (self.claims, *smaller):
+                if segment.id in why:
+                    return why[segment.id]
+        return None
+
+    def major_over(self, interval: Interval) -> PlanState | None:
+        """Return the pending major compaction of any of this time."""
+        return self._first(interval, major=True)
+
+    def pending_in(self, interval: Interval) -> PlanState | None:
+        """Return a pending plan that is not major over any of this time."""
+        return self._first(interval, major=False)
+
+    def _first(self, interval: Interval, *, major: bool) -> PlanState | None:
+        return next(
+            (
+                known
+                for known in self.pending
+                if (known.plan.kind is PlanKind.MAJOR) is major
+                and known.plan.interval.overlaps(interval)
+            ),
+            None,
+        )
+
+    def runs(self, chunk: ChunkKey, groups: Iterable[Group]) -> Iterator[Run]:
+        """Yield groups of a chunk, in root order, as runs of neighbours."""
+        voided = self.state.voided.get(chunk, frozenset())
+        run: list[Group] = []
+        for group in groups:
+            if run and not adjacent(run[-1].end, group.start, voided):
+                yield tuple(run)
+                run = []
+            run.append(group)
+        if run:
+            yield tuple(run)
+
+
+def survey(state: State, policy: Policy, now: Instant) -> Survey:
+    """Look at a table."""
+    rest_us = policy.retry_aborted_minutes * MINUTE_US
+    claims: dict[SegmentId, str] = {}
+    resting: dict[PlanKind, dict[SegmentId, str]] = {kind: {} for kind in KINDS}
+    for known in state.plans.values():
+        plan = known.plan
+        if known.status.pending and plan.kind is not PlanKind.MAJOR:
+            claims |= dict.fromkeys(plan.inputs, f"claimed by pending plan {plan.id}")
+        elif known.status is PlanStatus.ABORTED and now - known.changed_at < rest_us:
+            why = f"plan {plan.id} over it was aborted ({known.note})"
+            rests = f"{why}; rests {policy.retry_aborted_minutes:g} min"
+            resting[plan.kind] |= dict.fromkeys(plan.inputs, rests)
+    return Survey(
+        state=state,
+        policy=policy,
+        now=now,
+        claims=claims,
+        resting=resting,
+        pending=state.pending_plans(),
+    )
+
+
+def group_size(group: Group) -> int:
+    """Return the bytes of a group."""
+    return sum(segment.size for segment in group.segments)
+
+
+def run_size(run: Sequence[Group]) -> int:
+    """Return the bytes of a run, or of a part of one."""
+    return sum(map(group_size, run))
+
+
+def members(run: Iterable[Group]) -> tuple[Segment, ...]:
+    """Return the segments of a run, by root."""
+    return tuple(segment for group in run for segment in group.segments)
+
+
+def skip(
+    chunk: ChunkKey, segments: Iterable[Segment], reason: str, kind: PlanKind = PlanKind.MINOR
+) -> Skipped:
+    """Return that these segments are left alone."""
+    partitions = tuple(segment.shard.partition for segment in segments)
+    return Skipped(chunk=chunk, partitions=partitions, reason=reason, kind=kind)
