@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.errors import (
     CoordinationError,
     EnvironmentIncomplete,
     InvalidInput,
+    LockRevoked,
     LockTimeout,
     OutcomeUnknown,
     SegtableError,
@@ -38,6 +39,7 @@ class Exit(IntEnum):
 _FAMILIES: tuple[tuple[type[SegtableError], Exit], ...] = (
     (InvalidInput, Exit.USAGE),
     (LockTimeout, Exit.AGAIN),
+    (LockRevoked, Exit.AGAIN),
     (CommitConflict, Exit.AGAIN),
     (CommitUnknown, Exit.AGAIN),
     (OutcomeUnknown, Exit.AGAIN),

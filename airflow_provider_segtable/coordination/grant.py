@@ -8,7 +8,7 @@ from airflow_provider_segtable.coordination.link import MAX_REQUEST_BYTES
 from airflow_provider_segtable.coordination.nodes import Nodes
 from airflow_provider_segtable.coordination.records import encode_lock, encode_revocation
 from airflow_provider_segtable.core.errors import LimitReached
-from airflow_provider_segtable.core.lockbox import Granted, LockRequest, Revocation, Revokes
+from airflow_provider_segtable.core.lockbox import Granted, LockRequest, Revokes
 
 
 def grant_of(
@@ -46,7 +46,8 @@ def grant_of(
         names = {seen.lock.group: seen.name for seen in view.locks}
         for lock in decision.whom:
             if lock.revoked:
-                _revoke(multi, nodes, view, lock.revoked, names[lock.group])
+                data = encode_revocation(lock, lock.revoked)
+                _revoke(multi, nodes, view, data, names[lock.group])
     multi.create(f"{nodes.locks}/{name}", encode_lock(request, granted), ephemeral=True)
     for own in view.own_nodes:
         multi.delete(f"{nodes.waiters}/{own}")
@@ -61,11 +62,8 @@ def _put(multi: TransactionRequest, path: str, number: int, version: int | None)
         multi.set_data(path, str(number).encode(), version)
 
 
-def _revoke(
-    multi: TransactionRequest, nodes: Nodes, view: View, revocation: Revocation, name: str
-) -> None:
+def _revoke(multi: TransactionRequest, nodes: Nodes, view: View, data: bytes, name: str) -> None:
     """Make the lock's state, unless its holder made one first or the lock is gone."""
-    data = encode_revocation(revocation)
     multi.check(f"{nodes.locks}/{name}", 0)  # else the state would outlive the lock
     if name in view.states:
         multi.set_data(f"{nodes.states}/{name}", data, view.states[name])

@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.lockbox import (
 from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
 
 RECORD_VERSION = 2
+ALL = "all"
 PUBLISHING = b'{"publishing":true}'
 
 
@@ -86,12 +87,13 @@ def decode_lock(data: bytes, *, since: Instant, token: FencingToken, waiting: bo
     )
 
 
-def encode_revocation(revocation: Revocation) -> bytes:
-    """Return the data of the state of a revoked lock."""
+def encode_revocation(lock: Lock, revocation: Revocation) -> bytes:
+    """Return the data of the state of a revoked lock; ``all`` its segments take no room."""
+    every = revocation.segments == lock.covered
     return _compact(
         {
             "revoked": revocation.by,
-            "segments": _encode_segments(sorted(revocation.segments)),
+            "segments": ALL if every else _encode_segments(sorted(revocation.segments)),
             "intervals": [each.name for each in revocation.intervals],
         }
     )
@@ -102,9 +104,10 @@ def with_state(lock: Lock, state: bytes) -> Lock:
     record = json.loads(state)
     if "revoked" not in record:
         return replace(lock, publishing=True)
+    segments = record["segments"]
     revocation = Revocation(
         by=record["revoked"],
-        segments=frozenset(_decode_segments(record["segments"])),
+        segments=lock.covered if segments == ALL else frozenset(_decode_segments(segments)),
         intervals=tuple(map(Interval.from_name, record["intervals"])),
     )
     return replace(lock, revoked=revocation)

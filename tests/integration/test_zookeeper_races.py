@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 
 from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.nodes import children
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
 from airflow_provider_segtable.core.interval import DAY_US, Interval
 from airflow_provider_segtable.core.lockbox import LockRequest, Mode
@@ -98,6 +99,7 @@ def test_a_release_just_before_a_revocation_leaves_no_state(clients: Clients) ->
     rival.before_send = lease.release
     rival.acquire(appending("high", priority=75), wait_s=0).check()
     assert [(lock.group, lock.revoked) for lock in rival.locks(TABLE)] == [("high", None)]
+    assert children(rival._live(), rival._nodes(TABLE).states) == []
 
 
 def test_two_revokers_of_one_lock_both_find_it(clients: Clients) -> None:

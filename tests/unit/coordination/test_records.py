@@ -81,10 +81,20 @@ def test_a_place_names_the_chunks_it_will_write() -> None:
     assert (place.chunks, place.allocated, place.waiting) == ((CHUNK,), (), True)
 
 
-@given(st.frozensets(ids, max_size=20))
-def test_a_state_survives_its_node(segments: frozenset[SegmentId]) -> None:
+@given(st.frozensets(ids, max_size=20), st.frozensets(ids, max_size=20))
+def test_a_state_survives_its_node(
+    segments: frozenset[SegmentId], kept: frozenset[SegmentId]
+) -> None:
     """What was yielded, and who took it, come back; publishing is told apart."""
-    lock = decode_lock(encode_lock(asking(segments)), since=5, token=TOKEN)
+    lock = decode_lock(encode_lock(asking(segments | kept)), since=5, token=TOKEN)
     revocation = Revocation(by="somebody", segments=segments, intervals=(CHUNK.interval,))
-    assert with_state(lock, encode_revocation(revocation)).revoked == revocation
+    assert with_state(lock, encode_revocation(lock, revocation)).revoked == revocation
     assert with_state(lock, PUBLISHING) == replace(lock, publishing=True)
+
+
+def test_yielding_everything_takes_no_room() -> None:
+    """Whoever revokes a lock on 65,536 scattered segments stays below ZooKeeper's limit."""
+    scattered = frozenset(chunk.segment(p) for chunk in CHUNKS for p in range(0, 65536, 2))
+    lock = decode_lock(encode_lock(asking(scattered)), since=5, token=TOKEN)
+    revocation = Revocation(by="somebody", segments=scattered)
+    assert len(encode_revocation(lock, revocation)) < 100
