@@ -230,10 +230,13 @@ def test_who_publishes_is_not_revoked(world: World) -> None:
         major.publish()
 
 
-def test_all_or_none_are_revoked(world: World) -> None:
+@pytest.mark.parametrize("hard_first", [True, False], ids=["hard first", "soft first"])
+def test_all_or_none_are_revoked(world: World, *, hard_first: bool) -> None:
     """If one lock in the way cannot be revoked, none is, and the request goes on when it ends."""
     client = world.client()
     soft, hard = (client.acquire(request(group, n), wait_s=0) for n, group in enumerate("ab"))
+    if hard_first:
+        soft, hard = hard, soft
     hard.publish()
     high = Running(
         lambda: world.client().acquire(replace(request("high", 0, 1), priority=75), wait_s=20)

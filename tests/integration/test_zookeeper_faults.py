@@ -255,6 +255,19 @@ def test_a_lost_publish_is_doubtful_until_asked_again(
     rival.close()
 
 
+def test_a_publish_that_nobody_confirmed_is_refused(zookeeper: EmbeddedZooKeeper) -> None:
+    """Interrupted and connected again at once: the lock is there, but others may revoke it."""
+    client = client_of(zookeeper.hosts, next(_chroots))
+    lease = client.acquire(request("g", 1), wait_s=0)
+    claim = lease._claim_state
+    lease._claim_state = lambda: False  # type: ignore[method-assign]  # the request was lost
+    with pytest.raises(LockLost, match="doubtful"):
+        lease.publish()
+    lease._claim_state = claim  # type: ignore[method-assign]
+    lease.publish()
+    client.close()
+
+
 def test_a_revocation_during_an_outage_is_found_after_it(zookeeper: EmbeddedZooKeeper) -> None:
     """Cut off and back, the holder learns that its lock was taken meanwhile."""
     chroot = next(_chroots)
