@@ -22,21 +22,18 @@ from airflow_provider_segtable.table.snapshot import Snapshot
 
 
 def arrow_scan(
-    spark: SparkSession, snapshot: Snapshot, segments: Sequence[Segment], columns: Sequence[str]
+    spark: SparkSession, snapshot: Snapshot, segments: Sequence[Segment], schema: pa.Schema
 ) -> DataFrame:
-    """Return all rows of some segments of a snapshot."""
+    """Return all rows of some segments of a snapshot, in the columns of a schema."""
     uri, options = absolute(snapshot.ports.uri), dict(snapshot.ports.storage_options)
-    schema, time_column = snapshot.schema, snapshot.state.table.time_column
-    names = list(columns)
-    target = readable(pa.schema([schema.field(name) for name in names]))
+    time_column = snapshot.state.table.time_column
+    target = readable(schema)
 
     def read(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # Spark's
         files = open_files(uri, options)
         for text in (text for batch in batches for text in batch.column(0).to_pylist()):
             segment = decode_result(text)
-            for rows in read_segment(
-                files, segment, schema=schema, time_column=time_column, columns=names
-            ):
+            for rows in read_segment(files, segment, schema=schema, time_column=time_column):
                 table = pa.Table.from_batches([rows]).cast(target, safe=False)
                 yield from table.to_batches()
 

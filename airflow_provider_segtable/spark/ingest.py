@@ -10,6 +10,8 @@
 5. The books: both passes must have seen equally many rows a chunk, or nothing is committed. What
    a failed ingest has written is deleted.
 6. The same ``commit_id`` appends once.
+7. To a rollup table come its input columns. They are rolled up before anything else, by Spark, and
+   kept for both passes; the books count what was given.
 """
 
 import math
@@ -23,13 +25,16 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import BooksDoNotBalance, InvalidInput
 from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.rollup import EVENTS
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.rollup import physical_schema
 from airflow_provider_segtable.data.schema import to_arrow
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.spark.census import Census, take_census
 from airflow_provider_segtable.spark.failures import raise_told, translated
 from airflow_provider_segtable.spark.places import absolute
+from airflow_provider_segtable.spark.rollup import from_input
 from airflow_provider_segtable.spark.schemas import check_columns
 from airflow_provider_segtable.spark.times import chunk_key, column, instant
 from airflow_provider_segtable.spark.write_task import RESULT, SLOT, WriteTask, decode_result
@@ -37,6 +42,7 @@ from airflow_provider_segtable.table.append import AppendTicket, Write, append
 from airflow_provider_segtable.table.committer import Committed
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.table import given_schema
 
 ROWS_A_TASK = 4_000_000
 _DEAL = "__segtable_start bigint, __segtable_first int, __segtable_files int"
@@ -57,7 +63,8 @@ def ingest(
 
     Args:
         ports: the table's ports.
-        df: the table's columns, in any order; read twice (persist it if that is dear).
+        df: the table's columns, in any order; read twice (persist it if that is dear). Of a
+            rollup table its input columns, read once.
         commit_id: equal ids append once; a fresh one by default.
         rows_per_segment: how many rows a segment has, about; overrides ``target_size``.
         target_size: how many bytes a segment has, about; the table's policy by default.
@@ -115,11 +122,16 @@ def ingest_some(
     state = EventLog(ports.storage).load()
     if commit_id in state.commits:
         return Committed(n=state.commits[commit_id], state=state)
-    schema = to_arrow(state.table.schema)
-    rows = check_columns(df, schema, state.table.time_column)
+    table, schema = state.table, to_arrow(state.table.schema)
+    rows = check_columns(df, given_schema(table), table.time_column)
+    events: Column | None = None
+    if table.rollup:
+        schema = physical_schema(schema, table.rollup)
+        rows = from_input(rows, table.rollup, time_column=table.time_column).persist()
+        events = column(rows, EVENTS)
 
     def prepare(state: State) -> tuple[dict[Interval, int], Write]:
-        census = take_census(rows, state.table.time_column, state.layout)
+        census = take_census(rows, state.table.time_column, state.layout, events)
         if not census.rows:
             raise _NothingToAppend
         a_segment = sizing.rows(state, schema)
@@ -130,6 +142,9 @@ def ingest_some(
         return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
     except _NothingToAppend:
         return None
+    finally:
+        if table.rollup:
+            rows.unpersist()
 
 
 class _NothingToAppend(Exception):  # no error: ``ingest_some`` says it by None
@@ -203,13 +218,19 @@ class _Writer:
         slots = sum(map(len, ticket.ids.values()))
         start = chunk_key(instant(self.rows, time), self.state.layout)
         placed = self.rows.join(F.broadcast(self._deal(ticket)), start == F.col("__segtable_start"))
-        share = F.pmod(F.xxhash64(*_hashable(self.rows)), F.col("__segtable_files")).cast("int")
+        spread = F.xxhash64(*_hashable(self.rows, self._telling()))
+        share = F.pmod(spread, F.col("__segtable_files")).cast("int")
         slotted = placed.select(
             (F.col("__segtable_first") + share).alias(SLOT),
             *(column(self.rows, name).alias(str(at)) for at, name in enumerate(names)),
         )
         order = (F.col(SLOT), F.col(str(names.index(time))))
         return _dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
+
+    def _telling(self) -> list[str]:
+        """Return the columns that tell a row's slot: of a rollup those of its group."""
+        rollup, time = self.state.table.rollup, self.state.table.time_column
+        return [time, *rollup.dimensions] if rollup else self.schema.names
 
     def _deal(self, ticket: AppendTicket) -> DataFrame:
         """Return where each chunk's slots begin, and how many it has."""
@@ -225,10 +246,10 @@ class _Writer:
         return min(slots, max(cores, self.census.rows // ROWS_A_TASK))
 
     def _check_books(self, segments: list[Segment]) -> None:
-        written: dict[Interval, int] = dict.fromkeys(self.census.chunks, 0)
+        written: dict[Interval, int] = dict.fromkeys(self.census.events, 0)
         for segment in segments:
-            written[segment.id.interval] += segment.rows
-        for chunk, counted in self.census.chunks.items():
+            written[segment.id.interval] += segment.events
+        for chunk, counted in self.census.events.items():
             if written[chunk] != counted:
                 raise BooksDoNotBalance(
                     f"{counted} rows of {chunk} were counted and {written[chunk]} written to "
@@ -236,9 +257,10 @@ class _Writer:
                 )
 
 
-def _hashable(df: DataFrame) -> list[Column]:
+def _hashable(df: DataFrame, names: list[str]) -> list[Column]:
     """Return the columns that Spark can hash: all but those with a map somewhere inside."""
-    return [column(df, f.name) for f in df.schema.fields if "map<" not in f.dataType.simpleString()]
+    kinds = {name: df.schema[name].dataType.simpleString() for name in names}
+    return [column(df, name) for name, kind in kinds.items() if "map<" not in kind]
 
 
 def _dealt(slotted: DataFrame, tasks: int) -> DataFrame:
