@@ -186,8 +186,10 @@ class MemoryService:
         """Return the request's place, at the end of the queue if it is new."""
         with self.box(request.table) as box:
             if place is None or place not in box.queue:
-                token = FencingToken(self.epoch, self._grants)
-                place = Place(place_in_queue(request, now, token), session)
+                lock = place_in_queue(request, now, FencingToken(self.epoch, self._grants))
+                if place:  # lost with its session: who overtook it then has overtaken it
+                    lock = replace(lock, yields=place.lock.yields)
+                place = Place(lock, session)
                 box.queue.append(place)
             return place
 

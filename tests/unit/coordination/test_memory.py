@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLo
 from airflow_provider_segtable.core.interval import parse_instant
 from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.testing.clock import FakeClock
-from tests.contract.worlds import TABLE, Running, eventually, request
+from tests.contract.worlds import TABLE, Running, appending, eventually, request, time_chunk
 
 
 class FrozenClock(FakeClock):
@@ -49,8 +49,9 @@ def test_suspended_is_doubtful_and_resumed_is_held() -> None:
     lease = client.acquire(request("g", 1), wait_s=0)
     service.suspend(client.session)
     assert lease.state is LeaseState.DOUBTFUL
-    with pytest.raises(LockLost, match="doubtful"):
-        lease.check()
+    for forbidden in (lease.check, lease.publish):
+        with pytest.raises(LockLost, match="doubtful"):
+            forbidden()
     with pytest.raises(CoordinatorUnavailable):
         client.locks(TABLE)
     service.resume(client.session)
@@ -81,6 +82,35 @@ def test_who_was_not_told_believes_until_it_asks() -> None:
         lease.check()
     assert lease.state is LeaseState.LOST
     assert lease.token.older_than(later.token)
+
+
+def test_who_was_not_told_cannot_publish() -> None:
+    """Publishing asks the server: a paused process that lost its session finds out."""
+    service = MemoryService()
+    client = MemoryCoordinator(FakeClock(), service)
+    lease = client.acquire(request("g", 1), wait_s=0)
+    service.expire(client.session, told=False)
+    with pytest.raises(LockLost):
+        lease.publish()
+    assert lease.state is LeaseState.LOST
+
+
+def test_who_was_overtaken_is_remembered_beyond_the_session() -> None:
+    """A waiter whose place went with its session does not start to count anew."""
+    service, frozen = MemoryService(), FrozenClock()
+    holder, patient = MemoryCoordinator(FakeClock(), service), MemoryCoordinator(frozen, service)
+    lease = holder.acquire(appending("a"), wait_s=0)
+    with service.box(TABLE) as box:
+        session, asked = patient.session, time_chunk("major")
+        place = service.queue(asked, session, None, 0)
+        holder.acquire(appending("b"), wait_s=0)
+        service.attempt(asked, session, place, 0)
+        assert place.lock.yields == 1
+        service.attempt(asked, session, place, 0)  # the same rival counts once
+        service.expire(session)
+        place = service.queue(asked, service.open(), place, 0)
+        assert [each.lock.yields for each in box.queue] == [place.lock.yields] == [1]
+    lease.check()
 
 
 def test_a_waiter_that_never_wakes_does_not_block_after_its_session() -> None:
