@@ -56,11 +56,13 @@ class Shape:
         schema: the output's, hidden columns included.
         words: columns that stay dictionaries on the way.
         width: decoded bytes a row, about.
+        coded: columns (by path) that are written with a dictionary.
     """
 
     schema: pa.Schema
     words: tuple[str, ...] = ()
     width: float = 100.0
+    coded: frozenset[str] = frozenset()
 
     @property
     def worded(self) -> pa.Schema:

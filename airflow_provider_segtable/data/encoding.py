@@ -4,8 +4,13 @@
    sorted file skip more of it, and the next sort reads less.
 2. Dictionaries stay dictionaries; each row group gets the words that it has. The file's Arrow
    schema is the table's, as if the words had been written one by one.
-3. The bytes of dictionaries are spread over a full row group when a small sample is measured.
+3. A dictionary is written where a sorted sample is smaller with it; text always tries.
+4. The bytes of dictionaries are spread over a full row group when a small sample is measured.
 """
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,8 +37,13 @@ def arrow_schema_entry(schema: pa.Schema) -> bytes:
     return entry
 
 
-def writer(sink: object, schema: pa.Schema, keying: Keying) -> pq.ParquetWriter:
-    """Return a writer of rows in ``schema``, which may have dictionaries."""
+def writer(
+    sink: object, schema: pa.Schema, keying: Keying, coded: Iterable[str]
+) -> pq.ParquetWriter:
+    """Return a writer of rows in ``schema``, which may have dictionaries.
+
+    Only columns of ``coded`` are written with one: trying costs as much as all the rest.
+    """
     sorting = None
     if not keying.grids:
         sorting = pq.SortingColumn.from_ordering(
@@ -41,7 +51,8 @@ def writer(sink: object, schema: pa.Schema, keying: Keying) -> pq.ParquetWriter:
             [(name, "ascending") for name in keying.columns],
             null_placement="at_start",
         )
-    return pq.ParquetWriter(sink, schema, store_schema=False, sorting_columns=sorting, **PARQUET)
+    options = {**PARQUET, "use_dictionary": sorted(coded)}
+    return pq.ParquetWriter(sink, schema, store_schema=False, sorting_columns=sorting, **options)
 
 
 def group_rows(rows: pa.Table) -> int:
@@ -58,16 +69,63 @@ def sorted_rows(rows: pa.Table, keying: Keying) -> pa.Table:
     return rows if is_sorted(keys) else rows.take(pa.array(stable_order(keys)))
 
 
-def encoded_width(rows: pa.Table) -> float:
-    """Return how many bytes a row takes when many such rows are written."""
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How sorted rows encode: bytes a row, and columns (by path) that gain by a dictionary."""
+
+    width: float
+    coded: frozenset[str]
+
+
+def probed(rows: pa.Table, coded: Iterable[str] | None = None) -> Probe:
+    """Encode a sample of sorted rows.
+
+    Args:
+        rows: of one row group.
+        coded: the columns that get a dictionary; found out if left out.
+    """
+    rows = rows.unify_dictionaries()
+    paths = sorted(coded) if coded is not None else None
+    with_words = _encoded(rows, {} if paths is None else {"use_dictionary": paths})
+    if coded is not None:
+        return Probe(sum(with_words[path][1] for path in with_words), frozenset(coded))
+    without = _encoded(rows, {"use_dictionary": False})
+    kept = frozenset(
+        path
+        for path, (size, _) in with_words.items()
+        if size <= without[path][0] or _text(rows, path)
+    )
+    width = sum((with_words if path in kept else without)[path][1] for path in with_words)
+    return Probe(width, kept)
+
+
+def _text(rows: pa.Table, path: str) -> bool:
+    if path not in rows.schema.names:
+        return False
+    kind = plain(rows.schema.field(path).type)
+    return any(
+        known(kind)
+        for known in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )
+
+
+def _encoded(rows: pa.Table, how: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return, for each column, bytes a row in this sample, and in a full row group."""
     stream = pa.BufferOutputStream()
     count = max(1, rows.num_rows)
-    pq.write_table(rows.unify_dictionaries(), stream, row_group_size=count, **PARQUET)
+    options = {**PARQUET, **how}
+    pq.write_table(rows, stream, row_group_size=count, store_schema=False, **options)
     group = pq.read_metadata(pa.BufferReader(stream.getvalue())).row_group(0)
-    total = 0.0
+    found = {}
     for chunk in (group.column(at) for at in range(group.num_columns)):
         words = chunk.data_page_offset - (chunk.dictionary_page_offset or chunk.data_page_offset)
         size = chunk.total_compressed_size
         few = words * 2 < size
-        total += size - words + words * (count / SORTED_ROWS if few else 1)
-    return float(total / count)
+        full = size - words + words * (min(1.0, count / SORTED_ROWS) if few else 1)
+        found[chunk.path_in_schema] = (size / count, full / count)
+    return found

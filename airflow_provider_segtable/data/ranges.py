@@ -46,12 +46,13 @@ class Grid:
 class Keying:
     """How rows are compared.
 
-    ``order`` counts the order's columns, which come first in ``columns``; the last is the event
-    time.
+    ``order`` counts the order's columns, which come first in ``columns``; the event time is among
+    them, last if the order does not name it.
     """
 
     columns: tuple[str, ...]
     order: int
+    time_column: str
     intervals: tuple[Interval, ...]
     grids: tuple[Grid, ...] = ()
 
@@ -62,11 +63,6 @@ class Keying:
     @cached_property
     def _ends(self) -> Ordinals:
         return np.array([interval.end for interval in self.intervals], np.int64)
-
-    @property
-    def time_column(self) -> str:
-        """Return the event time's name."""
-        return self.columns[-1]
 
     @property
     def many(self) -> bool:

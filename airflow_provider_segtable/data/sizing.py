@@ -25,8 +25,8 @@ Span = tuple[int, int]
 class Sizing:
     """Rows of a segment and of a part; ``most`` segments in all (0: any number)."""
 
-    RANGES: ClassVar[int] = 8
-    """Ranges for each segment: that fine segments can be balanced."""
+    RANGES: ClassVar[int] = 16
+    """Ranges for each segment: fine enough to balance segments."""
 
     rows: float
     part: float
@@ -65,7 +65,7 @@ def _balanced(
         low, high = places[-1] + 1, len(rows) - (count - number)
         options = np.arange(low, high + 1)
         away = np.abs(before[options] - number * step)
-        near = options[away <= max(step / 8, away.min())]
+        near = options[away <= max(step / 16, away.min())]
         best = near[depths[near] == depths[near].min()]
         places.append(int(best[np.argmin(np.abs(before[best] - number * step))]))
     return list(zip(places, [*places[1:], len(rows)], strict=True))

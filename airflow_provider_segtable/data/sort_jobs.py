@@ -25,9 +25,9 @@ from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor, se
 from airflow_provider_segtable.data.encoding import (
     ARROW_SCHEMA,
     arrow_schema_entry,
-    encoded_width,
     group_rows,
     plain_schema,
+    probed,
     sorted_rows,
     writer,
 )
@@ -127,7 +127,7 @@ def _scattered(job: ScatterJob, files: DataFiles, held: Read, number: int) -> So
     name = f"{first.input:06d}-{first.group:06d}-{number:03d}-{job.attempt}.arrow"
     parts = ((number, rows.take(places)) for number, places in found)
     run = write_run(files, f"{FOLDER}/{job.folder}/{name}", rows.schema, parts)
-    return replace(run, density=_density(rows, found, keying))
+    return replace(run, density=_density(rows, found, job.task))
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
@@ -150,15 +150,14 @@ def _parted(rows: pa.Table, labels: Slices) -> Iterator[tuple[int, pa.Array]]:
         first = int(end)
 
 
-def _density(rows: pa.Table, found: Sequence[tuple[int, pa.Array]], keying: Keying) -> float:
-    """Return bytes a row of the run in a sorted file, by the two largest of its ranges."""
-    largest = sorted(found, key=lambda one: -len(one[1]))[:2]
-    size = count = 0.0
-    for _, places in largest:
-        some = sorted_rows(rows.take(places), keying).slice(0, PROBE_ROWS)
-        size += encoded_width(some) * some.num_rows
-        count += some.num_rows
-    return size / max(count, 1)
+def _density(rows: pa.Table, found: Sequence[tuple[int, pa.Array]], task: Task) -> float:
+    """Return bytes a row of the run in a sorted file, by some ranges in a row in its middle."""
+    ends = np.cumsum([len(places) for _, places in found])
+    start = max(0, int(ends[-1]) // 2 - PROBE_ROWS // 2)
+    first, last = np.searchsorted(ends, [start, start + PROBE_ROWS - 1], side="right")
+    some = pa.chunked_array([places for _, places in found[first : last + 1]])
+    sample = sorted_rows(rows.take(some.combine_chunks()), task.keying).slice(0, 2 * PROBE_ROWS)
+    return probed(sample, task.shape.coded).width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +287,7 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
     rows = events = groups = 0
     times: list[Instant] = []
     with files.create(path) as sink:
-        with writer(SinkFile(sink), schema, job.task.keying) as parquet:
+        with writer(SinkFile(sink), schema, job.task.keying, job.task.shape.coded) as parquet:
             for group in _groups(job.task, parts):
                 parquet.write_table(group, row_group_size=max(1, group.num_rows))
                 rows, groups = rows + group.num_rows, groups + 1

@@ -27,7 +27,7 @@ from airflow_provider_segtable.data.sizing import Sizing, grouped, packed, parts
 from airflow_provider_segtable.data.sort_jobs import Task
 from airflow_provider_segtable.data.survey import Surveyed, SurveyJob
 
-DIRECT = 1.5
+DIRECT = 2.0
 """Gathering straight from the inputs may read so many times their bytes."""
 SAMPLED_BLOCKS = 64
 SAMPLED_ROWS = 50_000
@@ -125,9 +125,10 @@ def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
     if not spec.intervals:
         raise InvalidInput("there is no target time chunk to sort into")
     dimensions = spec.rollup.dimensions if spec.rollup else ()
-    more = (name for name in dimensions if name not in spec.order.columns)
+    columns = (*spec.order.columns, *dimensions, spec.time_column)
     return Keying(
-        columns=(*spec.order.columns, *more, spec.time_column),
+        columns=tuple(dict.fromkeys(columns)),
+        time_column=spec.time_column,
         order=len(spec.order.columns),
         intervals=spec.intervals,
     )
@@ -201,7 +202,8 @@ def _shape(schema: pa.Schema, surveys: Sequence[Surveyed]) -> Shape:
     sampled = sum(one.sampled for one in surveys)
     words = [n for n in schema.names if 2 * sum(s.words.get(n, 0) for s in surveys) > sampled]
     width = max(one.width for one in surveys)
-    return Shape(schema=schema, words=tuple(words), width=width)
+    coded = frozenset().union(*(one.coded for one in surveys))
+    return Shape(schema=schema, words=tuple(words), width=width, coded=coded)
 
 
 def _wanted(spec: SortSpec, counts: Indices, density: float, width: float) -> list[int]:

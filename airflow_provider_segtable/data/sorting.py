@@ -3,9 +3,8 @@
 1. *Survey*: inputs are checked, keys sampled, rows counted for each target time chunk.
 2. The key is cut into *ranges*, several for each segment to be, none empty (``ranges``).
 3. *Scatter*: rows are parted by range and written as runs (``runs``), a bounded batch a job. It is
-   left out where gathering straight from the inputs reads little twice: no more than ``DIRECT``
-   times their bytes, as when they are sorted already, or few. That costs less than runs, which are
-   rows encoded, written and read once more.
+   left out where gathering straight from the inputs reads no more than ``DIRECT`` times their
+   bytes, as when they are sorted already, or few: a run costs about as much as one more reading.
 4. Ranges are put together into segments of about the target size, by what rows take in a sorted
    file (measured); now the number of segments is known, and ids are asked for.
 5. *Gather*: each segment's ranges are read, sorted and written.

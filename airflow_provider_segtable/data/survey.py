@@ -32,7 +32,7 @@ from airflow_provider_segtable.data.blocks import (
     fitted,
     opened,
 )
-from airflow_provider_segtable.data.encoding import encoded_width, sorted_rows
+from airflow_provider_segtable.data.encoding import probed, sorted_rows
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ranges import Keying, Ordinals, Sample, joined
 from airflow_provider_segtable.data.rollup_hook import Rolling
@@ -48,7 +48,8 @@ class Surveyed:
 
     ``low`` and ``high`` are the bounds of the blocks' keys; ``bounded`` tells whose are known.
     ``counts`` are rows of each target chunk; ``density`` and ``width`` bytes a row in a sorted
-    file, and decoded; ``words`` how many sampled blocks have few words in a column.
+    file, and decoded; ``words`` how many sampled blocks have few words in a
+    column; ``coded`` the columns that gain by a dictionary.
     """
 
     blocks: tuple[Block, ...]
@@ -60,6 +61,7 @@ class Surveyed:
     density: float
     width: float
     words: dict[str, int]
+    coded: frozenset[str]
     sampled: int
     hidden: tuple[pa.Field, ...]
 
@@ -128,7 +130,7 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
             if sum(name in wordy[at] for at in picked) * 2 > len(picked)
         ),
     )
-    density, width = _probed(job, files, [blocks[at] for at in picked], shape)
+    density, width, coded = _probed(job, files, [blocks[at] for at in picked], shape)
     return Surveyed(
         blocks=tuple(blocks),
         low=low,
@@ -139,6 +141,7 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
         density=density,
         width=width,
         words={name: sum(name in wordy[at] for at in picked) for name in job.schema.names},
+        coded=coded,
         sampled=len(picked),
         hidden=tuple(hidden.values()),
     )
@@ -298,17 +301,20 @@ def _repeats(chunk: pq.ColumnChunkMetaData, schema: pa.Schema) -> bool:
 
 def _probed(
     job: SurveyJob, files: DataFiles, picked: Sequence[Block], shape: Shape
-) -> tuple[float, float]:
-    """Return bytes a row in a sorted file, and decoded."""
+) -> tuple[float, float, frozenset[str]]:
+    """Return bytes a row in a sorted file, and decoded, and what gains by a dictionary."""
     step = max(1, len(picked) // PROBES)
     encoded = decoded = 0.0
+    coded: frozenset[str] = frozenset()
     count = 0
     for rows in _heads(files, picked[::step][:PROBES], shape):
         table = job.rolling.rolled(rows, job.keying.time_column)
-        encoded += encoded_width(sorted_rows(table, job.keying)) * table.num_rows
+        found = probed(sorted_rows(table, job.keying))
+        coded |= found.coded
+        encoded += found.width * table.num_rows
         decoded += table.nbytes
         count += table.num_rows
-    return encoded / count, max(decoded / count, 1.0)
+    return encoded / count, max(decoded / count, 1.0), coded
 
 
 def _heads(files: DataFiles, blocks: Sequence[Block], shape: Shape) -> Iterator[pa.Table]:

@@ -136,10 +136,13 @@ def events(rows: int, seed: int, *, days: int = 28) -> pa.Table:
     return pa.table(
         {
             "at": pa.array(at, pa.timestamp("us", "UTC")),
-            "carrier": pa.array(some(lambda: chance.choice(["AA", "B6", "DL", "UA", "é", ""]))),
+            "carrier": pa.array(
+                some(lambda: chance.choice(["AA", "B6", "DL", "é", ""])), pa.string()
+            ),
             "flight": pa.array(some(lambda: chance.randrange(-50, 50)), pa.int32()),
             "delay": pa.array(
-                some(lambda: chance.choice([0.0, -0.0, 1.5, -7.25, float("nan"), float("inf")]))
+                some(lambda: chance.choice([0.0, -0.0, 1.5, -7.25, float("nan"), float("inf")])),
+                pa.float64(),
             ),
             "tail": pa.array([f"N{chance.randrange(10**6)}" for _ in range(rows)]),
             "row": pa.array([seed * 10_000_000 + row for row in range(rows)]),
