@@ -10,7 +10,7 @@
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.core.rollup import EVENTS
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, Shard
 from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor, segment_path
 from airflow_provider_segtable.data.files import SinkFile
 from airflow_provider_segtable.data.times import instants, is_time
@@ -187,6 +187,15 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date32(kind) else pa.int64()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a segment is among others: its shard, the order of its rows, what it replaces."""
+
+    shard: Shard
+    clustering: str = ""
+    replaces: tuple[Replaced, ...] = ()
+
+
 def write_segment(
     files: DataFiles,
     rows: pa.Table | Iterable[pa.RecordBatch],
@@ -196,7 +205,7 @@ def write_segment(
     created: Instant,
     token: str,
     sort: bool = False,
-    shard: Shard | None = None,
+    standing: Standing | None = None,
 ) -> Segment:
     """Write a segment whose rows nobody has seen in this form, and return its descriptor.
 
@@ -208,7 +217,7 @@ def write_segment(
         created: when the append began.
         token: 16 hex digits that nobody else can guess.
         sort: sort the rows by event time first (stable); holds them in memory.
-        shard: what the segment stands for; by default it is of the first generation.
+        standing: what the segment is among others; by default it is of the first generation.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -223,7 +232,7 @@ def write_segment(
     with files.create(path) as sink:
         schema = first.schema.remove_metadata()  # it speaks of the rows' former home
         with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
-            own = shard or Shard.first_generation(segment_id.partition)
+            own = standing or Standing(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
             segment = replace(written, path=path, created=created)
             writer.add_key_value_metadata({KEY: encode_descriptor(segment)})
@@ -236,7 +245,7 @@ def _write_groups(
     writer: pq.ParquetWriter,
     groups: Iterable[pa.Table],
     segment_id: SegmentId,
-    shard: Shard,
+    standing: Standing,
     time_column: str,
 ) -> Segment:
     rows = count = events = 0
@@ -249,7 +258,7 @@ def _write_groups(
         events += _events(group)
     return Segment(
         id=segment_id,
-        shard=shard,
+        shard=standing.shard,
         path="",
         rows=rows,
         size=0,
@@ -258,6 +267,8 @@ def _write_groups(
         time_max=max(bounds),
         created=0,
         events=events,
+        clustering=standing.clustering,
+        replaces=standing.replaces,
     )
 
 

@@ -35,7 +35,12 @@ from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.files import open_files
-from airflow_provider_segtable.data.ingest import check_times, conformed, write_segment
+from airflow_provider_segtable.data.ingest import (
+    Standing,
+    check_times,
+    conformed,
+    write_segment,
+)
 from airflow_provider_segtable.data.rollup_codes import (
     Groups,
     Longs,
@@ -269,7 +274,7 @@ class RollupJob:
                 time_column=self.time_column,
                 created=self.created,
                 token=self.attempt,
-                shard=shard,
+                standing=Standing(shard=shard),
             )
             written.append(segment)
 

@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.data.files import open_files
-from airflow_provider_segtable.data.ingest import check_rows, write_segment
+from airflow_provider_segtable.data.ingest import Standing, check_rows, write_segment
 from airflow_provider_segtable.spark.failures import told
 
 SLOT = "__segtable_slot"
@@ -31,7 +31,10 @@ _RESULT = pa.schema([(name, pa.string()) for name in ("segment", "error", "messa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """What a task needs to know; ``ids[slot]`` is the id of the slot's segment."""
+    """What a task needs to know; ``ids[slot]`` is the id of the slot's segment.
+
+    So is ``standings[slot]``; if there are none, segments are of the first generation.
+    """
 
     uri: str
     ids: tuple[SegmentId, ...]
@@ -39,6 +42,7 @@ class WriteTask:
     time_column: str
     created: Instant
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    standings: tuple[Standing, ...] = ()
 
     def run(
         self, batches: Iterable[pa.RecordBatch], wrote: Callable[[str], None]
@@ -60,6 +64,7 @@ class WriteTask:
                     time_column=self.time_column,
                     created=self.created,
                     token=secrets.token_hex(8),
+                    standing=self.standings[slot] if self.standings else None,
                 )
                 paths.append(segment.path)
                 yield _result(segment=json.dumps(encode_segment(segment)))

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,13 +15,21 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, TimeOutOfRange
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.rollup import from_input as arrow_from_input
+from airflow_provider_segtable.data.rollup import physical_schema, visible
 from airflow_provider_segtable.data.rollup import rolled_up as arrow_rolled_up
-from airflow_provider_segtable.data.rollup import visible
+from airflow_provider_segtable.data.scan import read_segment
+from airflow_provider_segtable.data.sorting import SortSpec
 from airflow_provider_segtable.spark import rollup as in_spark
 from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.rollup_compaction import spark_rollup
 from airflow_provider_segtable.spark.scan import scan
+from airflow_provider_segtable.spark.schemas import spark_schema
 from airflow_provider_segtable.table.table import Table
 from tests.property import rollup_model as model
 
@@ -229,3 +237,107 @@ def test_bad_times_and_too_large_sums_are_named(
     with pytest.raises(ExecutionFailed, match=r"metric n=sum\(n\): a sum is more than bigint"):
         ingest(table.ports, large)
     assert table.snapshot().segments() == ()
+
+
+def test_sketches_compact_to_one_row_a_group(spark: SparkSession, make_rollup: MakeRollup) -> None:
+    """Three ingests become sorted segments of a later generation: same estimates, all events."""
+    table = make_rollup()
+    for seed in range(3):
+        ingest(table.ports, spark.createDataFrame(visits(500, seed)))
+    snapshot = table.snapshot()
+    definition = snapshot.state.table
+    how = definition.rollup
+    assert how is not None
+    january = snapshot.segments()[0].id.chunk
+    inputs = [segment for segment in snapshot.segments() if segment.id.chunk == january]
+    asked: list[dict[Interval, int]] = []
+
+    def outputs(
+        counts: Mapping[Interval, int],
+    ) -> dict[Interval, list[tuple[SegmentId, Shard]]]:
+        asked.append(dict(counts))
+        named = {}
+        for interval, count in counts.items():
+            shards = [
+                Shard(
+                    partition=32768 + number,
+                    root_start=0,
+                    root_end=3,
+                    minor_version=1,
+                    group_size=count,
+                )
+                for number in range(count)
+            ]
+            named[interval] = [(january.segment(shard.partition), shard) for shard in shards]
+        return named
+
+    spec = SortSpec(
+        uri=table.ports.uri,
+        storage_options={},
+        schema=definition.schema,
+        time_column="at",
+        order=Order(columns=("slowest",)),
+        intervals=(january.interval,),
+        target_size=sum(segment.size for segment in inputs) // 2,
+        attempt="0" * 16,
+        created=7,
+        rollup=how,
+    )
+    done = spark_rollup(spark, spec, inputs, outputs)
+    assert asked == [{january.interval: len(done)}]
+    assert sum(segment.rows for segment in done) == 3
+    assert sum(segment.events for segment in done) == sum(segment.events for segment in inputs)
+    files = table.ports.files
+    assert [read_descriptor(files, segment.path) for segment in done] == list(done)
+    assert {(segment.clustering, segment.created) for segment in done} == {("slowest", 7)}
+    physical = physical_schema(snapshot.schema, how)
+    rows = pa.Table.from_batches(
+        [
+            batch
+            for segment in done
+            for batch in read_segment(files, segment, schema=physical, time_column="at")
+        ]
+    )
+    slowest = rows.column("slowest").to_pylist()
+    assert slowest == sorted(slowest)
+    before = in_spark.rolled_up(
+        scan_physical(spark, table, inputs, physical), how, time_column="at"
+    )
+    sketch = how.metrics[2]
+
+    def told(df: DataFrame) -> set[tuple[object, ...]]:
+        columns = (df["`page.``x```"], df["visits"], in_spark.estimate(df, sketch))
+        return {tuple(row) for row in df.select(*columns).collect()}
+
+    assert told(before) == told(scan_physical(spark, table, done, physical))
+
+
+def scan_physical(
+    spark: SparkSession, table: Table, segments: Sequence[Segment], schema: pa.Schema
+) -> DataFrame:
+    """Read files as they are, hidden columns and all."""
+    paths = [f"{table.ports.uri}/{segment.path}" for segment in segments]
+    return spark.read.schema(spark_schema(schema)).parquet(*paths)
+
+
+def test_a_z_order_of_sketches_is_refused(spark: SparkSession, make_rollup: MakeRollup) -> None:
+    """Spark cannot follow a z-order; the error names it."""
+    table = make_rollup()
+    ingest(table.ports, spark.createDataFrame(visits(5, 1)))
+    state = table.state()
+    segments = table.snapshot().segments()
+    spec = SortSpec(
+        uri=table.ports.uri,
+        storage_options={},
+        schema=state.table.schema,
+        time_column="at",
+        order=Order.parse("zorder(visits,slowest)"),
+        intervals=tuple({segment.id.interval for segment in segments}),
+        target_size=1 << 20,
+        attempt="0" * 16,
+        created=7,
+        rollup=state.table.rollup,
+    )
+    with pytest.raises(InvalidInput, match=r"zorder\(visits,slowest\).* name them one after"):
+        spark_rollup(spark, spec, segments, lambda _: {})
+    assert spark_rollup(spark, spec, (), lambda _: {}) == ()
