@@ -239,7 +239,7 @@ def test_all_or_none_are_revoked(world: World, *, hard_first: bool) -> None:
         soft, hard = hard, soft
     hard.publish()
     high = Running(
-        lambda: world.client().acquire(replace(request("high", 0, 1), priority=75), wait_s=20)
+        lambda: world.client().acquire(replace(request("high", 0, 1), priority=75), wait_s=60)
     )
     eventually(lambda: world.queued() == 1)
     soft.check()
