@@ -2,15 +2,23 @@
 
 ::
 
-    planner DAG (cron, one run at a time)          minor DAG (one run a batch of plans)
-    plan ── list of runs ──> emit (mapped) ──────> compact ──> spark-submit
+    planner DAG (cron, one run at a time)          a DAG a kind (one run a batch of plans)
+    plan ── list of runs ──> emit (mapped) ──┬───> minor        compact ──> spark-submit
+                                             ├───> semi_major   compact ──> spark-submit
+                                             └───> major        compact ──> spark-submit
 
     from airflow_provider_segtable.dag_factory import compaction_dags
 
-    compaction_dags(table="flights", schedule="*/5 * * * *")
+    compaction_dags(
+        table="flights",
+        schedule="*/5 * * * *",
+        kinds={"major": {"pool": "nightly", "spark_conf": {"spark.executor.memory": "8g"}}},
+    )
 
-The planner re-reads the table at every run, so nothing depends on a run that was missed or came
-twice. Runs of the minor DAG queue behind ``max_active_runs`` and the pool.
+1. The planner re-reads the table at every run, so nothing depends on a run that was missed or came
+   twice. Which kinds pay is the table's policy; a kind that never does has a DAG that never runs.
+2. Runs queue behind their DAG's ``max_active_runs`` and pool. Where kinds share a pool, minor ones
+   go first: they are short, and readers feel them soonest.
 """
 
 import re
@@ -22,6 +30,7 @@ from typing import Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG
 
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
@@ -30,12 +39,22 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 
 
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "minor": {"max_active_runs": 2, "priority_weight": 3},
+    "semi-major": {"max_active_runs": 1, "priority_weight": 2},
+    "major": {"max_active_runs": 1, "priority_weight": 1},
+}
+"""The kinds, and how their DAGs differ unless they are told otherwise."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDags:
     """The DAGs of one table."""
 
     planner: DAG
     minor: DAG
+    semi_major: DAG
+    major: DAG
 
 
 def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
@@ -49,9 +68,10 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
     max_active_runs: int = 2,
     pool: str | None = None,
     spark: Mapping[str, Any] | None = None,
+    kinds: Mapping[str, Mapping[str, Any]] | None = None,
     tags: tuple[str, ...] = ("segtable",),
 ) -> CompactionDags:
-    """Make the planner DAG and the minor-compaction DAG of a table.
+    """Make the planner DAG of a table, and one for each kind of compaction.
 
     Args:
         table: below the connection's root, or a URI.
@@ -60,21 +80,29 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
         segtable_conn_id: the connection.
         policy: overrides the table's own.
         plans_per_run: how many plans share one start of Spark.
-        max_active_runs: how many minor runs at once.
-        pool: of the compacting task.
+        max_active_runs: how many minor runs at once; of the larger kinds one, see ``kinds``.
+        pool: of the compacting tasks.
         spark: more arguments of ``SegtableCompactOperator``: ``spark_conn_id``, ``spark_conf`` ...
-        tags: of both DAGs.
+        kinds: more of both for ``minor``, ``semi-major`` or ``major`` alone: ``max_active_runs``,
+            ``pool``, ``priority_weight``, ``spark_conf`` ...
+        tags: of all DAGs.
 
     Returns:
-        Both; Airflow finds them without their being assigned to anything.
+        All of them; Airflow finds them without their being assigned to anything.
+
+    Raises:
+        InvalidInput: ``kinds`` names a kind that there is not.
     """
+    unknown = sorted(set(kinds or {}).difference(KINDS))
+    if unknown:
+        known = ", ".join(KINDS)
+        raise InvalidInput(f"kinds names {unknown[0]!r}, which is none of {known}")
     title = re.sub(r"[^\w.-]", "_", name or table.rstrip("/").rsplit("/", 1)[-1])
-    minor_id = f"segtable_minor__{title}"
-    more: dict[str, Any] = {**({"pool": pool} if pool else {}), **(spark or {})}
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
+    ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in KINDS}
     with DAG(
         f"segtable_planner__{title}",
-        description=f"Finds what {title} needs and emits minor compactions",
+        description=f"Finds what {title} needs and emits compactions",
         schedule=schedule,
         max_active_runs=1,
         **common,
@@ -82,7 +110,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
         plan = SegtablePlanOperator(
             task_id="plan",
             table=table,
-            trigger_dag_ids={"minor": minor_id},
+            trigger_dag_ids=ids,
             policy=policy,
             plans_per_run=plans_per_run,
             segtable_conn_id=segtable_conn_id,
@@ -95,18 +123,41 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
             skip_when_already_exists=True,
             map_index_template="{{ task.trigger_run_id }}",
         ).expand_kwargs(plan.output)
-    with DAG(
-        minor_id,
-        description=f"Carries out minor compactions of {title}",
-        schedule=None,
-        max_active_runs=max_active_runs,
-        **common,
-    ) as minor:
-        SegtableCompactOperator(
-            task_id="compact",
-            table=table,
-            plans=PLANS_OF_THE_RUN,
-            segtable_conn_id=segtable_conn_id,
-            **more,
+    task = {"table": table, "segtable_conn_id": segtable_conn_id, **(spark or {})}
+    shared = {**task, **({"pool": pool} if pool else {})}
+    made = {
+        kind: _kind_dag(
+            ids[kind],
+            f"Carries out {kind} compactions of {title}",
+            common,
+            {
+                **KINDS[kind],
+                **({"max_active_runs": max_active_runs} if kind == "minor" else {}),
+                **shared,
+                **(kinds or {}).get(kind, {}),
+            },
         )
-    return CompactionDags(planner=planner, minor=minor)
+        for kind in KINDS
+    }
+    return CompactionDags(
+        planner=planner,
+        minor=made["minor"],
+        semi_major=made["semi-major"],
+        major=made["major"],
+    )
+
+
+def _kind_dag(
+    dag_id: str, description: str, common: Mapping[str, Any], settings: Mapping[str, Any]
+) -> DAG:
+    """Return the DAG that carries out plans of one kind."""
+    of_task = dict(settings)
+    with DAG(
+        dag_id,
+        description=description,
+        schedule=None,
+        max_active_runs=of_task.pop("max_active_runs"),
+        **common,
+    ) as made:
+        SegtableCompactOperator(task_id="compact", plans=PLANS_OF_THE_RUN, **of_task)
+    return made

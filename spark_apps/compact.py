@@ -3,17 +3,18 @@
     spark-submit spark_apps/compact.py --table URI --zookeeper ADDRESS --plan ID [--plan ID ...]
     python spark_apps/compact.py --table URI --zookeeper ADDRESS --all-pending
 
-A plan that is done already, runs elsewhere or was overtaken is no failure: it is said so.
+Smaller kinds go first. A plan that is done already, runs elsewhere, was overtaken or gave way is no
+failure: it is said so.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 
-from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.execution import Done
+from airflow_provider_segtable.services.turns import Turn, turns
 from airflow_provider_segtable.spark.app import DONE, FAILED, App, Outcome, parser, run
 from airflow_provider_segtable.spark.distribution import spark_execute
 from airflow_provider_segtable.spark.session import check_machine
@@ -31,27 +32,38 @@ def arguments() -> argparse.ArgumentParser:
     which = made.add_mutually_exclusive_group(required=True)
     which.add_argument("--plan", action="append", metavar="ID", help="a plan; may be repeated")
     which.add_argument("--all-pending", action="store_true", help="every plan that waits")
+    made.set_defaults(wait_s=None)  # what suits each kind
     return made
 
 
 def work(app: App) -> Outcome:
     """Compact, and say how each plan ended."""
-
-    def execute(jobs: Sequence[MinorJob]) -> Iterator[Done]:
-        yield from spark_execute(app.spark)(jobs)
-
     check_machine()  # before the log is told that work begins
-    plans = app.arguments.plan or _pending(app)
-    wait_s = app.arguments.wait_s
-    results = compact(app.ports, plans, execute, wait_s=wait_s, report=_say)
+    results: list[PlanResult] = []
+    for turn in turns(_state(app), app.arguments.plan or _pending(app), app.arguments.wait_s):
+        results += _compact(app, turn)
     failed = any(result.ended is Ended.FAILED for result in results)
     facts = {"plans": [asdict(result) for result in results]}
     return Outcome(code=FAILED if failed else DONE, facts=facts)
 
 
+def _compact(app: App, turn: Turn) -> Sequence[PlanResult]:
+    return compact(
+        app.ports,
+        turn.plan_ids,
+        spark_execute(app.spark),
+        wait_s=turn.wait_s,
+        parallelism=app.spark.sparkContext.defaultParallelism,
+        report=_say,
+    )
+
+
+def _state(app: App) -> State:
+    return EventLog(app.ports.storage).load()
+
+
 def _pending(app: App) -> list[str]:
-    state = EventLog(app.ports.storage).load()
-    return [known.plan.id for known in state.pending_plans()]
+    return [known.plan.id for known in _state(app).pending_plans()]
 
 
 def _say(result: PlanResult) -> None:

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_segtable.cli.output import Facts
+from airflow_provider_segtable.core.interval import iso
 from airflow_provider_segtable.planning.reasons import describe_size
 
-STANDING = {"visible": "green", "standby": "yellow", "overshadowed": "dim"}
+STANDING = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
 
 
@@ -81,7 +82,11 @@ def describe(facts: Facts) -> RenderableType:
     holds.add_column(style="bold cyan", no_wrap=True)
     holds.add_column()
     size = describe_size(counts["bytes"])
-    holds.add_row("holds", f"{counts['rows']:,} rows, {size}, in {counts['chunks']} chunks")
+    rolled = f" of {counts['events']:,} events" if counts["events"] != counts["rows"] else ""
+    rows = f"{counts['rows']:,} rows{rolled}"
+    holds.add_row("holds", f"{rows}, {size}, in {counts['chunks']} chunks")
+    for zone in facts["zones"]:
+        holds.add_row(f"by {zone['granularity']}", short_interval(zone["interval"]))
     holds.add_row(
         "segments", f"{visible:,} visible, {counts['hidden_segments']:,} hidden behind them"
     )
@@ -119,9 +124,12 @@ def plans(title: str, pending: Iterable[Facts]) -> Table:
 
 def segments(facts: Facts) -> RenderableType:
     """Draw segments in root order, a table for each time chunk, so that 80 columns are enough."""
-    all_of_them = facts["segments"]
-    by_chunk = groupby(all_of_them, key=lambda segment: str(segment["interval"]))
-    chunks = [_chunk(interval, list(members)) for interval, members in by_chunk]
+    all_of_them, base = facts["segments"], facts["base_version"]
+    by_chunk = groupby(all_of_them, key=lambda s: (str(s["interval"]), int(s["version"])))
+    chunks = [
+        _chunk(short_interval(interval) + _version(version, base), list(members))
+        for (interval, version), members in by_chunk
+    ]
     rows = sum(segment["rows"] for segment in all_of_them)
     size = describe_size(sum(segment["bytes"] for segment in all_of_them))
     return Group(
@@ -131,19 +139,31 @@ def segments(facts: Facts) -> RenderableType:
     )
 
 
-def _chunk(interval: str, members: Sequence[Facts]) -> Table:
-    numbers = ("partition", "root", "minor", "rows", "size", "row groups")
-    table = grid(short_interval(interval), *numbers, "state", right=numbers)
+def _version(version: int, base: int) -> str:
+    return "" if version == base else f", a new version of {short_time(iso(version))}"
+
+
+def _chunk(title: str, members: Sequence[Facts]) -> Table:
+    """Draw a chunk; events and order have a column only where they say something."""
+    rolled = any(segment["events"] != segment["rows"] for segment in members)
+    ordered = any(segment["clustering"] for segment in members)
+    numbers = ["partition", "root", "minor", "rows", *(["events"] if rolled else [])]
+    numbers += ["size", "row groups"]
+    order = ["sorted by"] if ordered else []
+    table = grid(title, *numbers, *order, "state", right=numbers)
     for segment in members:
         start, end = segment["root"]
+        state = "tombstone" if segment["tombstone"] else segment["state"]
         table.add_row(
             str(segment["partition"]),
             Text(f"[{start}, {end})"),
             str(segment["minor_version"]),
             f"{segment['rows']:,}",
+            *([f"{segment['events']:,}"] if rolled else []),
             describe_size(segment["bytes"]),
             str(segment["row_groups"]),
-            Text(segment["state"], style=STANDING[segment["state"]], no_wrap=True),
+            *([escape(segment["clustering"])] if ordered else []),
+            Text(state, style=STANDING[state], no_wrap=True),
         )
     return table
 
@@ -182,8 +202,10 @@ def plan(facts: Facts) -> RenderableType:
         parts.append(skipped(facts["skipped"]))
     for plan_id, holder in facts["running"].items():
         parts.append(Text(f"running: {plan_id} by {holder}"))
-    for plan_id in facts["aborted"]:
-        parts.append(Text(f"aborted: {plan_id}, its workers died too often", style="yellow"))
+    for plan_id, why in facts["yielded"].items():
+        parts.append(Text(f"pending: {plan_id} {why}"))
+    for plan_id, why in facts["abort_reasons"].items():
+        parts.append(Text(f"aborted: {plan_id}, {why}", style="yellow"))
     if facts["voided"]:
         parts.append(Text(f"voided: {len(facts['voided'])} ids that no live writer holds"))
     return Group(*parts)
@@ -191,9 +213,9 @@ def plan(facts: Facts) -> RenderableType:
 
 def skipped(entries: Iterable[Facts]) -> Table:
     """Draw what was left alone, and why."""
-    table = grid("Left alone", "interval", "partitions", "why")
-    for interval, where, reason in _joined(entries):
-        table.add_row(short_interval(interval), where, Text(reason))
+    table = grid("Left alone", "by", "interval", "partitions", "why")
+    for interval, kind, where, reason in _joined(entries):
+        table.add_row(kind, short_interval(interval), where, Text(reason))
     return table
 
 
@@ -201,7 +223,8 @@ def _joined(entries: Iterable[Facts]) -> list[list[str]]:
     """Join neighbouring intervals of which the same is to be said."""
     lines: list[list[str]] = []
     for entry in entries:
-        line = [entry["interval"], partitions(entry["partitions"]), entry["reason"]]
+        where = partitions(entry["partitions"])
+        line = [entry["interval"], entry["kind"], where, entry["reason"]]
         start, end = line[0].split("/")
         if lines and lines[-1][1:] == line[1:] and lines[-1][0].endswith(f"/{start}"):
             lines[-1][0] = f"{lines[-1][0].split('/')[0]}/{end}"

@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    PlanYielded,
     TableCreated,
     Voided,
 )
@@ -50,18 +51,23 @@ def definition_facts(uri: str, state: State) -> Facts:
 def describe_facts(uri: str, state: State) -> Facts:
     """Return what a table is, holds, and how well it is."""
     policy = Policy.read(state.table.properties)
-    seen = state.timeline.lookup(None)
-    visible = [segment for found in seen for segment in found.segments]
-    sizes = [segment.size for segment in visible]
+    shown = state.timeline.visible_segments()
+    visible = [segment for segment in shown if not segment.tombstone]
     return {
         **definition_facts(uri, state),
+        "zones": [
+            {"interval": str(zone.interval), "granularity": zone.granularity.value}
+            for zone in state.zones
+        ],
         "policy": asdict(policy),
         "counts": {
-            "chunks": len({found.chunk for found in seen}),
+            "chunks": len({segment.id.chunk for segment in visible}),
             "segments": len(visible),
             "rows": sum(segment.rows for segment in visible),
-            "bytes": sum(sizes),
-            "hidden_segments": sum(1 for _ in state.timeline.segments()) - len(visible),
+            "events": sum(segment.events for segment in visible),
+            "bytes": sum(segment.size for segment in visible),
+            "hidden_segments": sum(1 for _ in state.timeline.segments()) - len(shown),
+            "tombstones": len(shown) - len(visible),
         },
         "health": health_facts(visible, policy),
         "pending_plans": [plan_facts(known) for known in state.pending_plans()],
@@ -89,33 +95,39 @@ def plan_facts(known: PlanState) -> Facts:
         "plan": plan.id,
         "kind": plan.kind.value,
         "status": known.status.value,
-        "interval": str(plan.chunk.interval),
+        "interval": str(plan.interval),
         "root": [plan.root_start, plan.root_end],
-        "segments": len(plan.inputs),
+        "clustering": plan.clustering,
+        "granularity": plan.granularity.value if plan.granularity else None,
+        "segments": len(known.inputs),
         "rows": plan.rows,
         "bytes": plan.size,
         "reason": plan.reason,
         "requested": iso(known.requested_at),
         "attempts": known.attempts,
+        "yields": known.yields,
         "author": known.author,
     }
 
 
 def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden: bool) -> Facts:
-    """Return the visible segments in order, or with ``hidden`` every one and its standing."""
-    seen = [segment for found in state.timeline.lookup(interval) for segment in found.segments]
+    """Return the visible segments in order, or with ``hidden`` every one and its standing.
+
+    Tombstones have no rows, so they are among the hidden ones.
+    """
+    seen = state.timeline.visible_segments(interval)
     visible = {segment.id for segment in seen}
-    wanted = seen
+    wanted = [segment for segment in seen if not segment.tombstone]
     if hidden:
-        every = list(state.timeline.segments())
         wanted = sorted(
-            (s for s in every if interval is None or s.id.interval.overlaps(interval)),
+            state.timeline.segments(interval),
             key=lambda s: (s.id.interval, s.id.version, s.shard.root_start, s.shard.minor_version),
         )
     present = Counter((s.id.chunk, s.shard.group) for s in state.timeline.segments())
     return {
         "table": uri,
         "version": state.n,
+        "base_version": state.base_version,
         "segments": [segment_facts(s, _standing(s, visible, present)) for s in wanted],
     }
 
@@ -141,12 +153,17 @@ def segment_facts(segment: Segment, standing: str) -> Facts:
         "root": [shard.root_start, shard.root_end],
         "minor_version": shard.minor_version,
         "group_size": shard.group_size,
+        "core": shard.core,
+        "tombstone": segment.tombstone,
         "rows": segment.rows,
+        "events": segment.events,
         "bytes": segment.size,
         "row_groups": segment.row_groups,
         "time_min": iso(segment.time_min),
         "time_max": iso(segment.time_max),
         "created": iso(segment.created),
+        "clustering": segment.clustering,
+        "origin": str(segment.origin) if segment.origin else None,
         "path": segment.path,
     }
 
@@ -174,10 +191,14 @@ def summary(action: Action) -> str:
             return f"{_many(len(ids), 'id')} will never come: {reason}"
         case PlanRequested(plan=plan):
             return f"{plan.id}: {plan.reason}"
+        case PlanInflight(plan_id=plan_id, version=int(version)):
+            return f"{plan_id} -> version {iso(version)}"
         case PlanInflight(plan_id=plan_id, outputs=outputs):
-            return f"{plan_id} -> {', '.join(str(output.partition) for output in outputs)}"
+            return f"{plan_id} -> {_ids(outputs)}"
         case PlanCompleted(plan_id=plan_id, segments=segments):
-            return f"{plan_id} = {_amount(segments)}"
+            return f"{plan_id} = {_made(segments)}"
+        case PlanYielded(plan_id=plan_id, reason=reason):
+            return f"{plan_id} gave way: {reason}"
         case PlanAborted(plan_id=plan_id, reason=reason):
             return f"{plan_id}: {reason}"
         case _:
@@ -187,10 +208,27 @@ def summary(action: Action) -> str:
 def skipped_facts(skipped: Skipped) -> Facts:
     """Return what a planner left alone, and why."""
     return {
+        "kind": skipped.kind.value,
         "interval": str(skipped.chunk.interval),
         "partitions": list(skipped.partitions),
         "reason": skipped.reason,
     }
+
+
+def _ids(outputs: tuple[SegmentId, ...]) -> str:
+    first, last = outputs[0].partition, outputs[-1].partition
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _made(segments: tuple[Segment, ...]) -> str:
+    """Return what a compaction published: made, carried over, and tombstones, apart."""
+    dead = sum(segment.tombstone for segment in segments)
+    carried = tuple(segment for segment in segments if segment.origin)
+    made = tuple(s for s in segments if not s.tombstone and s.origin is None)
+    parts = [_amount(made)]
+    parts += [f"carried over {_amount(carried)}"] if carried else []
+    parts += [_many(dead, "tombstone")] if dead else []
+    return "; ".join(parts)
 
 
 def _amount(segments: tuple[Segment, ...]) -> str:

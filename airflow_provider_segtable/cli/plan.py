@@ -38,11 +38,15 @@ def plan(
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Show which segments are worth joining, best first, and why the others are left alone.
+    r"""Show which compactions would pay, best first, and why the rest is left alone.
 
     [green]segtable plan ./flights[/]
     [green]segtable plan ./flights --property compaction.min_segments=4[/]
+    [green]segtable plan ./flights --property compaction.clustering=carrier,origin[/]
     [green]segtable plan ./flights --request --json | jq -r '.chosen\[].plan'[/]
+
+    Minor compaction joins small neighbours, semi-major sorts a chunk while appends
+    go on, major replaces chunks that have gone cold by a new version.
 
     The policy is the table's (see `segtable table describe`); --property
     overrides it for this run.
@@ -79,17 +83,21 @@ def planner_facts(uri: str, found: "PlannerRun", *, dry_run: bool) -> Facts:
         "chosen": [
             {
                 "plan": launch.plan_id,
-                "kind": launch.kind,
+                "kind": str(launch.kind),
+                "interval": str(launch.interval) if launch.interval else None,
                 "run_id": launch.run_id,
                 "segments": launch.segments,
                 "bytes": launch.size,
                 "reason": launch.reason,
+                "yields": launch.yields,
             }
             for launch in found.launches
         ],
         "skipped": [skipped_facts(entry) for entry in found.skipped],
         "running": dict(found.running),
+        "yielded": dict(found.yielded),
         "aborted": list(found.aborted),
+        "abort_reasons": dict(found.aborted),
         "voided": [str(segment_id) for segment_id in found.voided],
     }
 

@@ -5,7 +5,8 @@
 2. Launch ``spark_apps/compact.py`` over what is left. It locks, marks each plan inflight and
    commits by the log's rules: an orphan and its successor can never both commit a plan.
 3. Judge by what the application reported, and by the log where it could not. Only failed plans
-   fail the task; done already, running elsewhere and overtaken are success, and said so.
+   fail the task; done already, running elsewhere, overtaken and yielded are success, and said so:
+   what gave way to somebody more urgent is launched again by the next planner run.
 """
 
 import json

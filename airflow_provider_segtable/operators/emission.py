@@ -1,7 +1,8 @@
 """From launches to DAG runs, purely: equal launches always make equal run ids.
 
 1. Launches of one kind are cut into batches, in the planner's order; a batch is one DAG run, so
-   that Spark's start-up is paid once.
+   that Spark's start-up is paid once. Minor ones go first, major ones last: the smaller the kind,
+   the sooner it helps.
 2. A batch of one keeps its launch's run id. A larger one is named by a hash of all of them: the
    planner that finds the same work again names the same run, and nothing is emitted twice.
 3. Airflow takes ``[A-Za-z0-9_.~:+-]``, at most 250 of them; other names are mended with a hash.
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.planning.survey import KINDS
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250
@@ -72,7 +74,8 @@ def legal_run_id(text: str) -> str:
 
 
 def _batches(launches: Sequence[Launch], size: int) -> Iterator[Sequence[Launch]]:
-    for kind in dict.fromkeys(launch.kind for launch in launches):
+    present = {launch.kind for launch in launches}
+    for kind in (*(k for k in KINDS if k in present), *sorted(present.difference(KINDS))):
         alike = [launch for launch in launches if launch.kind == kind]
         for start in range(0, len(alike), size):
             yield alike[start : start + size]

@@ -2,9 +2,9 @@
 
 1. The log is read first and the locks second, so a worker that finishes in between is never
    taken for dead.
-2. A plan whose lock is held has a live worker: perhaps the orphan of an earlier try of the same
-   task. If there is nothing else to do, wait for it; at the deadline it *runs elsewhere*, which
-   is no failure: should it die yet, the planner launches the plan again.
+2. A plan whose lock is held, or waited for, has a live worker: perhaps the orphan of an earlier
+   try of the same task. If there is nothing else to do, wait for it; at the deadline it *runs
+   elsewhere*, which is no failure: should it die yet, the planner launches the plan again.
 3. After an application has ended, whatever it did not report is settled by the log.
 """
 
@@ -49,7 +49,7 @@ def outstanding(
     deadline = clock.monotonic() + wait_s
     told = False
     while True:
-        holders = {lock.purpose: lock.holder for lock in ports.coordinator.locks(_id(state))}
+        holders = _holders(ports, _id(state))
         found = _sorted(state, plan_ids, holders)
         busy = [r for r in found.settled if r.ended is Ended.RUNNING_ELSEWHERE]
         left = deadline - clock.monotonic()
@@ -85,6 +85,12 @@ def settle(
         if plan_id in missing and _from_log(state, plan_id) is None
     )
     return (*reported, *(result for result in known if result), *failed)
+
+
+def _holders(ports: TablePorts, table: str) -> dict[str, str]:
+    """Return who holds, or waits for, the locks of which plan."""
+    found = (*ports.coordinator.waiters(table), *ports.coordinator.locks(table))
+    return {lock.purpose: lock.holder for lock in found}
 
 
 def _named(state: State, asked: Sequence[str] | None) -> tuple[str, ...]:

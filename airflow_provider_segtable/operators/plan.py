@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseOperator, Context
 
+from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.emission import emissions
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
-from airflow_provider_segtable.services.planner import PlannerRun, plan_table
+from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
@@ -29,7 +30,9 @@ class SegtablePlanOperator(BaseOperator):
 
     Args:
         table: below the connection's root, or a URI.
-        trigger_dag_ids: which DAG carries out which kind of plan, e.g. ``{"minor": "..."}``.
+        trigger_dag_ids: which DAG carries out which kind of plan: ``{"minor": "...",
+            "semi-major": "...", "major": "..."}``. Of the larger ones, a kind without a DAG is not
+            planned.
         policy: overrides the table's own, e.g. ``{"min_segments": 4}``.
         plans_per_run: how many plans share one DAG run, and so one start of Spark.
         segtable_conn_id: the connection.
@@ -65,20 +68,31 @@ class SegtablePlanOperator(BaseOperator):
         with hook.table_ports(self.table, author=author_of(context)) as ports:
             run = plan_table(ports, policy=self._policy(ports))
         self._tell(run)
+        launches = [launch for launch in run.launches if self._has_dag(launch)]
         runs = emissions(
-            run.launches,
+            launches,
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
             conf={"table": self.table},
         )
-        self.log.info("%d plans to carry out in %d runs", len(run.launches), len(runs))
+        self.log.info("%d plans to carry out in %d runs", len(launches), len(runs))
         return runs
 
-    def _policy(self, ports: TablePorts) -> Policy | None:
-        if not self.policy:
-            return None
-        overrides = {f"compaction.{name}": str(value) for name, value in self.policy.items()}
+    def _has_dag(self, launch: Launch) -> bool:
+        """Leave a larger plan that a person asked for to that person, if it has no DAG here."""
+        if launch.kind == PlanKind.MINOR or launch.kind in self.trigger_dag_ids:
+            return True
+        known = ", ".join(self.trigger_dag_ids)
+        left = "%s is pending, but trigger_dag_ids has no DAG for %s plans: it has %s"
+        self.log.warning(left, launch.plan_id, launch.kind, known)
+        return False
+
+    def _policy(self, ports: TablePorts) -> Policy:
+        overrides = {f"compaction.{k}": str(v) for k, v in (self.policy or {}).items()}
         properties = EventLog(ports.storage).load().table.properties
+        for kind in (PlanKind.SEMI_MAJOR, PlanKind.MAJOR):
+            if kind not in self.trigger_dag_ids:
+                overrides[f"compaction.{kind.replace('-', '_')}"] = OFF
         return Policy.read({**properties, **overrides})
 
     def _tell(self, run: PlannerRun) -> None:
@@ -88,14 +102,17 @@ class SegtablePlanOperator(BaseOperator):
             self.log.info("chosen  %s (%s): %s", launch.plan_id, size, launch.reason)
         for plan_id, holder in run.running.items():
             self.log.info("running %s: held by %s", plan_id, holder)
-        for plan_id in run.aborted:
-            self.log.warning("aborted %s: its workers died too often", plan_id)
+        for plan_id, why in run.yielded.items():
+            self.log.info("pending %s: %s", plan_id, why)
+        for plan_id, why in run.aborted.items():
+            self.log.warning("aborted %s: %s", plan_id, why)
         if run.voided:
             self.log.info("voided  %d ids that no live writer holds", len(run.voided))
         self.log.info("::group::skipped, and why (%d)", len(run.skipped))
         for skipped in run.skipped:
             where = spans(skipped.partitions) or "all"
-            self.log.info("skipped %s [%s]: %s", skipped.chunk.interval, where, skipped.reason)
+            chunk, kind = skipped.chunk.interval, skipped.kind
+            self.log.info("skipped by %s: %s [%s]: %s", kind, chunk, where, skipped.reason)
         self.log.info("::endgroup::")
 
 

@@ -22,11 +22,12 @@ def judge_small_segments(
 ) -> Verdict:
     """Judge whether ``interval`` has at most ``at_most`` visible small segments in each chunk.
 
-    A segment is small by the table's policy; pending plans do not count as done.
+    A segment is small by the table's policy, a tombstone is none; pending plans do not count as
+    done.
     """
     counts: dict[str, int] = {}
     for found in state.timeline.lookup(interval):
-        small = sum(1 for s in found.segments if s.size < policy.small_size)
+        small = sum(1 for s in found.segments if s.rows and s.size < policy.small_size)
         counts[str(found.chunk.interval)] = counts.get(str(found.chunk.interval), 0) + small
     worst = max(counts, key=lambda name: counts[name], default=None)
     found_most = counts[worst] if worst else 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import DAG
 
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.testing.processes import importable
 
@@ -32,8 +33,10 @@ def test_the_shipped_dags_load_without_errors() -> None:
     assert found.import_errors == {}
     assert set(found.dags) == {
         "segtable_ingest_then_wait",
+        "segtable_major__flights",
         "segtable_minor__flights",
         "segtable_planner__flights",
+        "segtable_semi_major__flights",
     }
 
 
@@ -71,23 +74,38 @@ def test_parsing_a_dag_file_is_cheap() -> None:
     assert float(took) < SECONDS_TO_PARSE
 
 
-def test_the_factory_makes_a_planner_and_a_minor_dag() -> None:
-    """The planner runs alone; the minor DAG has its own limit, pool and Spark settings."""
+def test_the_factory_makes_a_planner_and_a_dag_a_kind() -> None:
+    """The planner runs alone; the others share limits, pool and Spark settings, or have their own.
+
+    Minor runs are ahead of the larger ones, of which there is one at a time.
+    """
     made = compaction_dags(
         table="s3://lake/air flights",
         schedule=None,
         max_active_runs=3,
         pool="spark",
         spark={"spark_conn_id": "my_spark", "wait_s": 5.0},
+        kinds={"major": {"pool": "nightly", "max_active_runs": 2, "spark_conf": {"a": "b"}}},
     )
     assert made.planner.dag_id == "segtable_planner__air_flights"
     assert made.planner.max_active_runs == 1
-    assert isinstance(made.minor, DAG)
-    assert made.minor.dag_id == "segtable_minor__air_flights"
-    assert made.minor.max_active_runs == 3
-    compact = made.minor.get_task("compact")
-    assert (compact.pool, compact.spark_conn_id, compact.wait_s) == ("spark", "my_spark", 5.0)
-    assert made.planner.get_task("plan").trigger_dag_ids == {"minor": made.minor.dag_id}
+    dags = {"minor": made.minor, "semi-major": made.semi_major, "major": made.major}
+    assert all(isinstance(dag, DAG) for dag in dags.values())
+    assert made.semi_major.dag_id == "segtable_semi_major__air_flights"
+    assert [dag.max_active_runs for dag in dags.values()] == [3, 1, 2]
+    tasks = [dag.get_task("compact") for dag in dags.values()]
+    assert [task.pool for task in tasks] == ["spark", "spark", "nightly"]
+    assert [task.priority_weight for task in tasks] == [3, 2, 1]
+    assert {(task.spark_conn_id, task.wait_s) for task in tasks} == {("my_spark", 5.0)}
+    assert [task.spark_conf for task in tasks] == [None, None, {"a": "b"}]
+    plan = made.planner.get_task("plan")
+    assert plan.trigger_dag_ids == {kind: dag.dag_id for kind, dag in dags.items()}
+
+
+def test_a_kind_that_there_is_not_is_refused() -> None:
+    """Settings of a misspelt kind would silently be nobody's."""
+    with pytest.raises(InvalidInput, match="'semi_major', which is none of minor, semi-major"):
+        compaction_dags(table="flights", schedule=None, kinds={"semi_major": {}})
 
 
 def test_two_tables_of_one_name_are_kept_apart_by_name() -> None:

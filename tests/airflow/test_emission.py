@@ -1,6 +1,7 @@
 """Run ids and batches."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,17 @@ def test_every_run_id_is_one_that_airflow_takes(table: str) -> None:
         assert AIRFLOW_TAKES.match(run_id)
         assert len(run_id) <= LONGEST_RUN_ID
     assert legal_run_id(f"{table}a") != legal_run_id(f"{table}b")
+
+
+def test_smaller_kinds_are_emitted_first() -> None:
+    """Each kind has runs and a DAG of its own; minor ones head the list, whatever the ranking."""
+    kinds = ["major", "minor", "semi-major", "minor"]
+    launches = [replace(launch(n), kind=kind) for n, kind in enumerate(kinds)]
+    runs = emissions(
+        launches, trigger_dag_ids={kind: kind for kind in kinds}, plans_per_run=9, conf={}
+    )
+    assert [run["trigger_dag_id"] for run in runs] == ["minor", "semi-major", "major"]
+    assert runs[0]["conf"]["plans"] == ["minor-1", "minor-3"]
 
 
 def test_nothing_to_do_emits_nothing() -> None:

@@ -4,6 +4,9 @@ import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotATable
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.request import request
 
 from .conftest import Flights
 
@@ -59,3 +62,26 @@ def test_a_table_that_is_none_fails_the_task() -> None:
     """The error names the place and the way out."""
     with pytest.raises(NotATable, match=r"nowhere.*segtable table create"):
         planner(table="nowhere").execute({})
+
+
+def test_larger_kinds_without_a_dag_are_not_planned(flights: Flights) -> None:
+    """They would wait for ever; one that a person asked for is left to that person."""
+    always = {"clustering": "row", "semi_major_unclustered": 0}
+    assert [run["trigger_dag_id"] for run in planner(policy=always).execute({})] == ["minor_dag"]
+    (known,) = flights.table.state().pending_plans()
+    compact(flights.table.ports, [known.plan.id], in_process())
+    asked = request(flights.table.ports, "major")
+    assert planner(policy=always).execute({}) == []
+    both = {"minor": "minor_dag", "major": "major_dag"}
+    (run,) = planner(trigger_dag_ids=both).execute({})
+    assert run["trigger_dag_id"] == "major_dag"
+    assert run["conf"]["plans"] == [asked[0].plan.id]
+
+
+def test_every_kind_has_its_dag(flights: Flights) -> None:
+    """What is to be sorted goes to the DAG of semi-major runs."""
+    dags = {"minor": "a", "semi-major": "b", "major": "c"}
+    (run,) = planner(trigger_dag_ids=dags, policy={"clustering": "row"}).execute({})
+    assert run["trigger_dag_id"] == "b"
+    (known,) = flights.table.state().pending_plans()
+    assert known.plan.clustering == "row"
