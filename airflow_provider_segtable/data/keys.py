@@ -73,6 +73,14 @@ def _is_number(kind: pa.DataType) -> bool:
     )
 
 
+def ordered_bits(column: pa.Array) -> Numbers | None:
+    """Return numbers and times as unsigned numbers of the same order, or None for other types.
+
+    Nulls are anything.
+    """
+    return _bits(column).copy() if _is_number(column.type) else None
+
+
 def _spaced(rows: pa.Array, marks: pa.Array) -> Codes:
     return _clipped(_bits(rows), _valid(rows), _bits(marks), _valid(marks))
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.data.blocks import decoding
 from airflow_provider_segtable.data.files import SinkFile
+from airflow_provider_segtable.data.keys import Numbers
 from airflow_provider_segtable.data.scan import SourceFile
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -23,7 +24,8 @@ FOLDER = "data/_runs"
 class SortRun:
     """A written run: its path, and for each of its batches the range and the rows.
 
-    ``density`` is how many bytes a row takes in the output, by a sample of the run.
+    ``density`` is how many bytes a row takes in the output, by a sample of the run; with rollup,
+    ``noted`` are hashes of keys in each batch (see ``distinct``).
     """
 
     path: str
@@ -31,6 +33,7 @@ class SortRun:
     rows: tuple[int, ...]
     size: int
     density: float = 0.0
+    noted: tuple[Numbers, ...] = ()
 
     def between(self, first: int, end: int) -> list[int]:
         """Return the numbers of the batches of ranges ``[first, end)``."""

@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, Shard
 from airflow_provider_segtable.data.blocks import Block, Shape, read_blocks
 from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor, segment_path
+from airflow_provider_segtable.data.distinct import noted
 from airflow_provider_segtable.data.encoding import (
     ARROW_SCHEMA,
     arrow_schema_entry,
@@ -32,7 +33,7 @@ from airflow_provider_segtable.data.encoding import (
     writer,
 )
 from airflow_provider_segtable.data.files import SinkFile, open_files
-from airflow_provider_segtable.data.keys import is_sorted, stable_order
+from airflow_provider_segtable.data.keys import Numbers, is_sorted, stable_order
 from airflow_provider_segtable.data.ranges import Keying, Marks, Ordinals, Slices, assigned
 from airflow_provider_segtable.data.rollup_hook import Rolling
 from airflow_provider_segtable.data.runs import FOLDER, SortRun, read_run, write_run
@@ -53,7 +54,6 @@ class Task:
     marks: Marks
     rolling: Rolling
     most: float
-    attempt: str
 
     def open(self) -> DataFiles:
         """Open the table's data files."""
@@ -127,7 +127,8 @@ def _scattered(job: ScatterJob, files: DataFiles, held: Read, number: int) -> So
     name = f"{first.input:06d}-{first.group:06d}-{number:03d}-{job.attempt}.arrow"
     parts = ((number, rows.take(places)) for number, places in found)
     run = write_run(files, f"{FOLDER}/{job.folder}/{name}", rows.schema, parts)
-    return replace(run, density=_density(rows, found, job.task))
+    run = replace(run, density=_density(rows, found, job.task))
+    return replace(run, noted=_noted(rows, found, keying)) if job.task.rolling.wanted else run
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
@@ -148,6 +149,14 @@ def _parted(rows: pa.Table, labels: Slices) -> Iterator[tuple[int, pa.Array]]:
         if end > first:
             yield number, pa.array(order[first:end])
         first = int(end)
+
+
+def _noted(
+    rows: pa.Table, found: Sequence[tuple[int, pa.Array]], keying: Keying
+) -> tuple[Numbers, ...]:
+    hashes = noted(rows, keying.columns)
+    parts = (hashes[np.asarray(places)] for _, places in found)
+    return tuple(part[part != 0] for part in parts)
 
 
 def _density(rows: pa.Table, found: Sequence[tuple[int, pa.Array]], task: Task) -> float:

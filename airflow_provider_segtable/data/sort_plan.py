@@ -190,7 +190,6 @@ def planned(
         marks=ranges.marks,
         rolling=Rolling(spec.rollup),
         most=spec.share,
-        attempt=spec.attempt,
     )
     return SortPlan(spec=spec, task=task, ranges=ranges, blocks=tuple(blocks), density=density)
 

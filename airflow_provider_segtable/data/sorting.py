@@ -27,7 +27,9 @@ import numpy as np
 from airflow_provider_segtable.core.errors import BooksDoNotBalance, SegtableError
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.data.distinct import groups
 from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.keys import Numbers
 from airflow_provider_segtable.data.ranges import Ranges
 from airflow_provider_segtable.data.runs import SortRun
 from airflow_provider_segtable.data.schema import to_arrow
@@ -163,16 +165,20 @@ def _scatters(plan: SortPlan) -> list[ScatterJob]:
     ]
 
 
+Rows = tuple[float, ...]
+
+
 def _gathers(plan: SortPlan, runs: Sequence[SortRun], outputs: Outputs) -> list[GatherJob]:
-    spec, rows, density = plan.spec, plan.ranges.rows, plan.density
+    spec, density = plan.spec, plan.density
+    load = rows = plan.ranges.rows  # what is read, and what is left of it
     if runs:
-        rows = _rows_of(runs, plan.ranges.count)
+        load, rows = _rows_of(runs, plan.ranges.count)
         density = float(np.average([r.density for r in runs], weights=[sum(r.rows) for r in runs]))
     ranges = replace(plan.ranges, rows=tuple(rows))
     sizing = plan.sizing(density)
     segments = grouped(ranges, sizing)
     named = _named(spec, ranges, segments, outputs)
-    packs = packed(segments, rows, sizing)
+    packs = packed(segments, load, sizing)
     by_first = {output.first: output for output in named}
     jobs = []
     for pack in packs:
@@ -182,23 +188,30 @@ def _gathers(plan: SortPlan, runs: Sequence[SortRun], outputs: Outputs) -> list[
             GatherJob(
                 task=plan.task,
                 outputs=tuple(by_first[a] for a, _ in pack),
-                parts=tuple(parts_of(pack, rows, sizing)),
+                parts=tuple(parts_of(pack, load, sizing)),
                 runs=tuple(runs),
                 blocks=() if runs else near,
                 clustering=str(spec.order),
                 created=spec.created,
-                size=int(sum(rows[first:end]) * density) + 1,
+                size=int(sum(load[first:end]) * density) + 1,
                 attempt=spec.attempt,
             )
         )
     return jobs
 
 
-def _rows_of(runs: Sequence[SortRun], count: int) -> tuple[float, ...]:
+def _rows_of(runs: Sequence[SortRun], count: int) -> tuple[Rows, Rows]:
+    """Return the rows of each range, and about how many rollup will leave."""
     rows = np.zeros(count)
     for run in runs:
         np.add.at(rows, list(run.ranges), run.rows)
-    return tuple(rows.tolist())
+    if not any(run.noted for run in runs):
+        return tuple(rows.tolist()), tuple(rows.tolist())
+    found: list[list[Numbers]] = [[] for _ in rows]
+    for run in runs:
+        for number, hashes in zip(run.ranges, run.noted, strict=True):
+            found[number].append(hashes)
+    return tuple(rows.tolist()), tuple(groups(rows.tolist(), found))
 
 
 def _named(
