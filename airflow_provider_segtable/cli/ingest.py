@@ -104,8 +104,9 @@ def _local(
     commit_id: str | None,
 ) -> Iterator[Callable[[], Facts]]:
     from airflow_provider_segtable.cli.sources import read_rows
+    from airflow_provider_segtable.table.table import given_schema
 
-    schema = table.snapshot().schema
+    schema = given_schema(table.state().table)
     for path in files:
         rows = read_rows(path, schema, format_)
         size = rows_per_append or max(rows.num_rows, 1)

@@ -18,6 +18,7 @@ from airflow_provider_segtable.cli.options import (
 )
 from airflow_provider_segtable.cli.output import note, print_json, show
 from airflow_provider_segtable.cli.parsing import parse_schema
+from airflow_provider_segtable.cli.rollup import needed, parse_rollup
 from airflow_provider_segtable.cli.scan import scan
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.interval import Interval
@@ -70,6 +71,23 @@ def create(  # noqa: PLR0913 - each is an option
     granularity: Annotated[
         str, typer.Option(help="How time is cut: hour, day, week, month, year, all.")
     ] = "day",
+    dimensions: Annotated[
+        list[str] | None,
+        typer.Option("--dimension", help="Roll up by this column; repeat.", metavar="COLUMN"),
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            help="What to keep of rows rolled up: sum, min, max, first, last, hll, theta or kll of "
+            "a column, or count; repeat.",
+            metavar=r"NAME=KIND\[(COLUMN\[,ARG])]",
+        ),
+    ] = None,
+    query_granularity: Annotated[
+        str | None,
+        typer.Option(help="How event times are cut when rows are rolled up: none, minute, hour..."),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="For people; the last part of TABLE by default.")
     ] = None,
@@ -82,22 +100,29 @@ def create(  # noqa: PLR0913 - each is an option
     [green]segtable table create ./trips --like trips.parquet --time pickup[/]
     [green]segtable table create s3://lake/orders --time at --granularity month \
         --schema "user string, amount double, at timestamp\[us, tz=UTC]"[/]
+    [green]segtable table create ./daily --like trips.parquet --time pickup --dimension zone \
+        --metric trips=count --metric "total=sum(fare)" --query-granularity day[/]
 
     Types are Arrow's: int64, string, double, date32\[day], list<item: string>,
     timestamp\[us, tz=UTC]; int, text, float64, date, timestamp will do, too.
+    With dimensions or metrics the table is a rollup table: it keeps one row
+    for each cut event time and combination of dimensions. --like then takes
+    only the columns that it needs.
     """
     from airflow_provider_segtable.planning.policy import Policy
     from airflow_provider_segtable.table.table import Table
 
     settings = pairs(properties, "--property")
     Policy.read(settings)  # a wrong key is refused before anything is written
+    rollup = parse_rollup(dimensions, metrics, query_granularity)
     made = Table.create(
         table,
-        schema=_schema(schema, like),
+        schema=needed(_schema(schema, like), time, rollup) if like else _schema(schema, like),
         time_column=time,
         granularity=granularity,
         name=name,
         properties=settings,
+        rollup=rollup,
         storage_options=pairs(storage_options, "--storage-option"),
     )
     answer = facts.definition_facts(table, made.state())

@@ -1,0 +1,46 @@
+"""Rollup tables by the command line."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+
+Facts = Callable[..., Any]
+SCHEMA = "at timestamp[us, tz=UTC], word string, n int"
+FEW = ("--dimension", "word", "--metric", "rows=count", "--metric", "n = sum(n)")
+
+
+def test_a_rollup_table_is_made_filled_and_read(facts: Facts, run: Run) -> None:
+    """Options make the stored columns; CSV rows of the input columns arrive rolled up."""
+    made = facts(
+        "table", "create", "t", "--time", "at", "--schema", SCHEMA, *FEW,
+        "--query-granularity", "hour",
+    )  # fmt: skip
+    assert [column["name"] for column in made["schema"]] == ["at", "word", "rows", "n"]
+    with open("rows.csv", "w") as file:  # noqa: PTH123 - the test's folder is the current one
+        file.write("at,word,n\n")
+        file.writelines(f"2013-01-01T00:{at:02}:00Z,{'ab'[at % 2]},{at}\n" for at in range(10))
+    facts("ingest", "t", "rows.csv")
+    rows = facts("table", "scan", "t")["rows"]
+    assert [(row["word"], row["rows"], row["n"]) for row in rows] == [("a", 5, 20), ("b", 5, 25)]
+    assert run("table", "create", "u", "--time", "at", "--like", "rows.csv", *FEW).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--metric", "n"), "'n' is no metric"),
+        (("--metric", "n=median(n)"), "'median' is no kind of metric: choose one of sum, min"),
+        (("--query-granularity", "decade"), "'decade' is no query granularity"),
+        (("--query-granularity", "month", *FEW), "'month' is coarser than the table's granu"),
+        (("--dimension", "word"), "nothing would be kept of 'n'"),
+        (("--dimension", "wrod", "--metric", "n=sum(n)"), "'wrod' is not in the schema"),
+    ],
+)
+def test_wrong_options_name_the_value(run: Run, options: tuple[str, ...], message: str) -> None:
+    """What cannot be understood is shown, with what could be."""
+    result = run("table", "create", "t", "--time", "at", "--schema", SCHEMA, *options)
+    assert result.exit_code != 0
+    assert message in " ".join(result.stderr.replace("│", " ").split())
