@@ -1,0 +1,69 @@
+"""Sorting in Spark tasks: the same stages, jobs and results as in one process."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.files import LocalFiles
+from airflow_provider_segtable.data.sorting import sort_stages
+from airflow_provider_segtable.spark.distribution import spark_execute
+from tests.unit.data.making import written
+from tests.unit.data.sort_making import events, named, spec
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "sort_and_rollup.py"
+
+
+def in_tasks(
+    spark: SparkSession, root: Path, segments: tuple[Segment, ...], **changes: object
+) -> tuple[Segment, ...]:
+    """Sort by two columns in Spark tasks."""
+    what = spec(events(1, 0).schema, "carrier,flight", uri=str(root), **changes)
+    stages = sort_stages(what, segments, named)
+    jobs = next(stages)
+    try:
+        while True:
+            done = sorted(spark_execute(spark)(jobs), key=lambda one: one.index)
+            assert [one.error for one in done] == [None] * len(jobs)
+            jobs = stages.send([one.value for one in done])
+    except StopIteration as stop:
+        result: tuple[Segment, ...] = stop.value
+        return result
+
+
+@pytest.mark.parametrize("memory", [400_000, 512 << 20])
+def test_spark_reads_what_tasks_sorted(spark: SparkSession, tmp_path: Path, memory: int) -> None:
+    """Tasks sort as Spark does, null by null, and Spark reads the result; no run remains."""
+    tables = [events(3_000, seed) for seed in range(4)]
+    segments = written(LocalFiles(tmp_path), tables)
+    given = spark.createDataFrame(pa.concat_tables(tables)).orderBy("carrier", "flight", "at")
+    results = in_tasks(spark, tmp_path, segments, memory=memory, target_size=60_000)
+    assert len(results) > 1
+    paths = [str(tmp_path / segment.path) for segment in results]
+    columns = ["carrier", "flight", "at"]
+    rows = [row for path in paths for row in spark.read.parquet(path).select(columns).collect()]
+    assert rows == given.select(columns).collect()
+    left = {str(path) for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    assert left == {str(tmp_path / segment.path) for segment in (*segments, *results)}
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs() -> None:
+    """A quick run measures every way of both tasks and checks every result's rows."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--quick", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {task: len(found[task]["seconds"]) for task in found} == {"sort": 7, "rollup": 5}
