@@ -52,7 +52,7 @@ def test_decimals_are_exact_up_to_38_digits() -> None:
     assert made.column("s").to_pylist() == [total]
     assert made.schema.field("s").type == pa.decimal128(38, 5)
     nines = Decimal(10**38 - 1)
-    limit = one_day(pa.array([nines, nines, -nines], pa.decimal128(38, 0)))
+    limit = one_day(pa.array([nines, nines, Decimal(f"-{nines}")], pa.decimal128(38, 0)))
     assert from_input(limit, sums, time_column="day").column("s").to_pylist() == [nines]
     with pytest.raises(InvalidInput, match=r"a sum is 1" + "0" * 38 + r", which decimal128"):
         from_input(
