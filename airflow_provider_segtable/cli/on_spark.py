@@ -12,7 +12,7 @@ from airflow_provider_segtable.cli.output import Facts
 from airflow_provider_segtable.cli.sources import file_format
 from airflow_provider_segtable.spark import session as sessions
 from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.table.table import Table, given_schema
 
 
 @contextmanager
@@ -53,7 +53,8 @@ def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame
     if kind == "csv":
         return spark.read.csv(place, header=True, inferSchema=True)
     rows = spark.read.json(place)  # it has no times of its own: they are texts
-    times = {c.name for c in table.state().table.schema.columns if c.type.startswith("timestamp")}
+    given = given_schema(table.state().table)
+    times = {field.name for field in given if str(field.type).startswith("timestamp")}
     for name, found in rows.dtypes:
         if name in times and found == "string":
             rows = rows.withColumn(name, rows[name].cast("timestamp"))

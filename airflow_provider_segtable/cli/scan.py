@@ -65,6 +65,9 @@ def scan(  # noqa: PLR0913 - each is an option
             "and after a compaction.",
         ),
     ] = False,
+    rolled_up: Annotated[
+        bool, typer.Option("--rolled-up", help="Of a rollup table, one row for each group.")
+    ] = False,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,16 +77,20 @@ def scan(  # noqa: PLR0913 - each is an option
     [green]segtable table scan ./flights --format csv --interval 2013-07-04/2013-07-05[/]
     [green]segtable table scan ./flights --as-of 2026-01-31T12:00:00Z --count[/]
     [green]segtable table scan ./flights --version 3 --checksum[/]
+    [green]segtable table scan ./daily --rolled-up --checksum[/]
     """
     snapshot = _snapshot(table, storage_options, version, as_of)
     wanted = _columns(snapshot, columns)
     clip = Interval.parse(interval) if interval else None
     head = {"table": table, "version": snapshot.version}
     if count or checksum:
-        _answer({**head, **_totals(snapshot, wanted, clip, checksum=checksum)}, as_json=as_json)
+        _answer(
+            {**head, **_totals(snapshot, wanted, clip, rolled_up=rolled_up, checksum=checksum)},
+            as_json=as_json,
+        )
         return
     shown = ROWS_FOR_PEOPLE if limit is None and format_ is Format.TABLE and not as_json else limit
-    batches = _limited(snapshot.batches(columns=wanted, interval=clip), shown)
+    batches = _limited(_rows(snapshot, wanted, clip, rolled_up=rolled_up), shown)
     if as_json:
         rows = [row for batch in batches for row in _plain(batch)]
         print_json({**head, "rows": rows})
@@ -117,19 +124,32 @@ def _columns(snapshot: "Snapshot", text: str | None) -> list[str]:
     return wanted
 
 
+def _rows(
+    snapshot: "Snapshot", columns: list[str], clip: Interval | None, *, rolled_up: bool
+) -> Iterator["pa.RecordBatch"]:
+    if rolled_up:
+        return iter(snapshot.rolled_up(columns=columns, interval=clip).to_batches())
+    return snapshot.batches(columns=columns, interval=clip)
+
+
 def _totals(
-    snapshot: "Snapshot", columns: list[str], clip: Interval | None, *, checksum: bool
+    snapshot: "Snapshot",
+    columns: list[str],
+    clip: Interval | None,
+    *,
+    rolled_up: bool,
+    checksum: bool,
 ) -> Facts:
     if checksum:
         from airflow_provider_segtable.cli.checksum import checksum_of
 
-        found = checksum_of(snapshot.batches(columns=columns, interval=clip))
+        found = checksum_of(_rows(snapshot, columns, clip, rolled_up=rolled_up))
         return {"rows": found.rows, "checksum": found.hex}
-    if clip is None:
+    if clip is None and not rolled_up:
         return {"rows": snapshot.count()}
     time = [snapshot.state.table.time_column]
-    rows = sum(batch.num_rows for batch in snapshot.batches(columns=time, interval=clip))
-    return {"rows": rows}
+    batches = _rows(snapshot, time, clip, rolled_up=rolled_up)
+    return {"rows": sum(batch.num_rows for batch in batches)}
 
 
 def _answer(facts: Facts, *, as_json: bool) -> None:

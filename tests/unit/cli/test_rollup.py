@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_segtable.table.table import Table
 from tests.unit.cli.conftest import Run
 
 Facts = Callable[..., Any]
@@ -44,3 +45,25 @@ def test_wrong_options_name_the_value(run: Run, options: tuple[str, ...], messag
     result = run("table", "create", "t", "--time", "at", "--schema", SCHEMA, *options)
     assert result.exit_code != 0
     assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_compaction_changes_no_answer(facts: Facts) -> None:
+    """Small segments become one with one row a group; metrics and events add up to the same."""
+    facts("table", "create", "t", "--time", "at", "--schema", SCHEMA, *FEW,
+          "--query-granularity", "day", "--property", "compaction.min_segments=4")  # fmt: skip
+    with open("rows.csv", "w") as file:  # noqa: PTH123 - the test's folder is the current one
+        file.write("at,word,n\n")
+        file.writelines(f"2013-01-01T{at:02}:00:00Z,{'ab'[at % 2]},{at}\n" for at in range(24))
+    facts("ingest", "t", "rows.csv", "--rows-per-append", "4")
+    before = Table.open("t").snapshot()
+    assert facts("table", "scan", "t", "--count")["rows"] == before.count() == 12
+    told = facts("table", "scan", "t", "--rolled-up", "--checksum")
+    assert facts("table", "scan", "t", "--rolled-up", "--count")["rows"] == told["rows"] == 2
+    done = facts("compact", "t", "--all")
+    assert facts("table", "scan", "t", "--checksum")["checksum"] == told["checksum"]
+    assert [plan["ended"] for plan in done["plans"]] == ["completed"]
+    after = Table.open("t").snapshot()
+    assert after.count() == 2
+    assert [segment.events for segment in after.segments()] == [24]
+    assert after.rolled_up().equals(before.rolled_up())
+    assert after.to_arrow().equals(before.rolled_up())
