@@ -1,0 +1,312 @@
+"""Random tables, planned and compacted for a while: every plan is sound, every skip explained.
+
+A seed makes a history: appends with holes and voids, plans requested, carried out, given up or left
+pending, time passing. After each step the planner is asked, and what it answers must be
+
+1. admissible: requested one after another, the log's own rules let every plan in, so none breaks
+   adjacency or takes what another has claimed, nor touches a pending major compaction's region;
+2. within the budget; 3. complete: each visible segment is an input or has a reason;
+4. a function: asked again, the same plans with the same ids.
+
+In the end nobody appends any more: then planning comes to rest, whatever the policy wants.
+"""
+
+from dataclasses import replace
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_segtable.core.events import (
+    Action,
+    Appended,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    Voided,
+)
+from airflow_provider_segtable.core.interval import DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.rebase import Conflict, admit
+from airflow_provider_segtable.core.replacement import layout_after
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+)
+from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.testing.builders import BASE, DEFINITION, created
+
+HOURS = 30
+START = BASE - 10 * DAY_US
+ROW_BYTES = 100
+ROUNDS_TO_REST = 40
+
+
+class History:
+    """A table without files: ``rows`` keeps the event times behind each path."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = Random(seed)
+        hours = {"granularity": Granularity.HOUR}
+        self.state: State = created(replace(DEFINITION, **hours))
+        self.rows: dict[str, list[int]] = {}
+        self.policy = self.some_policy()
+        self.idle_us = 0
+
+    @property
+    def now(self) -> int:
+        """Return the time."""
+        return self.state.time + self.idle_us
+
+    def some_policy(self) -> Policy:
+        """Return a policy."""
+        pick = self.draw.choice
+        return Policy(
+            target_size=pick([500, 2000]),
+            min_segments=pick([2, 4]),
+            max_age_minutes=pick([0.0, 60.0]),
+            max_plans=pick([1, 64]),
+            max_plan_bytes=pick([2000, 10**9]),
+            clustering=pick(["", "carrier"]),
+            semi_major_interval_minutes=pick([0.0, 60.0]),
+            major=pick(["auto", "auto", "off"]),
+            major_after_minutes=pick([0.0, 1440.0]),
+            major_granularity=pick(["", "day", "hour"]),
+            retry_aborted_minutes=pick([0.0, 60.0]),
+        )
+
+    def commit(self, action: Action) -> bool:
+        """Commit as the committer does; False if the log refuses."""
+        admitted = admit(action, self.state)
+        if isinstance(admitted, Conflict):
+            return False
+        n = self.state.n + 1
+        at, self.idle_us = self.now + 1_000_000, 0
+        event = Event(n=n, time=at, commit=f"c{n}", author="test", action=admitted)
+        self.state = apply(self.state, event)
+        return True
+
+    def file(self, chunk: ChunkKey, shard: Shard, rows: list[int], **more: object) -> Segment:
+        """Return a segment with rows at these times."""
+        path = f"{len(self.rows)}.parquet"
+        self.rows[path] = rows
+        made = Segment(
+            id=chunk.segment(shard.partition),
+            shard=shard,
+            path=path,
+            rows=len(rows),
+            size=ROW_BYTES * len(rows),
+            row_groups=1,
+            time_min=min(rows),
+            time_max=max(rows),
+            created=self.now,
+        )
+        return replace(made, **more)
+
+    def append(self) -> None:
+        """Append to an hour or two; sometimes an id is left out, as a slow writer does."""
+        segments = []
+        first = self.draw.randrange(HOURS)
+        for hour in {first, min(first + self.draw.randrange(3), HOURS - 1)}:
+            at = START + hour * HOUR_US
+            chunk = self.state.append_chunk(self.state.layout.chunk(at))
+            if any(chunk == segment.id.chunk for segment in segments):
+                continue
+            following = self.state.id_space(chunk, Generation.FIRST).next
+            shard = Shard.first_generation(following + self.draw.choice([0, 0, 0, 1]))
+            rows = [at + k for k in range(self.draw.choice([1, 3, 15, 40]))]
+            segments.append(self.file(chunk, shard, rows))
+        assert self.commit(Appended(segments=tuple(segments)))
+
+    def void(self) -> None:
+        """Some writer gave up."""
+        holes = self.holes()
+        if holes:
+            self.commit(Voided(ids=(self.draw.choice(holes),), reason="dead"))
+
+    def request(self) -> Planned:
+        """Plan and request everything; the log must let every plan in."""
+        planned = self.planned()
+        for plan in planned.chosen:
+            assert self.commit(PlanRequested(plan=plan)), plan
+        return planned
+
+    def planned(self) -> Planned:
+        """Ask the planner, and check what it says."""
+        found = plan_all(self.state, self.policy, self.now)
+        assert plan_all(self.state, self.policy, self.now) == found
+        assert len(found.chosen) <= self.policy.max_plans
+        assert sum(plan.size for plan in found.chosen) <= self.policy.max_plan_bytes
+        assert all(skipped.reason for skipped in found.skipped)
+        taken = {segment_id for plan in found.chosen for segment_id in plan.inputs}
+        for segment in self.state.timeline.visible_segments():
+            explained = segment.tombstone or segment.id in taken or _left(segment.id, found)
+            assert explained, f"{segment.id} is neither chosen nor explained"
+        for plan in found.chosen:
+            assert all(i in self.state.timeline for i in plan.inputs)
+            assert not any(s.tombstone for i in plan.inputs if (s := self.state.timeline.get(i)))
+        return found
+
+    def give_up(self) -> None:
+        """Some pending plan is aborted."""
+        pending = self.state.pending_plans()
+        if pending:
+            known = self.draw.choice(pending)
+            reason = "its workers died"
+            action = PlanAborted(plan_id=known.plan.id, attempt=known.attempt, reason=reason)
+            assert self.commit(action)
+
+    def carry_out(self) -> None:
+        """Some pending plan is carried out; its inputs may be gone by now."""
+        pending = self.state.pending_plans()
+        if pending:
+            self.finish(self.draw.choice(pending).plan)
+
+    def finish(self, plan: CompactionPlan) -> None:
+        """Carry a plan out, or give it up if its inputs are gone."""
+        major = plan.kind is PlanKind.MAJOR
+        version = self.state.version_above(plan.interval) + 1 if major else None
+        inputs = plan.inputs
+        if major:
+            visible = self.state.timeline.visible_segments(plan.interval)
+            inputs = tuple(s.id for s in visible if not s.tombstone)
+        following = self.state.id_space(plan.chunk, Generation.LATER).next
+        ids = () if major else tuple(plan.chunk.segment(following + p) for p in range(plan.outputs))
+        start = PlanInflight(
+            plan_id=plan.id,
+            attempt="a",
+            token=FencingToken("e", self.state.n),
+            outputs=ids,
+            inputs=inputs if major else (),
+            version=version,
+        )
+        if not self.commit(start):
+            gone = PlanAborted(plan_id=plan.id, attempt=None, reason="inputs are gone")
+            assert self.commit(gone)
+            return
+        made = self.major(plan, inputs, version or 0) if major else self.group(plan, ids)
+        assert self.commit(PlanCompleted(plan_id=plan.id, attempt="a", segments=made))
+
+    def major(
+        self, plan: CompactionPlan, inputs: tuple[SegmentId, ...], version: int
+    ) -> tuple[Segment, ...]:
+        """Return the core sets of the new version."""
+        chunks: dict[Interval, list[int]] = {}
+        for at in self.times(inputs):
+            chunks.setdefault(layout_after(plan, self.state).chunk(at), []).append(at)
+        made: list[Segment] = []
+        for interval, rows in chunks.items():
+            parts = self.cut(rows)
+            for p, part in enumerate(parts):
+                shard = Shard.first_generation(p, core=len(parts))
+                chunk = ChunkKey(interval, version)
+                made.append(self.file(chunk, shard, part, clustering=plan.clustering))
+        return tuple(made)
+
+    def group(self, plan: CompactionPlan, ids: tuple[SegmentId, ...]) -> tuple[Segment, ...]:
+        """Return the atomic update group of a minor or semi-major compaction."""
+        inputs = [s for i in plan.inputs if (s := self.state.timeline.get(i))]
+        rows = self.times(plan.inputs)
+        minor = plan.kind is PlanKind.MINOR
+        parts = [rows] if minor else self.cut(rows, most=len(ids))
+        lineage = concatenated(inputs) if minor else ()
+        roots = (plan.root_start, plan.root_end)
+        above = self.state.timeline.max_minor(plan.chunk, *roots) + 1
+        return tuple(
+            self.file(
+                plan.chunk,
+                Shard(
+                    partition=segment_id.partition,
+                    root_start=roots[0],
+                    root_end=roots[1],
+                    minor_version=above,
+                    group_size=len(parts),
+                    core=self.state.timeline.core(plan.chunk),
+                ),
+                part,
+                lineage=lineage,
+                clustering=plan.clustering,
+            )
+            for segment_id, part in zip(ids, parts, strict=False)
+        )
+
+    def times(self, inputs: tuple[SegmentId, ...]) -> list[int]:
+        """Return the rows of segments."""
+        found = (s for i in inputs if (s := self.state.timeline.get(i)))
+        return [at for segment in found for at in self.rows[segment.path]]
+
+    def cut(self, rows: list[int], most: int = 1000) -> list[list[int]]:
+        """Return rows as well-sized parts, or larger ones if that gives too many."""
+        per_part = max(self.policy.target_size // ROW_BYTES, -(-len(rows) // most))
+        return [rows[at : at + per_part] for at in range(0, len(rows), per_part)]
+
+    def settle(self) -> None:
+        """Nobody appends any more: everything pending is carried out, until nothing pays."""
+        for known in self.state.pending_plans():
+            self.finish(known.plan)
+        self.policy = replace(self.policy, max_plans=64)
+        for _ in range(ROUNDS_TO_REST):
+            self.idle_us = 2 * DAY_US
+            if self.holes():
+                assert self.commit(Voided(ids=self.holes(), reason="dead"))
+            planned = self.request()
+            for plan in planned.chosen:
+                self.finish(plan)
+            if not planned.chosen:
+                return
+        raise AssertionError(f"not at rest after {ROUNDS_TO_REST} rounds: {planned.chosen[0]}")
+
+    def holes(self) -> tuple[SegmentId, ...]:
+        """Return the ids that somebody may still publish."""
+        return tuple(
+            chunk.segment(partition)
+            for (chunk, generation), space in self.state.ids.items()
+            if generation is Generation.FIRST
+            for partition in sorted(space.holes)
+        )
+
+
+def _left(segment_id: SegmentId, found: Planned) -> bool:
+    return any(
+        skipped.chunk.interval.overlaps(segment_id.interval)
+        if not skipped.partitions
+        else skipped.chunk == segment_id.chunk and segment_id.partition in skipped.partitions
+        for skipped in found.skipped
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.integers(5, 40))
+def test_plans_are_sound_explained_and_come_to_an_end(seed: int, steps: int) -> None:
+    """Whatever happens to a table, planning keeps its rules and comes to rest."""
+    history = History(seed)
+    doing = [
+        history.append,
+        history.append,
+        history.append,
+        history.void,
+        history.request,
+        history.carry_out,
+        history.carry_out,
+        history.give_up,
+    ]
+    for _ in range(steps):
+        history.draw.choice(doing)()
+        history.planned()
+        if history.draw.random() < 0.1:
+            history.policy = history.some_policy()
+        if history.draw.random() < 0.1:
+            history.idle_us += 90 * MINUTE_US
+    assert list(violations(history.state)) == []
+    history.settle()
+    assert list(violations(history.state)) == []
