@@ -93,7 +93,7 @@ def request(
         skip_offset_minutes=0.0,
         retry_aborted_minutes=0.0,
         max_plan_bytes=UNBOUNDED,
-        clustering=policy.clustering if order is None else order,
+        clustering=checked_order(policy.clustering, state) if order is None else order,
     )
     found = survey(state, forced, ports.clock.now())
     skipped: list[Skipped] = []
@@ -139,12 +139,21 @@ def _check_rollup(rollup: str | None, kind: PlanKind, state: State) -> None:
 
 
 def _order(clustering: str, kind: PlanKind, state: State) -> str:
-    """Return the order in its one form; columns that cannot be sorted by are refused."""
     if kind is PlanKind.MINOR:
         raise InvalidInput(
             f"a minor compaction keeps the order of rows (clustering {clustering!r}): "
             "use semi-major or major"
         )
+    return checked_order(clustering, state)
+
+
+def checked_order(clustering: str, state: State) -> str:
+    """Return an order of rows in its one form.
+
+    Raises:
+        InvalidInput: it is none, or names columns that rows cannot be sorted by.
+        SchemaMismatch: it names a column that the table does not have.
+    """
     order = Order.parse(clustering)
     for name in order.columns:
         column = state.table.schema.find(name)

@@ -1,17 +1,22 @@
 """The planner run: idempotent requests, the dead and the abandoned, dry runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryService
-from airflow_provider_segtable.core.errors import LockLost
-from airflow_provider_segtable.core.lockbox import Generation
+from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.core.errors import LockLost, SchemaMismatch
+from airflow_provider_segtable.core.events import PlanInflight, PlanYielded
+from airflow_provider_segtable.core.lockbox import FencingToken, Generation, LockRequest, Mode
 from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.execution import Done, in_process
-from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.planner import PlannerRun, plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.append import AppendTicket, append
+from airflow_provider_segtable.table.committer import Change, commit
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
@@ -33,8 +38,6 @@ def test_two_planners_request_once(ports: TablePorts, other: TablePorts) -> None
 
 def test_dry_run_writes_nothing_and_needs_no_coordinator(ports: TablePorts) -> None:
     """The dry run is the same answer, with nothing in the log."""
-    from dataclasses import replace
-
     version = Table(ports).state().n
     dry = plan_table(replace(ports, coordinator_=None), dry_run=True)
     assert Table(ports).state().n == version
@@ -121,3 +124,65 @@ def test_ids_of_a_living_writer_are_left_alone(ports: TablePorts, other: TablePo
     with pytest.raises(LockLost):
         append(other, lambda _: ({chunk.interval: 1}, slow), commit_id="slow")  # type: ignore[arg-type]
     assert seen[0].voided == ()
+
+
+def test_giving_way_is_not_dying(ports: TablePorts) -> None:
+    """Attempts that were revoked do not count as dead workers, and the planner names them."""
+    (plan, *_) = [launch.plan_id for launch in plan_table(ports).launches]
+    for turn in range(3):
+        state = Table(ports).state()
+        token = FencingToken("e", turn)
+        start = PlanInflight(plan_id=plan, attempt=f"{turn}", token=token, outputs=())
+        commit(ports, state, Change(action=start, commit_id=f"start-{turn}"))
+        gave_way = PlanYielded(plan_id=plan, attempt=f"{turn}", reason="an ingest came")
+        commit(ports, state, Change(action=gave_way, commit_id=f"yield-{turn}"))
+    run = plan_table(ports)
+    assert run.aborted == {}
+    assert run.yielded == {plan: "gave way 3 times, last: an ingest came"}
+    assert {launch.plan_id: launch.yields for launch in run.launches}[plan] == 3
+
+
+class Interrupted(FakeClock):
+    """A clock that does something else while somebody sleeps."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self.meanwhile = meanwhile
+
+    def sleep(self, seconds: float) -> None:
+        """Let the others work."""
+        self.meanwhile()
+        super().sleep(seconds)
+
+
+def test_who_waits_for_locks_is_alive(ports: TablePorts, service: MemoryService) -> None:
+    """A major compaction that waits for others' locks is not launched a second time."""
+    (major, *_) = request(ports, "major")
+    wanted = LockRequest(
+        table="t",
+        group="first",
+        purpose="something else",
+        holder="somebody",
+        mode=Mode.REPLACE,
+        intervals=(major.plan.interval,),
+    )
+    lease = ports.coordinator.acquire(wanted, wait_s=0)
+    seen: list[PlannerRun] = []
+
+    def look() -> None:
+        seen.append(plan_table(ports))
+        lease.release()
+
+    waiting = replace(wanted, group="second", purpose=major.plan.id, holder="patient")
+    MemoryCoordinator(Interrupted(look), service).acquire(waiting, wait_s=60).release()
+    assert seen[0].running == {major.plan.id: "patient"}
+    assert major.plan.id not in {launch.plan_id for launch in seen[0].launches}
+    assert major.plan.id in {launch.plan_id for launch in plan_table(ports).launches}
+
+
+def test_an_order_of_unknown_columns_is_refused(ports: TablePorts) -> None:
+    """A policy that could never be carried out is named before anything is requested."""
+    version = Table(ports).state().n
+    with pytest.raises(SchemaMismatch, match="'carrier', which t does not have"):
+        plan_table(ports, policy=Policy(clustering="carrier"))
+    assert Table(ports).state().n == version

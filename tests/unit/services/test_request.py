@@ -15,6 +15,7 @@ from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.services.turns import turns
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
@@ -152,6 +153,19 @@ def test_major_takes_over_what_is_pending(ports: TablePorts) -> None:
     assert set(run.aborted) == set(minors)
     assert all("was replaced by plan major-" in reason for reason in run.aborted.values())
     assert run.launches == ()
+
+
+def test_smaller_kinds_take_their_turn_first(ports: TablePorts) -> None:
+    """All pending plans of a table in one go: the minor ones, then the major one over them."""
+    minors = {launch.plan_id for launch in plan_table(ports).launches}
+    majors = {known.plan.id for known in request(ports, "major")}
+    state = Table(ports).state()
+    found = list(turns(state, [*majors, *minors]))
+    assert [set(turn.plan_ids) for turn in found] == [minors, majors]
+    assert [turn.wait_s for turn in found] == [0.0, 600.0]
+    for turn in found:
+        carried_out(ports, [state.plans[plan_id] for plan_id in turn.plan_ids])
+    assert contents(ports) == ROWS
 
 
 def test_semi_major_leaves_claimed_segments_alone(ports: TablePorts) -> None:
