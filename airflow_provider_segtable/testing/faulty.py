@@ -37,7 +37,9 @@ T = TypeVar("T")
 class Faults:
     """How often what fails; shared by all ports of all actors of one simulation.
 
-    Rates are a call's chances. ``crash_at`` is a boundary number; ``stop`` ends all faults.
+    Rates are a call's chances. ``deaf``: the news of a lost lock has not arrived yet; ``blind``:
+    the coordinator itself says that it holds. ``crash_at`` is a boundary number; ``stop`` ends all
+    faults.
     """
 
     random: Random
@@ -50,6 +52,7 @@ class Faults:
     expiry: float = 0.0
     wipe: float = 0.0
     deaf: float = 0.0
+    blind: float = 0.0
     suspension: float = 0.0
     crash_at: int | None = None
     boundaries: int = 0
@@ -127,6 +130,7 @@ _MOST: Mapping[str, float] = {
     "expiry": 0.02,
     "wipe": 0.005,
     "deaf": 0.5,
+    "blind": 0.3,
     "suspension": 0.02,
 }
 
@@ -357,14 +361,16 @@ class _FaultyLease:
     def check(self) -> None:
         self.coordinator.boundary("before check")
         deaf = self.coordinator.faults.happens("deaf")
-        if not (deaf and self.inner.state is LeaseState.HELD):
+        blind = self.coordinator.faults.happens("blind")
+        if not blind and not (deaf and self.inner.state is LeaseState.HELD):
             self.inner.check()  # else the news of a lost session has not arrived yet
         # A process may be paused, and lose its session, between the check and the put it guards.
         self.coordinator.boundary("after check")
 
     def publish(self) -> None:
         self.coordinator.boundary("before publish")
-        self.inner.publish()  # the server decides it, so nobody is deaf to the outcome
+        if not self.coordinator.faults.happens("blind"):
+            self.inner.publish()  # the server decides it, so nobody is deaf to the outcome
         self.coordinator.boundary("after publish")
 
     def report(self, progress: Mapping[str, str]) -> None:

@@ -1,4 +1,7 @@
-"""The standing disaster: appenders, planners and compactors over one table, with faults.
+"""The standing disaster: everybody over one table, with faults.
+
+Appenders; planners (minor compactions); askers, who want semi-major and major compactions, some of
+which cut time anew; compactors, who carry out whatever is pending.
 
     python -m airflow_provider_segtable.testing.scenario --seed 42      # one, with its trace
     python -m airflow_provider_segtable.testing.scenario --seeds 1000   # many
@@ -13,20 +16,23 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import pyarrow as pa
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.errors import BooksDoNotBalance, CorruptTable, SegtableError
 from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import Granularity
 from airflow_provider_segtable.core.lockbox import Generation
+from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.data.schema import from_arrow
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -43,6 +49,7 @@ from airflow_provider_segtable.testing.simulator import Actor, Simulation
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 HOUR_US = 3_600_000_000
 SESSION_TIMEOUT_S = 10.0
+WISHES_EVERY_S = 0.2
 FAULTY_STEPS = 6_000
 MAX_STEPS = 200_000
 
@@ -56,6 +63,7 @@ class Shape:
     compactors: int = 2
     planners: int = 1
     chunks: int = 2
+    asks: int = 0
 
 
 @dataclass(slots=True)
@@ -70,6 +78,7 @@ class World:
     service: MemoryService = field(default_factory=MemoryService)
     ledger: Ledger = field(default_factory=lambda: Ledger("row"))
     orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
+    asked: int = 0
 
     def raw_ports(self, actor: Actor) -> TablePorts:
         """Return ports without faults, for set-up and checks."""
@@ -115,6 +124,10 @@ class World:
 
     def settled(self) -> bool:
         """Tell whether everything that was begun has come to its end."""
+        return self.asked >= self.shape.asks and self.settled_but_for_wishes()
+
+    def settled_but_for_wishes(self) -> bool:
+        """Tell whether all is appended and compacted: there may be nothing left to wish for."""
         if self.ledger.checked is None or self.ledger.acknowledged != set(self._commit_ids()):
             return False
         state = self.ledger.checked
@@ -185,28 +198,58 @@ def planner(world: World) -> Callable[[Actor], None]:
     return run
 
 
+def asker(world: World) -> Callable[[Actor], None]:
+    """Somebody who wants whole chunks sorted, replaced, or cut otherwise."""
+    wishes = (
+        (PlanKind.SEMI_MAJOR, None),
+        (PlanKind.MAJOR, None),
+        (PlanKind.MAJOR, Granularity.DAY),
+        (PlanKind.MAJOR, Granularity.HOUR),
+    )
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while world.asked < world.shape.asks:
+            actor.sleep(actor.uniform() * WISHES_EVERY_S)
+            kind, granularity = wishes[int(actor.uniform() * len(wishes))]
+            wish = partial(request, ports, kind, granularity=granularity)
+            if _tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
+                world.asked += 1
+
+    return run
+
+
 def compactor(world: World) -> Callable[[Actor], None]:
     """A worker that carries out whatever is pending, like any number of DAG runs."""
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while not world.settled():
-            _tolerate(actor, "compact", lambda: _compact_pending(ports))
+            _tolerate(actor, "compact", lambda: _compact_pending(ports, actor.uniform()))
             actor.sleep(actor.uniform())
 
     return run
 
 
-def _compact_pending(ports: TablePorts) -> None:
+def _compact_pending(ports: TablePorts, chance: float) -> None:
     pending = EventLog(ports.storage).load().pending_plans()
-    compact(ports, [known.plan.id for known in pending], in_process(ports.files))
+    plans = [known.plan.id for known in pending]
+    for result in compact(ports, plans, in_process(ports.files), wait_s=round(chance)):
+        wrong = [name for name in _NEVER if result.message.startswith(name)]
+        assert not wrong, f"{result.plan_id}: {result.message}"
 
 
-def _tolerate(actor: Actor, what: str, action: Callable[[], object]) -> None:
+_NEVER = (BooksDoNotBalance.__name__, CorruptTable.__name__)
+"""What no fault of the world explains."""
+
+
+def _tolerate(actor: Actor, what: str, action: Callable[[], object]) -> bool:
     try:
         action()
     except SegtableError as error:
         actor.point(f"{what} failed: {type(error).__name__}")
+        return False
+    return True
 
 
 def build(
@@ -241,6 +284,8 @@ def build(
         simulation.spawn(f"appender{number}", appender(world, number), skew_us=number * 1000)
     for number in range(shape.planners):
         simulation.spawn(f"planner{number}", planner(world), skew_us=-5_000_000)
+    if shape.asks:
+        simulation.spawn("asker", asker(world), skew_us=2_000_000)
     for number in range(shape.compactors):
         simulation.spawn(f"compactor{number}", compactor(world), skew_us=number * 9_000_000)
     return world
@@ -284,6 +329,7 @@ def shape_of(seed: int) -> Shape:
         compactors=random.randint(1, 3),
         planners=random.randint(1, 2),
         chunks=random.randint(1, 3),
+        asks=random.choice((0, 1, 3, 5)),
     )
 
 

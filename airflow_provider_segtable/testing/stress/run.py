@@ -1,0 +1,224 @@
+"""Everything at once: ``make stress``, which is this module.
+
+1. *Control*: the appenders alone, beside as many processes that only burn time as there will be
+   compactors. It says what a busy machine does to an append.
+2. *Stress*: the same appenders beside compactors of all three kinds over the same chunks, real
+   ZooKeeper and Spark; every few seconds somebody is killed (SIGKILL), put to sleep beyond the end
+   of its session, or loses its executor. Some major compactions cut time anew.
+3. *Verdict*: the rest of the work is finished; then every row of every committed append must be
+   there exactly once, every acknowledged append committed, all invariants hold, no lock be left,
+   and every kind must have completed compactions.
+
+Stalls are reported for both phases. While a major compaction cuts time anew appenders wait by
+design, so appends that met one are reported apart.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.stress import worker
+from airflow_provider_segtable.testing.stress.crew import Crew
+
+SESSION_S = 5
+FINISH_S = 240.0
+KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it all; return 0 if everything held."""
+    given = _arguments().parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="segtable-stress-") as place:
+        folder = Path(place)
+        with EmbeddedZooKeeper(folder / "zookeeper") as server:
+            ports = _table(folder, server.address)
+            try:
+                return _run(ports, folder, given)
+            finally:
+                ports.coordinator.close()
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="make stress", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    made.add_argument("--minutes", type=float, default=5.0, help="of stress (default 5)")
+    made.add_argument("--control", type=float, default=1.0, help="minutes of control (default 1)")
+    made.add_argument("--appenders", type=int, default=4, help="appenders (default 4)")
+    made.add_argument("--every", type=float, default=6.0, help="seconds between strikes (6)")
+    made.add_argument("--seed", type=int, default=1, help="of the strikes (default 1)")
+    return made
+
+
+def _table(folder: Path, address: str) -> TablePorts:
+    ports = open_ports(str(folder / "table"), zookeeper=address, author="stress")
+    Table.create(
+        ports.uri,
+        schema=worker.SCHEMA,
+        time_column="at",
+        granularity="hour",
+        properties={
+            "compaction.clustering": "key",
+            "compaction.target_size": str(512 * 1024),
+            "compaction.max_attempts": "1000",
+            "compaction.semi_major_interval_minutes": "100000",  # its worker asks for them
+        },
+    )
+    return ports
+
+
+def _run(ports: TablePorts, folder: Path, given: argparse.Namespace) -> int:
+    names = [f"appender{n}" for n in range(1, given.appenders + 1)]
+    calm = _phase(ports, folder / "crew", names, ["burn"] * len(KINDS), given.control * 60, given)
+    wild = _phase(ports, folder / "crew", names, list(KINDS), given.minutes * 60, given)
+    problems = [*_finish(ports), *_verdict(ports, folder / "crew")]
+    acks = _notes(folder / "crew", "acks")
+    runs = _notes(folder / "crew", "runs")
+    _report(ports, acks, runs, (calm, wild))
+    ended = Counter(run["kind"] for run in runs if run["ended"] == "completed")
+    problems += [f"no {kind} compaction completed" for kind in KINDS if not ended[kind]]
+    counts = Counter(note["commit"].rsplit("-", 1)[0] for note in acks)
+    problems += [f"{name} starved: {counts[name]} appends" for name in names if counts[name] < 5]
+    for problem in problems:
+        _say(f"WRONG: {problem}")
+    _say(f"{0 if problems else 1} passed, {1 if problems else 0} failed")
+    return 1 if problems else 0
+
+
+def _phase(
+    ports: TablePorts,
+    folder: Path,
+    appenders: Sequence[str],
+    others: Sequence[str],
+    seconds: float,
+    given: argparse.Namespace,
+) -> tuple[float, float]:
+    """Run a crew for a while; return when it began and ended (seconds since the epoch)."""
+    folder.mkdir(exist_ok=True)
+    crew = Crew(ports.uri, ports.coordinator.address.removeprefix("zk://"), folder, SESSION_S)
+    strikes = "burn" not in others
+    chance = random.Random(given.seed)
+    try:
+        for name in appenders:
+            crew.start("append", name)
+        for at, mode in enumerate(others):
+            crew.start(mode, f"{mode}-{at}")
+        start, following = time.time(), time.monotonic() + 20.0
+        while time.time() < start + seconds:
+            time.sleep(0.2)
+            crew.tend()
+            if strikes and time.monotonic() >= following:
+                crew.strike(chance)
+                following = time.monotonic() + chance.uniform(0.5, 1.5) * given.every
+        end = time.time()
+    finally:
+        crew.end()
+    if strikes:
+        _say(f"strikes: {', '.join(f'{n} {what}' for what, n in sorted(crew.done.items()))}")
+    return start, end
+
+
+def _finish(ports: TablePorts) -> Iterator[str]:
+    """Finish what is pending, in this process; the dead sessions expire meanwhile."""
+    deadline = time.monotonic() + FINISH_S
+    while time.monotonic() < deadline:
+        plan_table(ports)
+        pending = [p.plan.id for p in EventLog(ports.storage).load().pending_plans()]
+        if not pending:
+            break
+        compact(ports, pending, in_process(ports.files), wait_s=SESSION_S * 2.0)
+    state = EventLog(ports.storage).load()
+    if state.pending_plans():
+        yield f"{len(state.pending_plans())} plans are still pending after {FINISH_S:.0f} s"
+    left = ports.coordinator.locks(state.table.table_id)
+    if left:
+        yield f"locks are left: {[lock.group for lock in left]}"
+
+
+def _verdict(ports: TablePorts, folder: Path) -> Iterator[str]:
+    state = EventLog(ports.storage).load()
+    yield from violations(state)
+    commits = {
+        event.commit for event in EventLog(ports.storage).events(0) if event.kind == "Appended"
+    }
+    lost = {note["commit"] for note in _notes(folder, "acks")} - commits
+    if lost:
+        yield f"{len(lost)} acknowledged appends are not in the log: {sorted(lost)[:5]}"
+    expected = np.sort(np.concatenate([np.asarray(worker.rows_of(c)) for c in commits]))
+    table = Snapshot(ports=ports, state=state).to_arrow(columns=["row"])
+    found = np.sort(table.column("row").to_numpy())
+    if not np.array_equal(expected, found):
+        missing, extra = np.setdiff1d(expected, found), len(found) - len(np.unique(found))
+        yield f"{len(missing)} rows lost, {extra} doubled, of {len(expected)}"
+    _say(f"{len(commits)} appends, {len(found)} rows, sum {int(found.sum())} as expected")
+
+
+def _notes(folder: Path, kind: str) -> list[dict[str, Any]]:
+    notes = []
+    for path in sorted(folder.glob(f"*.{kind}")):
+        for line in path.read_text().splitlines():
+            if line.endswith("}"):  # a killed writer may leave half a line
+                notes.append(json.loads(line))
+    return notes
+
+
+def _report(
+    ports: TablePorts,
+    acks: Sequence[dict[str, Any]],
+    runs: Sequence[dict[str, Any]],
+    phases: tuple[tuple[float, float], tuple[float, float]],
+) -> None:
+    for kind in KINDS:
+        mine = [run for run in runs if run["kind"] == kind]
+        ended = Counter(run["ended"] for run in mine)
+        _say(f"{kind}: {', '.join(f'{n} {how}' for how, n in sorted(ended.items())) or 'none'}")
+    met = [(r["start"], r["start"] + r["took_s"]) for r in runs if r["exclusive"]]
+    for title, (start, end) in zip(("control", "stress"), phases, strict=True):
+        inside = [a for a in acks if start <= a["start"] < end]
+        apart = [
+            a
+            for a in inside
+            if any(s < a["start"] + a["took_s"] and a["start"] < e for s, e in met)
+        ]
+        _say(_stalls(title, [a["took_s"] for a in inside if a not in apart]))
+        if apart:
+            _say(_stalls(f"{title}, time being cut anew", [a["took_s"] for a in apart]))
+    _say(f"events: {EventLog(ports.storage).load().n}")
+
+
+def _stalls(title: str, seconds: Sequence[float]) -> str:
+    if not seconds:
+        return f"{title}: no appends"
+    p50, p99 = np.percentile(seconds, [50, 99])
+    return (
+        f"{title}: {len(seconds)} appends, median {p50:.2f} s, 99 % {p99:.2f} s, "
+        f"longest {max(seconds):.2f} s"
+    )
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""One process of the stress run: ``python -m ...stress.worker MODE NAME TABLE ZOOKEEPER FOLDER``.
+
+1. ``append`` appends numbered rows to every chunk, again and again, and notes each acknowledged
+   append with how long it took in ``FOLDER/NAME.acks``. A commit id says which rows it has.
+2. ``minor``, ``semi-major`` and ``major`` want compactions of their kind and carry them out in
+   Spark tasks; each run is noted in ``FOLDER/NAME.runs``.
+3. ``burn`` only keeps a core busy: the control, which says what a busy machine alone does.
+4. All go on until ``FOLDER/stop`` appears, and may be killed at any time.
+"""
+
+import json
+import random
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.interval import HOUR_US, Granularity
+from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.execution import Execute
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.table import Table
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("key", pa.string()), ("row", pa.int64())])
+CHUNKS = 3
+ROWS = 1_500
+KEYS = 97
+APPENDS = 100_000
+LOCK_WAIT_S = 60.0
+RECUT_EVERY = 4
+
+
+def rows_of(commit_id: str) -> range:
+    """Return the row numbers that an append has, from its commit id alone."""
+    name, turn = commit_id.rsplit("-", 1)
+    first = (int(name.removeprefix("appender")) * APPENDS + int(turn)) * ROWS
+    return range(first, first + ROWS)
+
+
+def batch(commit_id: str) -> pa.Table:
+    """Return an append's rows, spread over the chunks."""
+    numbers = rows_of(commit_id)
+    times = [(n % CHUNKS) * HOUR_US + n % HOUR_US for n in numbers]
+    keys = [f"key-{n * 7919 % KEYS:03d}" for n in numbers]
+    return pa.table([pa.array(times, SCHEMA.field("at").type), keys, list(numbers)], SCHEMA)
+
+
+def append(ports: TablePorts, name: str, folder: Path) -> None:
+    """Append one numbered batch after another; repeat one until it is acknowledged."""
+    acks = folder / f"{name}.acks"
+    turn = len(acks.read_text().splitlines()) if acks.exists() else 0
+    while not (folder / "stop").exists():
+        commit_id, start = f"{name}-{turn}", time.time()
+        rows = batch(commit_id)
+        once = partial(Table(ports).append, rows, commit_id=commit_id)
+        while not (folder / "stop").exists():
+            if _tolerated(once):
+                took_s = time.time() - start
+                _note(acks, {"commit": commit_id, "start": start, "took_s": took_s})
+                turn += 1
+                break
+        time.sleep(0.1)
+
+
+def maintain(ports: TablePorts, kind: PlanKind, name: str, folder: Path) -> None:
+    """Want compactions of a kind and carry out all that are pending, in Spark tasks."""
+    from airflow_provider_segtable.spark.distribution import spark_execute
+    from airflow_provider_segtable.spark.session import session
+
+    execute = spark_execute(session(f"stress {name}", master="local[2,4]"))
+    chance = random.Random(f"{name} {time.time_ns()}")
+    turn = 0
+    while not (folder / "stop").exists():
+        turn += 1
+        _tolerated(lambda: _want(ports, kind, chance, turn))  # noqa: B023
+        _tolerated(lambda: _carry_out(ports, kind, execute, folder / f"{name}.runs"))
+        time.sleep(0.2)
+
+
+def _want(ports: TablePorts, kind: PlanKind, chance: random.Random, turn: int) -> None:
+    if kind is PlanKind.MINOR:
+        plan_table(ports)
+        return
+    state = EventLog(ports.storage).load()
+    chunks = [c for c in state.timeline.visible_chunks() if _rows(state, c)]
+    if not chunks:
+        return
+    recut = kind is PlanKind.MAJOR and turn % RECUT_EVERY == 0
+    cut = (Granularity.DAY, Granularity.HOUR)[turn // RECUT_EVERY % 2] if recut else None
+    try:
+        request(ports, kind, interval=chance.choice(chunks).interval, granularity=cut)
+    except InvalidInput as nothing:
+        sys.stderr.write(f"{nothing}\n")
+
+
+def _rows(state: State, chunk: object) -> int:
+    groups = state.timeline.visible_groups(chunk)  # type: ignore[arg-type]
+    return sum(segment.rows for group in groups for segment in group.segments)
+
+
+def _carry_out(ports: TablePorts, kind: PlanKind, execute: Execute, runs: Path) -> None:
+    for known in EventLog(ports.storage).load().pending_plans():
+        if known.plan.kind is not kind:
+            continue
+        start = time.time()
+        (result,) = compact(ports, [known.plan.id], execute, wait_s=LOCK_WAIT_S)
+        exclusive = known.plan.granularity is not None
+        note = {
+            "kind": kind.value,
+            "exclusive": exclusive,
+            "start": start,
+            "took_s": time.time() - start,
+            "ended": result.ended.value,
+            "in": result.segments_in,
+            "out": result.segments_out,
+        }
+        _note(runs, note)
+        if result.ended is Ended.FAILED:
+            sys.stderr.write(f"{result.plan_id}: {result.message}\n")
+
+
+def _note(path: Path, note: dict[str, object]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(note) + "\n")
+
+
+def _tolerated(action: Callable[[], object]) -> bool:
+    """Tell whether an action succeeded; typed errors are a worker's daily bread."""
+    try:
+        action()
+    except SegtableError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        time.sleep(0.1)
+        return False
+    return True
+
+
+def _burn(folder: Path) -> None:
+    while not (folder / "stop").exists():
+        sum(range(1_000_000))
+
+
+def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
+    """Run one worker."""
+    if mode == "burn":
+        _burn(folder)
+        return
+    ports = open_ports(uri, zookeeper=zookeeper, author=name)
+    if mode == "append":
+        append(ports, name, folder)
+    else:
+        maintain(ports, PlanKind(mode), name, folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], Path(sys.argv[5]))
