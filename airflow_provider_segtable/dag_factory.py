@@ -99,23 +99,41 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
         raise InvalidInput(f"kinds names {unknown[0]!r}, which is none of {known}")
     title = re.sub(r"[^\w.-]", "_", name or table.rstrip("/").rsplit("/", 1)[-1])
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
+    place = {"table": table, "segtable_conn_id": segtable_conn_id}
     ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in KINDS}
+    wanted = {"trigger_dag_ids": ids, "policy": policy, "plans_per_run": plans_per_run}
+    planner = _planner_dag(title, schedule, common, {**place, **wanted})
+    shared = {**place, **(spark or {}), **({"pool": pool} if pool else {})}
+    defaults = {**KINDS, "minor": {**KINDS["minor"], "max_active_runs": max_active_runs}}
+    made = {
+        kind: _kind_dag(
+            ids[kind],
+            {**common, "description": f"Carries out {kind} compactions of {title}"},
+            {**defaults[kind], **shared, **(kinds or {}).get(kind, {})},
+        )
+        for kind in KINDS
+    }
+    return CompactionDags(
+        planner=planner, minor=made["minor"], semi_major=made["semi-major"], major=made["major"]
+    )
+
+
+def _planner_dag(
+    title: str,
+    schedule: str | timedelta | None,
+    of_dag: Mapping[str, Any],
+    of_task: Mapping[str, Any],
+) -> DAG:
+    """Return the DAG that plans, and emits runs of the others."""
     with DAG(
         f"segtable_planner__{title}",
         description=f"Finds what {title} needs and emits compactions",
         schedule=schedule,
         max_active_runs=1,
-        **common,
-    ) as planner:
+        **of_dag,
+    ) as made:
         plan = SegtablePlanOperator(
-            task_id="plan",
-            table=table,
-            trigger_dag_ids=ids,
-            policy=policy,
-            plans_per_run=plans_per_run,
-            segtable_conn_id=segtable_conn_id,
-            retries=2,
-            retry_delay=timedelta(seconds=10),
+            task_id="plan", retries=2, retry_delay=timedelta(seconds=10), **of_task
         )
         TriggerDagRunOperator.partial(
             task_id="emit",
@@ -123,41 +141,13 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
             skip_when_already_exists=True,
             map_index_template="{{ task.trigger_run_id }}",
         ).expand_kwargs(plan.output)
-    task = {"table": table, "segtable_conn_id": segtable_conn_id, **(spark or {})}
-    shared = {**task, **({"pool": pool} if pool else {})}
-    made = {
-        kind: _kind_dag(
-            ids[kind],
-            f"Carries out {kind} compactions of {title}",
-            common,
-            {
-                **KINDS[kind],
-                **({"max_active_runs": max_active_runs} if kind == "minor" else {}),
-                **shared,
-                **(kinds or {}).get(kind, {}),
-            },
-        )
-        for kind in KINDS
-    }
-    return CompactionDags(
-        planner=planner,
-        minor=made["minor"],
-        semi_major=made["semi-major"],
-        major=made["major"],
-    )
+    return made
 
 
-def _kind_dag(
-    dag_id: str, description: str, common: Mapping[str, Any], settings: Mapping[str, Any]
-) -> DAG:
+def _kind_dag(dag_id: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any]) -> DAG:
     """Return the DAG that carries out plans of one kind."""
     of_task = dict(settings)
-    with DAG(
-        dag_id,
-        description=description,
-        schedule=None,
-        max_active_runs=of_task.pop("max_active_runs"),
-        **common,
-    ) as made:
+    runs = of_task.pop("max_active_runs")
+    with DAG(dag_id, schedule=None, max_active_runs=runs, **of_dag) as made:
         SegtableCompactOperator(task_id="compact", plans=PLANS_OF_THE_RUN, **of_task)
     return made
