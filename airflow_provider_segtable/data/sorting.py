@@ -20,7 +20,7 @@ Source of the idea: external distribution sort (Knuth 5.4.9), with sampled split
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -43,33 +43,11 @@ from airflow_provider_segtable.data.sort_plan import (
     survey_jobs,
 )
 from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.job import Job
 
-__all__ = ["Job", "Outputs", "SortSpec", "SortStages", "discard", "run_stages", "sort_stages"]
+__all__ = ["Outputs", "SortSpec", "SortStages", "discard", "run_stages", "sort_stages"]
 
 Outputs = Callable[[Mapping[Interval, int]], Mapping[Interval, Sequence[tuple[SegmentId, Shard]]]]
-
-
-class Job(Protocol):
-    """A piece of work (see ``services.execution``)."""
-
-    @property
-    def attempt(self) -> str:
-        """Return what is part of the name of each file that it writes."""
-        ...
-
-    @property
-    def cost(self) -> int:
-        """Return about how many bytes it handles."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """Return what to call it."""
-        ...
-
-    def run(self, files: DataFiles | None = None) -> Any:
-        """Do it."""
-        ...
 
 
 SortStages = Generator[list[Job], Sequence[Any], tuple[Segment, ...]]

@@ -30,9 +30,10 @@ from airflow_provider_segtable.core.events import PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.data.sorting import discard
 from airflow_provider_segtable.services.attempt import Attempt, begin, give_way
 from airflow_provider_segtable.services.execution import Done, Execute, Job, Stages
-from airflow_provider_segtable.services.stages import discard, stages_of
+from airflow_provider_segtable.services.stages import stages_of
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit_files
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -201,7 +202,7 @@ def _take(
         return
     live.remove(running)
     running.stages.close()
-    discard(ports, tuple(running.values.values()))
+    discard(ports.files, tuple(running.values.values()))
     running.attempt.lease.release()
     yield PlanResult(plan_id=running.attempt.plan.id, ended=Ended.FAILED, message=running.error)
 
@@ -221,7 +222,7 @@ def _advance(ports: TablePorts, running: _Running, live: list[_Running]) -> Iter
     except SegtableError as error:
         live.remove(running)
         running.stages.close()
-        discard(ports, results)
+        discard(ports.files, results)
         yield _stopped(ports, attempt, error)
     else:
         return
@@ -238,7 +239,7 @@ def _publish(ports: TablePorts, attempt: Attempt, segments: tuple[Segment, ...])
     try:
         lease.publish()
     except SegtableError as error:
-        discard(ports, [segments])
+        discard(ports.files, [segments])
         return _stopped(ports, attempt, error)
     try:
         outcome = commit_files(ports, attempt.state, change, segments)

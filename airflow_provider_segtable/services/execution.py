@@ -2,42 +2,19 @@
 
 1. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order. In this process
    (``in_process``), or in Spark tasks (``spark.distribution``).
-2. A job is plain data: it is pickled into a Spark task, opens its files itself and answers with a
-   value that can be pickled. Whoever runs it again gives it another ``attempt`` first, so that two
-   tries never write under one name.
-3. A compaction in several steps is a generator: it yields lists of jobs, is sent their results in
+2. A compaction in several steps is a generator: it yields lists of jobs, is sent their results in
    order, and returns the new segments (``Stages``).
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.job import Job
 
-
-class Job(Protocol):
-    """One piece of work on data files, a frozen dataclass."""
-
-    @property
-    def attempt(self) -> str:
-        """Return the 16 hex digits that every file it writes carries in its name."""
-        ...
-
-    @property
-    def cost(self) -> int:
-        """Return about how many bytes it handles."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """Return what Spark's pages are to call it."""
-        ...
-
-    def run(self, files: DataFiles | None = None) -> Any:
-        """Do it, on ``files`` or the job's own."""
-        ...
+__all__ = ["Done", "Execute", "Job", "Stages", "in_process", "run_one"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.replacement import layout_after
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard, replaced
+from airflow_provider_segtable.core.segment import SegmentId, Shard, replaced
 from airflow_provider_segtable.data.minor import MinorJob
 from airflow_provider_segtable.data.rollup import RollupJob
 from airflow_provider_segtable.data.sorting import SortSpec, sort_stages
@@ -92,11 +92,3 @@ def _targets(attempt: Attempt) -> Iterator[Interval]:
         chunk = layout.chunk(at)
         yield chunk
         at = chunk.end
-
-
-def discard(ports: TablePorts, results: Sequence[object]) -> None:
-    """Delete the files of segments among the results of jobs whose attempt failed."""
-    for result in results:
-        for one in result if isinstance(result, tuple) else ():
-            if isinstance(one, Segment):
-                ports.files.delete(one.path)

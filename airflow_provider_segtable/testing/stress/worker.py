@@ -12,7 +12,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -128,7 +128,7 @@ def _carry_out(ports: TablePorts, kind: PlanKind, execute: Execute, runs: Path) 
             sys.stderr.write(f"{result.plan_id}: {result.message}\n")
 
 
-def _note(path: Path, note: dict[str, object]) -> None:
+def _note(path: Path, note: Mapping[str, object]) -> None:
     with path.open("a") as file:
         file.write(json.dumps(note) + "\n")
 

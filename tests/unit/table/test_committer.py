@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageFull,
 )
-from airflow_provider_segtable.core.events import Appended, Event
+from airflow_provider_segtable.core.events import Action, Appended, Event, PlanRequested
 from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.files import MemoryFiles
@@ -33,7 +33,7 @@ from airflow_provider_segtable.table.committer import (
 from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.testing.builders import BASE, DEFINITION, first
+from airflow_provider_segtable.testing.builders import BASE, DEFINITION, JANUARY, first, minor_plan
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
 
 
@@ -86,7 +86,9 @@ def append(
     return Change(action=action, commit_id=commit_id, guard=guard)
 
 
-def rival(ports: TablePorts, partition: int) -> Callable[[str, bytes], None]:
+def rival(
+    ports: TablePorts, partition: int, action: Action | None = None
+) -> Callable[[str, bytes], None]:
     """Somebody else's event takes the number first."""
 
     def strike(path: str, data: bytes) -> None:
@@ -96,7 +98,7 @@ def rival(ports: TablePorts, partition: int) -> Callable[[str, bytes], None]:
             time=state.time + 1,
             commit=f"rival-{partition}",
             author="rival",
-            action=append(partition).action,
+            action=action or append(partition).action,
         )
         ports.storage.inner.create(event_path(event.n), encode(event))  # type: ignore[attr-defined]
         ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
@@ -128,13 +130,16 @@ def test_lost_race_is_rebased(ports: TablePorts) -> None:
 
 def test_conflict_after_a_lost_race_names_the_winner(ports: TablePorts) -> None:
     """When the rival's event forbids the change, the outcome is a value that says so."""
-    traps(ports).append(rival(ports, 0))
-    outcome = commit(ports, load(ports), append(0))
+    commit_or_raise(ports, load(ports), append(0, "zero"))
+    commit_or_raise(ports, load(ports), append(1, "one"))
+    wish = Change(action=PlanRequested(plan=minor_plan((first(0), first(1)))), commit_id="mine")
+    traps(ports).append(rival(ports, 7, wish.action))
+    outcome = commit(ports, load(ports), wish)
     assert isinstance(outcome, Conflict)
-    assert "used already" in outcome.reason
-    traps(ports).append(rival(ports, 1))
-    with pytest.raises(CommitConflict, match="used already"):
-        commit_or_raise(ports, load(ports), append(1, "other"))
+    assert "requested already" in outcome.reason
+    assert outcome.winner == load(ports).n
+    with pytest.raises(CommitConflict, match="requested already"):
+        commit_or_raise(ports, load(ports), wish)
 
 
 @pytest.mark.parametrize("landed", [True, False])
@@ -223,8 +228,9 @@ def test_files_of_a_certain_failure_are_deleted(ports: TablePorts) -> None:
     commit_or_raise(ports, load(ports), append(0, "first"))
     with ports.files.create("data/mine.parquet") as sink:
         sink.commit()
-    mine = replace(first(0), path="data/mine.parquet")
-    assert isinstance(commit_files(ports, load(ports), append(0), [mine]), Conflict)
+    mine = replace(first(1), path="data/mine.parquet", time_max=JANUARY.end)
+    wide = Change(action=Appended(segments=(mine,)), commit_id="mine")
+    assert isinstance(commit_files(ports, load(ports), wide, [mine]), Conflict)
     with pytest.raises(NotFound), ports.files.open("data/mine.parquet"):
         pass
 
