@@ -21,11 +21,15 @@ from airflow_provider_segtable.testing.processes import importable
 
 WORKER = "airflow_provider_segtable.testing.stress.worker"
 PATIENCE_S = 90.0
+NAP_ENDS_S = 1.0
 
 
 @dataclass(slots=True)
 class Crew:
-    """The running workers of one table; ``session_s`` is the length of their sessions."""
+    """The running workers of one table.
+
+    ``session_s`` is the length of their sessions; ``naps`` says who slept from when to when.
+    """
 
     uri: str
     address: str
@@ -34,6 +38,7 @@ class Crew:
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
     asleep: dict[str, float] = field(default_factory=dict)
+    naps: list[tuple[str, float, float]] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
 
     def start(self, mode: str, name: str) -> None:
@@ -57,7 +62,9 @@ class Crew:
         what = chance.choice(("kill", "kill", "sleep", "executor"))
         if what == "sleep":
             os.killpg(self.running[name].pid, signal.SIGSTOP)
-            self.asleep[name] = time.monotonic() + self.session_s * chance.uniform(1.2, 2.0)
+            naps_s = self.session_s * chance.uniform(1.2, 2.0)
+            self.asleep[name] = time.monotonic() + naps_s
+            self.naps.append((name, time.time(), time.time() + naps_s + NAP_ENDS_S))
         elif what == "executor" and (workers := self._python_workers()):
             chance.choice(workers).kill()
         else:

@@ -9,8 +9,9 @@
    there exactly once, every acknowledged append committed, all invariants hold, no lock be left,
    and every kind must have completed compactions.
 
-Stalls are reported for both phases. While a major compaction cuts time anew appenders wait by
-design, so appends that met one are reported apart.
+Stalls are reported for both phases: how long an append took, and how long of that it waited for
+its lock. Left out are appends whose own process was put to sleep; reported apart, those that met a
+major compaction that cuts time anew, for which appenders wait by design.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,20 @@ from airflow_provider_segtable.testing.stress.crew import Crew
 SESSION_S = 5
 FINISH_S = 240.0
 KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """From when to when it lasted (seconds since the epoch), and who slept meanwhile."""
+
+    start: float
+    end: float
+    naps: tuple[tuple[str, float, float], ...]
+
+    def naps_of(self, commit_id: str) -> list[tuple[float, float]]:
+        """Return when the author of an append slept."""
+        author = commit_id.rsplit("-", 1)[0]
+        return [(start, end) for name, start, end in self.naps if name == author]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,8 +127,8 @@ def _phase(
     others: Sequence[str],
     seconds: float,
     given: argparse.Namespace,
-) -> tuple[float, float]:
-    """Run a crew for a while; return when it began and ended (seconds since the epoch)."""
+) -> Phase:
+    """Run a crew for a while."""
     folder.mkdir(exist_ok=True)
     crew = Crew(ports.uri, ports.coordinator.address.removeprefix("zk://"), folder, SESSION_S)
     strikes = "burn" not in others
@@ -134,7 +150,7 @@ def _phase(
         crew.end()
     if strikes:
         _say(f"strikes: {', '.join(f'{n} {what}' for what, n in sorted(crew.done.items()))}")
-    return start, end
+    return Phase(start=start, end=end, naps=tuple(crew.naps))
 
 
 def _finish(ports: TablePorts) -> Iterator[str]:
@@ -185,34 +201,36 @@ def _report(
     ports: TablePorts,
     acks: Sequence[dict[str, Any]],
     runs: Sequence[dict[str, Any]],
-    phases: tuple[tuple[float, float], tuple[float, float]],
+    phases: tuple["Phase", "Phase"],
 ) -> None:
     for kind in KINDS:
         mine = [run for run in runs if run["kind"] == kind]
         ended = Counter(run["ended"] for run in mine)
         _say(f"{kind}: {', '.join(f'{n} {how}' for how, n in sorted(ended.items())) or 'none'}")
-    met = [(r["start"], r["start"] + r["took_s"]) for r in runs if r["exclusive"]]
-    for title, (start, end) in zip(("control", "stress"), phases, strict=True):
-        inside = [a for a in acks if start <= a["start"] < end]
-        apart = [
-            a
-            for a in inside
-            if any(s < a["start"] + a["took_s"] and a["start"] < e for s, e in met)
-        ]
-        _say(_stalls(title, [a["took_s"] for a in inside if a not in apart]))
-        if apart:
-            _say(_stalls(f"{title}, time being cut anew", [a["took_s"] for a in apart]))
+    cuts = [(r["start"], r["start"] + r["took_s"]) for r in runs if r["exclusive"]]
+    for title, phase in zip(("control", "stress"), phases, strict=True):
+        inside = [a for a in acks if phase.start <= a["start"] < phase.end]
+        awake = [a for a in inside if not _met(a, phase.naps_of(a["commit"]))]
+        _say(_stalls(title, [a for a in awake if not _met(a, cuts)]))
+        if apart := [a for a in awake if _met(a, cuts)]:
+            _say(_stalls(f"{title}, time being cut anew", apart))
     _say(f"events: {EventLog(ports.storage).load().n}")
 
 
-def _stalls(title: str, seconds: Sequence[float]) -> str:
-    if not seconds:
+def _met(ack: dict[str, Any], spans: Sequence[tuple[float, float]]) -> bool:
+    start, end = ack["start"], ack["start"] + ack["took_s"]
+    return any(first < end and start < last for first, last in spans)
+
+
+def _stalls(title: str, acks: Sequence[dict[str, Any]]) -> str:
+    if not acks:
         return f"{title}: no appends"
-    p50, p99 = np.percentile(seconds, [50, 99])
-    return (
-        f"{title}: {len(seconds)} appends, median {p50:.2f} s, 99 % {p99:.2f} s, "
-        f"longest {max(seconds):.2f} s"
-    )
+    told = []
+    for what, key in (("append", "took_s"), ("its lock", "lock_s")):
+        seconds = [ack[key] for ack in acks]
+        p50, p99 = np.percentile(seconds, [50, 99])
+        told.append(f"{what} median {p50:.3f} s, 99 % {p99:.2f} s, longest {max(seconds):.2f} s")
+    return f"{title}: {len(acks)} appends; {'; '.join(told)}"
 
 
 def _say(line: str) -> None:

@@ -13,15 +13,19 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.interval import HOUR_US, Granularity
+from airflow_provider_segtable.core.lockbox import LockRequest
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.execution import Execute
 from airflow_provider_segtable.services.planner import plan_table
@@ -54,6 +58,26 @@ def batch(commit_id: str) -> pa.Table:
     return pa.table([pa.array(times, SCHEMA.field("at").type), keys, list(numbers)], SCHEMA)
 
 
+@dataclass
+class Timed:
+    """A coordinator that knows how long ``acquire`` took."""
+
+    inner: Coordinator
+    acquiring_s: float = 0.0
+
+    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Acquire, with a watch."""
+        start = time.monotonic()
+        try:
+            return self.inner.acquire(request, wait_s=wait_s)
+        finally:
+            self.acquiring_s += time.monotonic() - start
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the inner one's."""
+        return getattr(self.inner, name)
+
+
 def append(ports: TablePorts, name: str, folder: Path) -> None:
     """Append one numbered batch after another; repeat one until it is acknowledged."""
     acks = folder / f"{name}.acks"
@@ -61,11 +85,13 @@ def append(ports: TablePorts, name: str, folder: Path) -> None:
     while not (folder / "stop").exists():
         commit_id, start = f"{name}-{turn}", time.time()
         rows = batch(commit_id)
-        once = partial(Table(ports).append, rows, commit_id=commit_id)
+        timed = Timed(ports.coordinator)
+        once = partial(Table(replace(ports, coordinator_=timed)).append, rows, commit_id=commit_id)
         while not (folder / "stop").exists():
             if _tolerated(once):
                 took_s = time.time() - start
-                _note(acks, {"commit": commit_id, "start": start, "took_s": took_s})
+                note = {"commit": commit_id, "start": start, "took_s": took_s}
+                _note(acks, {**note, "lock_s": timed.acquiring_s})
                 turn += 1
                 break
         time.sleep(0.1)
