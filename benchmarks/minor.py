@@ -153,7 +153,7 @@ def ours(execute: Execute) -> Callable[[Data, Path], list[Path]]:
         errors = [one.error for one in done if one.error]
         if errors:
             raise SystemExit(errors[0])
-        return [data.root / segment.path for one in done for segment in one.segments]
+        return [data.root / segment.path for one in done for segment in one.value]
 
     return merge
 
