@@ -290,13 +290,39 @@ def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
 
 
 def replaced(segments: Iterable[Segment]) -> tuple[Replaced, ...]:
-    """Return which roots of which chunks the segments stand for, neighbours joined."""
+    """Return which roots of which chunks the segments stand for, neighbours joined.
+
+    A segment that was carried over also stands for its origin, whose name its file has: the
+    range of one, at the origin's own partition (also of a later generation).
+    """
+    segments = tuple(segments)
+    own = ((s.id.chunk, s.shard.root_start, s.shard.root_end) for s in segments)
+    return _joined((*own, *_origins(segments)))
+
+
+def inherited(segments: Iterable[Segment]) -> tuple[Replaced, ...]:
+    """Return what a compaction inside one version goes on standing for, besides its inputs."""
+    segments = tuple(segments)
+    before = (
+        (each.chunk, start, end)
+        for s in segments
+        for each in s.replaces
+        for start, end in each.roots
+    )
+    return _joined((*before, *_origins(segments)))
+
+
+def _origins(segments: Iterable[Segment]) -> Iterable[tuple[ChunkKey, int, int]]:
+    origins = (segment.origin for segment in segments if segment.origin)
+    return ((origin.chunk, origin.partition, origin.partition + 1) for origin in origins)
+
+
+def _joined(ranges: Iterable[tuple[ChunkKey, int, int]]) -> tuple[Replaced, ...]:
     spans: dict[ChunkKey, list[tuple[int, int]]] = {}
-    for segment in sorted(segments, key=lambda s: (s.id.chunk, s.shard.root_start)):
-        ranges = spans.setdefault(segment.id.chunk, [])
-        start, end = segment.shard.root_start, segment.shard.root_end
-        if ranges and ranges[-1][1] >= start:
-            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], end))
+    for chunk, start, end in sorted(ranges):
+        known = spans.setdefault(chunk, [])
+        if known and known[-1][1] >= start:
+            known[-1] = (known[-1][0], max(known[-1][1], end))
         else:
-            ranges.append((start, end))
+            known.append((start, end))
     return tuple(Replaced(chunk=chunk, roots=tuple(r)) for chunk, r in spans.items())

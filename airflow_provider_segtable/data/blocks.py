@@ -57,12 +57,14 @@ class Shape:
         words: columns that stay dictionaries on the way.
         width: decoded bytes a row, about.
         coded: columns (by path) that are written with a dictionary.
+        definition: the table's, as some input's footer has it.
     """
 
     schema: pa.Schema
     words: tuple[str, ...] = ()
     width: float = 100.0
     coded: frozenset[str] = frozenset()
+    definition: bytes = b""
 
     @property
     def worded(self) -> pa.Schema:

@@ -4,17 +4,27 @@
    with ``format`` first of all checked. A table whose log was lost can be rebuilt from it.
 2. Left out is what the file itself tells: path, size and number of row groups.
 3. A file is taken for a segment only if this entry names that segment.
+4. A second entry, ``segtable.table``, is the table's definition and the version that its first
+   appends had. Compaction copies it from an input; files of older writers have none.
 """
 
 import json
 
-from airflow_provider_segtable.core.codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.codec import (
+    decode_segment,
+    decode_table,
+    encode_segment,
+    encode_table,
+)
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
+from airflow_provider_segtable.core.events import TableCreated
+from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.data.footer import read_footer
 from airflow_provider_segtable.ports.files import DataFiles
 
 KEY = b"segtable"
+TABLE_KEY = b"segtable.table"
 FORMAT = 1
 _TOLD_BY_THE_FILE = ("path", "size", "row_groups")
 
@@ -76,3 +86,44 @@ def read_descriptor(files: DataFiles, path: str) -> Segment:
         return decode_descriptor(
             footer.metadata[KEY], path=path, size=source.size, row_groups=footer.group_count
         )
+
+
+def encode_definition(table: TableCreated, base_version: Instant) -> bytes:
+    """Return the footer entry of the table that a file belongs to."""
+    body = {"format": FORMAT, "base_version": base_version, **encode_table(table)}
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
+    """Parse what ``encode_definition`` wrote: the table, and its base version.
+
+    Raises:
+        UnsupportedFormat: written by a newer segtable.
+        CorruptTable: it is no definition.
+    """
+    try:
+        body = json.loads(data)
+        if body["format"] != FORMAT:
+            raise UnsupportedFormat(
+                f"{where}: the table's definition has format {body['format']!r}, this segtable "
+                f"reads {FORMAT}: upgrade segtable"
+            )
+        return decode_table(body), int(body["base_version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptTable(f"{where}: the table's definition is broken ({error!r})") from None
+
+
+def definition_entry(data: bytes | None) -> dict[bytes, bytes]:
+    """Return the key-value metadata that hands a definition on; none if there is none."""
+    return {TABLE_KEY: data} if data else {}
+
+
+def read_definition(files: DataFiles, path: str) -> bytes:
+    """Load the definition that a data file carries, as it stands there; empty if it has none.
+
+    Raises:
+        NotFound: there is no such file.
+        CorruptTable: it is no Parquet file.
+    """
+    with files.open(path) as source:
+        return read_footer(source).metadata.get(TABLE_KEY, b"")

@@ -21,7 +21,12 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, 
 from airflow_provider_segtable.core.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.core.rollup import EVENTS
 from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, Shard
-from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor, segment_path
+from airflow_provider_segtable.data.descriptor import (
+    KEY,
+    definition_entry,
+    encode_descriptor,
+    segment_path,
+)
 from airflow_provider_segtable.data.files import SinkFile
 from airflow_provider_segtable.data.times import instants, is_time
 from airflow_provider_segtable.ports.files import DataFiles
@@ -196,7 +201,7 @@ class Standing:
     replaces: tuple[Replaced, ...] = ()
 
 
-def write_segment(
+def write_segment(  # noqa: PLR0913 - each goes into the file
     files: DataFiles,
     rows: pa.Table | Iterable[pa.RecordBatch],
     *,
@@ -206,6 +211,7 @@ def write_segment(
     token: str,
     sort: bool = False,
     standing: Standing | None = None,
+    definition: bytes = b"",
 ) -> Segment:
     """Write a segment whose rows nobody has seen in this form, and return its descriptor.
 
@@ -218,6 +224,7 @@ def write_segment(
         token: 16 hex digits that nobody else can guess.
         sort: sort the rows by event time first (stable); holds them in memory.
         standing: what the segment is among others; by default it is of the first generation.
+        definition: the table's, for the footer (``data.descriptor.encode_definition``).
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -235,7 +242,8 @@ def write_segment(
             own = standing or Standing(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
             segment = replace(written, path=path, created=created)
-            writer.add_key_value_metadata({KEY: encode_descriptor(segment)})
+            entries = {KEY: encode_descriptor(segment), **definition_entry(definition)}
+            writer.add_key_value_metadata(entries)
         segment = replace(segment, size=sink.position)
         sink.commit()
     return segment

@@ -26,10 +26,19 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.segment import Run, Segment, SegmentId, Shard, concatenated
+from airflow_provider_segtable.core.segment import (
+    Run,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+    inherited,
+)
 from airflow_provider_segtable.data.descriptor import (
     KEY,
+    TABLE_KEY,
     decode_descriptor,
+    definition_entry,
     encode_descriptor,
     segment_path,
 )
@@ -212,6 +221,7 @@ def _planned(
                 time_max=max(source.time_max for source in sources),
                 created=job.created,
                 lineage=sliced(runs, start, rows),
+                replaces=() if start else inherited(job.inputs),
             )
         )
         start += rows
@@ -230,7 +240,8 @@ def sliced(runs: Sequence[Run], start: int, rows: int) -> tuple[Run, ...]:
 
 
 def _write(files: DataFiles, planned: Segment, pieces: Sequence[Piece], grain: Grain) -> Segment:
-    metadata = {KEY: encode_descriptor(planned)}
+    table = pieces[0].input.footer.metadata.get(TABLE_KEY)
+    metadata = {KEY: encode_descriptor(planned), **definition_entry(table)}
     with files.create(planned.path) as sink:
         row_groups = merge(files, pieces, sink, metadata=metadata, grain=grain)
         segment = replace(planned, size=sink.position, row_groups=row_groups)

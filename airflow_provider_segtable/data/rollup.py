@@ -32,8 +32,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.rollup import EVENTS, HIDDEN, Metric, MetricKind, Rollup
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
-from airflow_provider_segtable.data.descriptor import read_descriptor
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard, inherited
+from airflow_provider_segtable.data.descriptor import read_definition, read_descriptor
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ingest import (
     Standing,
@@ -266,6 +266,7 @@ class RollupJob:
                 f"{rows.num_rows} rows cannot be divided among {parts} outputs: plan fewer"
             )
         bounds = [rows.num_rows * part // parts for part in range(parts + 1)]
+        table = read_definition(files, next(one.path for one in self.inputs if one.rows))
         for (segment_id, shard), (start, end) in zip(self.outputs, pairwise(bounds), strict=True):
             segment = write_segment(
                 files,
@@ -274,7 +275,8 @@ class RollupJob:
                 time_column=self.time_column,
                 created=self.created,
                 token=self.attempt,
-                standing=Standing(shard=shard),
+                standing=Standing(shard=shard, replaces=() if start else inherited(self.inputs)),
+                definition=table,
             )
             written.append(segment)
 

@@ -21,7 +21,12 @@ from airflow_provider_segtable.core.errors import BooksDoNotBalance, StorageErro
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, Shard
 from airflow_provider_segtable.data.blocks import Block, Shape, read_blocks
-from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor, segment_path
+from airflow_provider_segtable.data.descriptor import (
+    KEY,
+    definition_entry,
+    encode_descriptor,
+    segment_path,
+)
 from airflow_provider_segtable.data.distinct import noted
 from airflow_provider_segtable.data.encoding import (
     ARROW_SCHEMA,
@@ -318,7 +323,8 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
                 replaces=output.replaces,
             )
             entry = arrow_schema_entry(plain_schema(schema))
-            parquet.add_key_value_metadata({KEY: encode_descriptor(segment), ARROW_SCHEMA: entry})
+            own = {KEY: encode_descriptor(segment), ARROW_SCHEMA: entry}
+            parquet.add_key_value_metadata(own | definition_entry(job.task.shape.definition))
         segment = replace(segment, size=sink.position)
         sink.commit()
     return segment

@@ -202,7 +202,13 @@ def _shape(schema: pa.Schema, surveys: Sequence[Surveyed]) -> Shape:
     words = [n for n in schema.names if 2 * sum(s.words.get(n, 0) for s in surveys) > sampled]
     width = max(one.width for one in surveys)
     coded = frozenset().union(*(one.coded for one in surveys))
-    return Shape(schema=schema, words=tuple(words), width=width, coded=coded)
+    return Shape(
+        schema=schema,
+        words=tuple(words),
+        width=width,
+        coded=coded,
+        definition=next((one.definition for one in surveys if one.definition), b""),
+    )
 
 
 def _wanted(spec: SortSpec, counts: Indices, density: float, width: float) -> list[int]:

@@ -26,7 +26,7 @@ import numpy as np
 
 from airflow_provider_segtable.core.errors import BooksDoNotBalance, SegtableError
 from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard, inherited
 from airflow_provider_segtable.data.distinct import groups
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.keys import Numbers
@@ -75,6 +75,7 @@ def sort_stages(
         BooksDoNotBalance: rows out differ from rows in; the new files are removed.
     """
     given = tuple(segment for segment in inputs if segment.rows)
+    spec = replace(spec, replaces=spec.replaces or inherited(given))
     schema = to_arrow(spec.schema)
     keying = keying_of(spec, schema)
     if not given:

@@ -32,6 +32,7 @@ from airflow_provider_segtable.data.blocks import (
     fitted,
     opened,
 )
+from airflow_provider_segtable.data.descriptor import TABLE_KEY
 from airflow_provider_segtable.data.encoding import probed, sorted_rows
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ranges import Keying, Ordinals, Sample, joined
@@ -49,7 +50,8 @@ class Surveyed:
     ``low`` and ``high`` are the bounds of the blocks' keys; ``bounded`` tells whose are known.
     ``counts`` are rows of each target chunk; ``density`` and ``width`` bytes a row in a sorted
     file, and decoded; ``words`` how many sampled blocks have few words in a
-    column; ``coded`` the columns that gain by a dictionary.
+    column; ``coded`` the columns that gain by a dictionary; ``definition`` the table's, as some
+    footer has it.
     """
 
     blocks: tuple[Block, ...]
@@ -64,6 +66,7 @@ class Surveyed:
     coded: frozenset[str]
     sampled: int
     hidden: tuple[pa.Field, ...]
+    definition: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +114,11 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
     bounds: list[list[tuple[Any, Any]] | None] = []
     hidden: dict[str, pa.Field] = {}
     wordy: list[set[str]] = []
+    definition = b""
     for number, segment in zip(job.numbers, job.inputs, strict=True):
         with checked(files, segment) as parquet:
             found = blocks_of(parquet, number, segment.path)
+            definition = definition or (parquet.metadata.metadata or {}).get(TABLE_KEY, b"")
             blocks += found
             bounds += [_bounds(parquet.metadata.row_group(b.group), job) for b in found]
             wordy += [_wordy(parquet.metadata.row_group(b.group), job.schema) for b in found]
@@ -143,6 +148,7 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
         words={name: sum(name in wordy[at] for at in picked) for name in job.schema.names},
         coded=coded,
         sampled=len(picked),
+        definition=definition,
         hidden=tuple(hidden.values()),
     )
 

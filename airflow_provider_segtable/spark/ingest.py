@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.rollup import EVENTS
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.descriptor import encode_definition
 from airflow_provider_segtable.data.rollup import physical_schema
 from airflow_provider_segtable.data.schema import to_arrow
 from airflow_provider_segtable.planning.policy import Policy
@@ -197,6 +198,7 @@ class _Writer:
             schema=self.schema,
             time_column=self.state.table.time_column,
             created=ticket.created,
+            definition=encode_definition(self.state.table, self.state.base_version),
         )
 
         def write(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # Spark's

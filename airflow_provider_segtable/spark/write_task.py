@@ -34,6 +34,7 @@ class WriteTask:
     """What a task needs to know; ``ids[slot]`` is the id of the slot's segment.
 
     So is ``standings[slot]``; if there are none, segments are of the first generation.
+    ``definition`` is the table's, for the footers.
     """
 
     uri: str
@@ -43,6 +44,7 @@ class WriteTask:
     created: Instant
     storage_options: Mapping[str, str] = field(default_factory=dict)
     standings: tuple[Standing, ...] = ()
+    definition: bytes = b""
 
     def run(
         self, batches: Iterable[pa.RecordBatch], wrote: Callable[[str], None]
@@ -65,6 +67,7 @@ class WriteTask:
                     created=self.created,
                     token=secrets.token_hex(8),
                     standing=self.standings[slot] if self.standings else None,
+                    definition=self.definition,
                 )
                 paths.append(segment.path)
                 yield _result(segment=json.dumps(encode_segment(segment)))

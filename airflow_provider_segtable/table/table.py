@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.layout import Layout
 from airflow_provider_segtable.core.rollup import Rollup, bound, input_schema, stored_schema
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.descriptor import encode_definition
 from airflow_provider_segtable.data.ingest import check_rows, write_segment
 from airflow_provider_segtable.data.rollup import from_input
 from airflow_provider_segtable.data.schema import from_arrow, to_arrow
@@ -161,6 +162,7 @@ class Table:
                 time_column=state.table.time_column,
                 created=ticket.created,
                 token=self.ports.chance.token(),
+                definition=encode_definition(state.table, state.base_version),
             )
             for interval, ids in ticket.ids.items()
         ]
