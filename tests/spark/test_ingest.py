@@ -1,6 +1,7 @@
 """Batch ingest: what goes in is what is read back, or nothing goes in."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -18,9 +19,17 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     TimeOutOfRange,
 )
-from airflow_provider_segtable.core.interval import EPOCH, Granularity
+from airflow_provider_segtable.core.interval import (
+    DAY_US,
+    EPOCH,
+    HOUR_US,
+    Granularity,
+    Interval,
+)
+from airflow_provider_segtable.core.layout import Layout, aligned
 from airflow_provider_segtable.spark.census import take_census
 from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.times import chunk_key, instant
 from tests.spark.conftest import MakeTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -80,32 +89,53 @@ def test_odd_types_and_zones_arrive_exactly(spark: SparkSession, make_table: Mak
     assert sorted(found["small"].to_pylist()) == list(range(60))
 
 
+def zoned(granularity: Granularity, chance: random.Random) -> Layout:
+    """Return a layout whose regions, hours to decades long, were cut anew several times."""
+    layout = Layout(granularity=granularity)
+    for width in (3, 40, 400, 9_000, 200_000):
+        start = chance.randrange(-700_000, 2_700_000) * DAY_US
+        region = Interval(start, start + width * chance.choice([HOUR_US, DAY_US]))
+        cut = chance.choice([cut for cut in Granularity if cut is not Granularity.ALL])
+        layout = layout.recut(aligned(region, cut), cut)
+    return layout
+
+
+@pytest.mark.parametrize("zones", [False, True])
 @pytest.mark.parametrize("granularity", list(Granularity))
-def test_spark_and_the_core_cut_time_alike(spark: SparkSession, granularity: Granularity) -> None:
+def test_spark_and_the_core_cut_time_alike(
+    spark: SparkSession,
+    granularity: Granularity,
+    zones: bool,  # noqa: FBT001  # a parameter of the test
+) -> None:
     """For any instant a table can hold, of any time type and session zone, the chunk is equal."""
     chance = random.Random(granularity)  # a str seeds alike in every process
+    layout = zoned(granularity, chance) if zones else Layout(granularity=granularity)
+    edges = [edge for z in layout.zones for edge in (z.interval.start, z.interval.end)]
     days = [chance.randrange(-719_000, 2_932_000) for _ in range(40)] + [-719_162, 2_932_531, 0, -1]
-    micros = [day * 86_400_000_000 + chance.randrange(86_400_000_000) for day in days]
+    days += [edge // DAY_US + step for edge in edges for step in (-8, -1, 0, 1, 8)]
+    micros = [day * DAY_US + chance.randrange(DAY_US) for day in days]
+    micros += [edge + step for edge in edges for step in (-HOUR_US, -1, 0, 1, HOUR_US)]
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         moments = spark.createDataFrame([(at,) for at in micros], "us long").select(
+            "us",
             F.timestamp_micros("us").alias("at"),
             F.expr(
                 "timestamp_ntz'1970-01-01' + make_dt_interval("
                 "us div 86400000000, 0, 0, (us % 86400000000) / 1000000.0)"
             ).alias("ntz"),
-            F.date_from_unix_date(F.floor(F.col("us") / 86_400_000_000).cast("int")).alias("day"),
+            F.expr("date_from_unix_date(int((us - pmod(us, 86400000000)) div 86400000000))").alias(
+                "day"
+            ),
         )
-        expected = {granularity.chunk(at) for at in micros}
         for column in ("at", "ntz", "day"):
-            census = take_census(moments, column, granularity)
-            wanted = (
-                {granularity.chunk(at - at % 86_400_000_000) for at in micros}
-                if column == "day"
-                else expected
-            )
-            assert set(census.chunks) == wanted
-            assert census.rows == len(micros)
+            cut = DAY_US if column == "day" else 1
+            wanted = Counter(layout.chunk(at - at % cut) for at in micros)
+            assert take_census(moments, column, layout).chunks == wanted
+            key = chunk_key(instant(moments, column), layout)
+            keyed = moments.select("us", key.alias("key")).collect()
+            pairs = {(row["key"], layout.chunk(row["us"] - row["us"] % cut)) for row in keyed}
+            assert len(pairs) == len(wanted) == len({key for key, _ in pairs})
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
