@@ -26,31 +26,29 @@ NAP_ENDS_S = 1.0
 
 @dataclass(slots=True)
 class Crew:
-    """The running workers of one table.
+    """The running workers; ``session_s`` is the length of their sessions.
 
-    ``session_s`` is the length of their sessions; ``naps`` says who slept from when to when.
+    ``naps`` says who slept from when to when.
     """
 
-    uri: str
     address: str
     folder: Path
     session_s: int
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    modes: dict[str, str] = field(default_factory=dict)
+    jobs: dict[str, tuple[str, str]] = field(default_factory=dict)
     asleep: dict[str, float] = field(default_factory=dict)
     naps: list[tuple[str, float, float]] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
 
-    def start(self, mode: str, name: str) -> None:
-        """Start a worker in a process group of its own."""
-        command = [sys.executable, "-m", WORKER, mode, name]
-        command += [self.uri, self.address, str(self.folder)]
+    def start(self, mode: str, name: str, uri: str) -> None:
+        """Start a worker on a table, in a process group of its own."""
+        command = [sys.executable, "-m", WORKER, mode, name, uri, self.address, str(self.folder)]
         environ = {
             **os.environ,
             "PYTHONPATH": importable(),
             SESSION_TIMEOUT_VARIABLE: str(self.session_s),
         }
-        self.modes[name] = mode
+        self.jobs[name] = (mode, uri)
         with (self.folder / f"{name}.log").open("ab") as log:
             self.running[name] = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True, env=environ
@@ -71,8 +69,8 @@ class Crew:
             what = "kill"
             os.killpg(self.running[name].pid, signal.SIGKILL)
             self.running[name].wait()
-            self.start(self.modes[name], name)
-        self.done[f"{what} {self.modes[name] if what != 'executor' else ''}".strip()] += 1
+            self.start(self.jobs[name][0], name, self.jobs[name][1])
+        self.done[f"{what} {self.jobs[name][0] if what != 'executor' else ''}".strip()] += 1
         return f"{what} {name}"
 
     def tend(self) -> None:
@@ -83,8 +81,8 @@ class Crew:
                 del self.asleep[name]
         for name, process in tuple(self.running.items()):
             if process.poll() is not None:
-                self.done[f"ended {self.modes[name]}"] += 1
-                self.start(self.modes[name], name)
+                self.done[f"ended {self.jobs[name][0]}"] += 1
+                self.start(self.jobs[name][0], name, self.jobs[name][1])
 
     def end(self) -> None:
         """Ask all to stop, then make them."""

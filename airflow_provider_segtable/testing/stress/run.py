@@ -1,10 +1,10 @@
 """Everything at once: ``make stress``, which is this module.
 
-1. *Control*: the appenders alone, beside as many processes that only burn time as there will be
-   compactors. It says what a busy machine does to an append.
-2. *Stress*: the same appenders beside compactors of all three kinds over the same chunks, real
+1. *Stress*: appenders beside compactors of all three kinds over the same chunks of one table, real
    ZooKeeper and Spark; every few seconds somebody is killed (SIGKILL), put to sleep beyond the end
    of its session, or loses its executor. Some major compactions cut time anew.
+2. *Control*: the very same, but that the compactors work on another table, made beforehand. It says
+   what the busy machine alone does to an append.
 3. *Verdict*: the rest of the work is finished; then every row of every committed append must be
    there exactly once, every acknowledged append committed, all invariants hold, no lock be left,
    and every kind must have completed compactions.
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ from airflow_provider_segtable.testing.stress import worker
 from airflow_provider_segtable.testing.stress.crew import Crew
 
 SESSION_S = 5
+FIRST_STRIKE_S = 20.0
+TWIN_APPENDS = 100
 FINISH_S = 240.0
 KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
 
@@ -63,14 +65,19 @@ class Phase:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run it all; return 0 if everything held."""
     given = _arguments().parse_args(argv)
+    problems: list[str] = []
     with tempfile.TemporaryDirectory(prefix="segtable-stress-") as place:
         folder = Path(place)
         with EmbeddedZooKeeper(folder / "zookeeper") as server:
-            ports = _table(folder, server.address)
-            try:
-                return _run(ports, folder, given)
-            finally:
-                ports.coordinator.close()
+            twin = _filled(_table(folder / "twin", server.address))
+            for title, minutes in (("control", given.control), ("stress", given.minutes)):
+                ports = _table(folder / title, server.address)
+                compacted = twin if title == "control" else ports
+                problems += _run(title, ports, compacted, folder, minutes, given)
+    for problem in problems:
+        _say(f"WRONG: {problem}")
+    _say(f"{0 if problems else 1} passed, {1 if problems else 0} failed")
+    return 1 if problems else 0
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -78,15 +85,15 @@ def _arguments() -> argparse.ArgumentParser:
         prog="make stress", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     made.add_argument("--minutes", type=float, default=5.0, help="of stress (default 5)")
-    made.add_argument("--control", type=float, default=1.0, help="minutes of control (default 1)")
+    made.add_argument("--control", type=float, default=2.0, help="minutes of control (default 2)")
     made.add_argument("--appenders", type=int, default=4, help="appenders (default 4)")
     made.add_argument("--every", type=float, default=6.0, help="seconds between strikes (6)")
     made.add_argument("--seed", type=int, default=1, help="of the strikes (default 1)")
     return made
 
 
-def _table(folder: Path, address: str) -> TablePorts:
-    ports = open_ports(str(folder / "table"), zookeeper=address, author="stress")
+def _table(place: Path, address: str) -> TablePorts:
+    ports = open_ports(str(place), zookeeper=address, author="stress")
     Table.create(
         ports.uri,
         schema=worker.SCHEMA,
@@ -96,60 +103,71 @@ def _table(folder: Path, address: str) -> TablePorts:
             "compaction.clustering": "key",
             "compaction.target_size": str(512 * 1024),
             "compaction.max_attempts": "1000",
-            "compaction.semi_major_interval_minutes": "100000",  # its worker asks for them
+            "compaction.semi_major": "off",  # its worker asks for them
+            "compaction.major": "off",
         },
     )
     return ports
 
 
-def _run(ports: TablePorts, folder: Path, given: argparse.Namespace) -> int:
+def _filled(ports: TablePorts) -> TablePorts:
+    for turn in range(TWIN_APPENDS):
+        Table(ports).append(worker.batch(f"appender0-{turn}"))
+    return ports
+
+
+def _run(
+    title: str,
+    ports: TablePorts,
+    compacted: TablePorts,
+    place: Path,
+    minutes: float,
+    given: argparse.Namespace,
+) -> Iterator[str]:
     names = [f"appender{n}" for n in range(1, given.appenders + 1)]
-    calm = _phase(ports, folder / "crew", names, ["burn"] * len(KINDS), given.control * 60, given)
-    wild = _phase(ports, folder / "crew", names, list(KINDS), given.minutes * 60, given)
-    problems = [*_finish(ports), *_verdict(ports, folder / "crew")]
-    acks = _notes(folder / "crew", "acks")
-    runs = _notes(folder / "crew", "runs")
-    _report(ports, acks, runs, (calm, wild))
+    jobs = dict.fromkeys(names, ("append", ports.uri))
+    jobs |= {kind.value: (kind.value, compacted.uri) for kind in KINDS}
+    folder = place / f"{title}-crew"
+    folder.mkdir()
+    address = ports.coordinator.address.removeprefix("zk://")
+    phase = _phase(Crew(address, folder, SESSION_S), jobs, minutes * 60, given)
+    yield from _finish(ports)
+    yield from _verdict(ports, folder)
+    acks, runs = _notes(folder, "acks"), _notes(folder, "runs")
+    _report(title, acks, runs, phase)
+    if compacted is ports:
+        yield from _starved(names, acks, runs)
+    ports.coordinator.close()
+
+
+def _starved(
+    names: Sequence[str], acks: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]
+) -> Iterator[str]:
     ended = Counter(run["kind"] for run in runs if run["ended"] == "completed")
-    problems += [f"no {kind} compaction completed" for kind in KINDS if not ended[kind]]
+    yield from (f"no {kind} compaction completed" for kind in KINDS if not ended[kind])
     counts = Counter(note["commit"].rsplit("-", 1)[0] for note in acks)
-    problems += [f"{name} starved: {counts[name]} appends" for name in names if counts[name] < 5]
-    for problem in problems:
-        _say(f"WRONG: {problem}")
-    _say(f"{0 if problems else 1} passed, {1 if problems else 0} failed")
-    return 1 if problems else 0
+    yield from (f"{name} starved: {counts[name]} appends" for name in names if counts[name] < 5)
 
 
 def _phase(
-    ports: TablePorts,
-    folder: Path,
-    appenders: Sequence[str],
-    others: Sequence[str],
-    seconds: float,
-    given: argparse.Namespace,
+    crew: Crew, jobs: Mapping[str, tuple[str, str]], seconds: float, given: argparse.Namespace
 ) -> Phase:
     """Run a crew for a while."""
-    folder.mkdir(exist_ok=True)
-    crew = Crew(ports.uri, ports.coordinator.address.removeprefix("zk://"), folder, SESSION_S)
-    strikes = "burn" not in others
     chance = random.Random(given.seed)
     try:
-        for name in appenders:
-            crew.start("append", name)
-        for at, mode in enumerate(others):
-            crew.start(mode, f"{mode}-{at}")
-        start, following = time.time(), time.monotonic() + 20.0
+        for name, (mode, uri) in jobs.items():
+            crew.start(mode, name, uri)
+        start, following = time.time(), time.monotonic() + FIRST_STRIKE_S
         while time.time() < start + seconds:
             time.sleep(0.2)
             crew.tend()
-            if strikes and time.monotonic() >= following:
+            if time.monotonic() >= following:
                 crew.strike(chance)
                 following = time.monotonic() + chance.uniform(0.5, 1.5) * given.every
         end = time.time()
     finally:
         crew.end()
-    if strikes:
-        _say(f"strikes: {', '.join(f'{n} {what}' for what, n in sorted(crew.done.items()))}")
+    _say(f"strikes: {', '.join(f'{n} {what}' for what, n in sorted(crew.done.items()))}")
     return Phase(start=start, end=end, naps=tuple(crew.naps))
 
 
@@ -198,23 +216,21 @@ def _notes(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def _report(
-    ports: TablePorts,
-    acks: Sequence[dict[str, Any]],
-    runs: Sequence[dict[str, Any]],
-    phases: tuple["Phase", "Phase"],
+    title: str, acks: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]], phase: Phase
 ) -> None:
     for kind in KINDS:
         mine = [run for run in runs if run["kind"] == kind]
         ended = Counter(run["ended"] for run in mine)
-        _say(f"{kind}: {', '.join(f'{n} {how}' for how, n in sorted(ended.items())) or 'none'}")
+        _say(f"  {kind}: {', '.join(f'{n} {how}' for how, n in sorted(ended.items())) or 'none'}")
+        for run in mine:
+            if run["ended"] == "failed":
+                _say(f"    failed: {run['message']}")
     cuts = [(r["start"], r["start"] + r["took_s"]) for r in runs if r["exclusive"]]
-    for title, phase in zip(("control", "stress"), phases, strict=True):
-        inside = [a for a in acks if phase.start <= a["start"] < phase.end]
-        awake = [a for a in inside if not _met(a, phase.naps_of(a["commit"]))]
-        _say(_stalls(title, [a for a in awake if not _met(a, cuts)]))
-        if apart := [a for a in awake if _met(a, cuts)]:
-            _say(_stalls(f"{title}, time being cut anew", apart))
-    _say(f"events: {EventLog(ports.storage).load().n}")
+    cuts = cuts if title == "stress" else []
+    awake = [a for a in acks if not _met(a, phase.naps_of(a["commit"]))]
+    _say(_stalls(title, [a for a in awake if not _met(a, cuts)]))
+    if apart := [a for a in awake if _met(a, cuts)]:
+        _say(_stalls(f"{title}, time being cut anew", apart))
 
 
 def _met(ack: dict[str, Any], spans: Sequence[tuple[float, float]]) -> bool:

@@ -4,8 +4,7 @@
    append with how long it took in ``FOLDER/NAME.acks``. A commit id says which rows it has.
 2. ``minor``, ``semi-major`` and ``major`` want compactions of their kind and carry them out in
    Spark tasks; each run is noted in ``FOLDER/NAME.runs``.
-3. ``burn`` only keeps a core busy: the control, which says what a busy machine alone does.
-4. All go on until ``FOLDER/stop`` appears, and may be killed at any time.
+3. All go on until ``FOLDER/stop`` appears, and may be killed at any time.
 """
 
 import json
@@ -26,7 +25,7 @@ from airflow_provider_segtable.core.lockbox import LockRequest
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
-from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.execution import Execute
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
@@ -41,6 +40,8 @@ KEYS = 97
 APPENDS = 100_000
 LOCK_WAIT_S = 60.0
 RECUT_EVERY = 4
+PAUSES_S = {PlanKind.MINOR: 0.2, PlanKind.SEMI_MAJOR: 4.0, PlanKind.MAJOR: 10.0}
+"""Larger compactions are rarer, as a planner would have it."""
 
 
 def rows_of(commit_id: str) -> range:
@@ -109,7 +110,7 @@ def maintain(ports: TablePorts, kind: PlanKind, name: str, folder: Path) -> None
         turn += 1
         _tolerated(lambda: _want(ports, kind, chance, turn))  # noqa: B023
         _tolerated(lambda: _carry_out(ports, kind, execute, folder / f"{name}.runs"))
-        time.sleep(0.2)
+        time.sleep(PAUSES_S[kind] * chance.uniform(0.5, 1.5))
 
 
 def _want(ports: TablePorts, kind: PlanKind, chance: random.Random, turn: int) -> None:
@@ -148,10 +149,9 @@ def _carry_out(ports: TablePorts, kind: PlanKind, execute: Execute, runs: Path) 
             "ended": result.ended.value,
             "in": result.segments_in,
             "out": result.segments_out,
+            "message": result.message,
         }
         _note(runs, note)
-        if result.ended is Ended.FAILED:
-            sys.stderr.write(f"{result.plan_id}: {result.message}\n")
 
 
 def _note(path: Path, note: Mapping[str, object]) -> None:
@@ -170,16 +170,8 @@ def _tolerated(action: Callable[[], object]) -> bool:
     return True
 
 
-def _burn(folder: Path) -> None:
-    while not (folder / "stop").exists():
-        sum(range(1_000_000))
-
-
 def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
     """Run one worker."""
-    if mode == "burn":
-        _burn(folder)
-        return
     ports = open_ports(uri, zookeeper=zookeeper, author=name)
     if mode == "append":
         append(ports, name, folder)
