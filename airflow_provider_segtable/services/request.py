@@ -4,7 +4,8 @@
    policy's: target sizes, and the clustering unless another is given. *Whether* it pays is the
    asker's business: counts, ages, intervals between, budgets and rests do not count.
 2. What cannot be is refused before anything is written: perfect rollup under segment locks, another
-   granularity without a new version, an order of columns that the table does not have.
+   granularity without a new version or finer than a rollup's, an order of columns that the table
+   does not have, a z-order where there are sketches.
 3. One plan a run of small neighbours (minor), a chunk (semi-major), or a region that cuts no chunk
    apart (major): one that fails does not stop the others. A plan that is pending already is given
    back as it is.
@@ -82,6 +83,7 @@ def request(
     state = EventLog(ports.storage).load()
     kind = _kind(kind)
     cut = _granularity(granularity, kind)
+    check_cut(cut, state)
     _check_rollup(rollup, kind, state)
     order = None if clustering is None else _order(clustering, kind, state)
     policy = policy or Policy.read(state.table.properties)
@@ -125,6 +127,21 @@ def _granularity(granularity: Granularity | str | None, kind: PlanKind) -> Granu
     return Granularity(granularity)
 
 
+def check_cut(cut: Granularity | None, state: State) -> None:
+    """Refuse to cut time finer than a rollup table groups it: a group lies in one time chunk.
+
+    Raises:
+        InvalidInput: with both granularities.
+    """
+    rollup = state.table.rollup
+    if cut and rollup and not rollup.query_granularity.fits(cut):
+        query = rollup.query_granularity.value
+        raise InvalidInput(
+            f"{state.table.name} is rolled up by {query}, so its time can not be cut by "
+            f"{cut.value}: ask for granularity {query} or coarser"
+        )
+
+
 def _check_rollup(rollup: str | None, kind: PlanKind, state: State) -> None:
     if rollup is None:
         return
@@ -164,6 +181,12 @@ def checked_order(clustering: str, state: State) -> str:
                 f"have: its columns are {names}"
             )
         check_sortable(name, parse_type(column.type))
+    if order.curve == "zorder" and state.table.rollup and state.table.rollup.sketches:
+        raise InvalidInput(
+            f"{state.table.name} can not be sorted by {order}: only Spark can merge the sketch "
+            f"{state.table.rollup.sketches[0]}, and it sorts by columns one after another; "
+            f"write {','.join(order.columns)}"
+        )
     return str(order)
 
 

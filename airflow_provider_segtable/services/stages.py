@@ -7,6 +7,9 @@ minor          rows in order, undecoded where it can           merged and rolled
 semi-major     sorted by the clustering, well sized            the same, rolled up as far as it sees
 major          the same into a new version, by chunk           the same; rollup is perfect
 =============  ==============================================  ====================================
+
+A rollup table with sketches is one job of one stage, for Spark's driver: there all kinds sort, and
+roll up all the rows that they see.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +22,8 @@ from airflow_provider_segtable.core.replacement import layout_after
 from airflow_provider_segtable.core.segment import SegmentId, Shard, replaced
 from airflow_provider_segtable.data.minor import MinorJob
 from airflow_provider_segtable.data.rollup import RollupJob
-from airflow_provider_segtable.data.sorting import SortSpec, sort_stages
+from airflow_provider_segtable.data.sketch_job import SketchJob
+from airflow_provider_segtable.data.sorting import Outputs, SortSpec, sort_stages
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.services.execution import Stages
@@ -28,6 +32,9 @@ from airflow_provider_segtable.table.ports import TablePorts
 
 def stages_of(ports: TablePorts, attempt: Attempt, *, parallelism: int) -> Stages:
     """Return what is to be done for an attempt."""
+    rollup = attempt.state.table.rollup
+    if rollup is not None and rollup.sketches:
+        return _sketched(ports, attempt, parallelism)
     if attempt.plan.kind is not PlanKind.MINOR:
         return _sorted(ports, attempt, parallelism)
     return _merged(ports, attempt)
@@ -52,10 +59,22 @@ def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
     return tuple(results[0])
 
 
+def _sketched(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+    spec = _spec(ports, attempt, parallelism)
+    job = SketchJob(spec=spec, inputs=attempt.inputs, outputs=_namer(attempt))
+    results = yield [job]
+    return tuple(results[0])
+
+
 def _sorted(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+    spec = _spec(ports, attempt, parallelism)
+    return (yield from sort_stages(spec, attempt.inputs, _namer(attempt)))
+
+
+def _spec(ports: TablePorts, attempt: Attempt, parallelism: int) -> SortSpec:
     table, plan = attempt.state.table, attempt.plan
     major = plan.kind is PlanKind.MAJOR
-    spec = SortSpec(
+    return SortSpec(
         uri=ports.uri,
         storage_options=dict(ports.storage_options),
         schema=table.schema,
@@ -71,12 +90,14 @@ def _sorted(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
         most=0 if major else len(attempt.lease.allocated),
     )
 
+
+def _namer(attempt: Attempt) -> Outputs:
     def name(
         counts: Mapping[Interval, int],
     ) -> dict[Interval, Sequence[tuple[SegmentId, Shard]]]:
         return {**attempt.name(dict(counts))}
 
-    return (yield from sort_stages(spec, attempt.inputs, name))
+    return name
 
 
 def _targets(attempt: Attempt) -> Iterator[Interval]:

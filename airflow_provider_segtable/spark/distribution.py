@@ -6,20 +6,30 @@
 3. A group that Spark could not run is run again job by job: one bad job spoils no other.
 4. Each try of a task writes under fresh names, so retries and speculation never meet.
 5. When the consumer stops, running groups are cancelled.
+6. A job that merges sketches is a group of its own and runs on the driver, beside the others'
+   Spark jobs; it makes its own.
 """
 
 import heapq
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Event
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.segment import SegmentId, Shard
+from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.sketch_job import SketchJob
+from airflow_provider_segtable.data.sorting import discard
 from airflow_provider_segtable.services.execution import Done, Execute, Job, run_one
 from airflow_provider_segtable.spark.failures import translate
+from airflow_provider_segtable.spark.rollup_compaction import spark_rollup
 
 Group = tuple[tuple[int, Job], ...]
 
@@ -42,17 +52,19 @@ def packed(jobs: Sequence[Job], slots: int) -> list[Group]:
     """Pack jobs into groups of like cost, largest jobs first.
 
     There are no more groups than jobs, enough for every slot, and no more than that unless
-    groups would pass ``GROUP_BYTES``.
+    groups would pass ``GROUP_BYTES``. Jobs with sketches come first, each alone.
     """
-    costs = {index: job.cost for index, job in enumerate(jobs)}
+    alone = [(at, job) for at, job in enumerate(jobs) if isinstance(job, SketchJob)]
+    costs = {at: job.cost for at, job in enumerate(jobs) if not isinstance(job, SketchJob)}
     wanted = max(slots, -(-sum(costs.values()) // GROUP_BYTES))
-    groups: list[list[int]] = [[] for _ in range(min(len(jobs), wanted))]
+    groups: list[list[int]] = [[] for _ in range(min(len(costs), wanted))]
     load = [(0, at) for at in range(len(groups))]
     for index in sorted(costs, key=lambda index: -costs[index]):
         cost, at = load[0]
         groups[at].append(index)
         heapq.heapreplace(load, (cost + costs[index], at))
-    return [tuple((index, jobs[index]) for index in group) for group in groups]
+    dealt = [tuple((index, jobs[index]) for index in group) for group in groups]
+    return [*((one,) for one in alone), *dealt]
 
 
 def run_group(group: Group) -> list[Done]:
@@ -70,6 +82,7 @@ class SparkRun:
     spark: SparkSession
     name: str
     run: Callable[[Group], list[Done]] = run_group
+    stopping: Event = field(default_factory=Event)
 
     def results(self, groups: Sequence[Group], slots: int) -> Iterator[Done]:
         """Yield each job's result as its group ends."""
@@ -86,6 +99,7 @@ class SparkRun:
                     running |= {pool.submit(self._spark_job, single): single for single in again}
                     yield from results
         finally:
+            self.stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
             self._cancel()
 
@@ -93,8 +107,33 @@ class SparkRun:
         context = self.spark.sparkContext
         names = ", ".join(sorted({job.title for _, job in group}))
         context.setJobGroup(self.name, f"segtable {names}", interruptOnCancel=True)
+        index, job = group[0]
+        if isinstance(job, SketchJob):
+            return [self._on_driver(index, job)]
         done: list[Done] = context.parallelize([group], 1).flatMap(self.run).collect()
         return done
+
+    def _on_driver(self, index: int, job: SketchJob) -> Done:
+        """Run a job that merges sketches; a fault becomes a value, as in a task."""
+
+        def outputs(
+            counts: Mapping[Interval, int],
+        ) -> Mapping[Interval, Sequence[tuple[SegmentId, Shard]]]:
+            self._check()
+            return job.outputs(counts)
+
+        try:
+            segments = spark_rollup(self.spark, job.spec, job.inputs, outputs)
+            if self.stopping.is_set():  # nobody waits for them any more
+                discard(open_files(job.spec.uri, job.spec.storage_options), [segments])
+            self._check()
+            return Done(index=index, value=segments)
+        except Exception as error:  # noqa: BLE001  # whatever it raises belongs to its plan
+            return Done(index=index, error=f"{type(error).__name__}: {error}")
+
+    def _check(self) -> None:
+        if self.stopping.is_set():
+            raise ExecutionFailed("it was told to stop: run it again")
 
     def _cancel(self) -> None:
         try:
@@ -110,5 +149,5 @@ def _outcome(future: "Future[list[Done]]", group: Group) -> tuple[list[Group], l
     except (Py4JError, PySparkException, OSError) as error:
         if len(group) > 1:
             return [(single,) for single in group], []
-        what = translate(error, f"a task over {group[0][1].uri} was lost")
+        what = translate(error, f"a task ({group[0][1].title}) was lost")
         return [], [Done(index=group[0][0], error=f"{type(what).__name__}: {what}")]

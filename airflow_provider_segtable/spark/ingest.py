@@ -227,7 +227,7 @@ class _Writer:
             *(column(self.rows, name).alias(str(at)) for at, name in enumerate(names)),
         )
         order = (F.col(SLOT), F.col(str(names.index(time))))
-        return _dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
+        return dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
 
     def _telling(self) -> list[str]:
         """Return the columns that tell a row's slot: of a rollup those of its group."""
@@ -265,7 +265,7 @@ def _hashable(df: DataFrame, names: list[str]) -> list[Column]:
     return [column(df, name) for name, kind in kinds.items() if "map<" not in kind]
 
 
-def _dealt(slotted: DataFrame, tasks: int) -> DataFrame:
+def dealt(slotted: DataFrame, tasks: int) -> DataFrame:
     """Deal slots to tasks in turn, so that each gets equally many of each chunk."""
     if hasattr(slotted, "repartitionById"):  # Spark 4.1
         return slotted.repartitionById(tasks, F.pmod(F.col(SLOT), F.lit(tasks)))

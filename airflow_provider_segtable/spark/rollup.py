@@ -5,9 +5,10 @@
    digits of floating sums. Times come no finer than a microsecond here.
 2. Sums that do not fit are refused, whatever ``spark.sql.ansi.enabled`` says; Spark also refuses a
    sum that only fits in the end.
-3. Sketches merge in any order: theta estimates stay the same, HLL ones once anything was merged (a
-   sketch that never was has a slightly better one), KLL quantiles stay within their error bound.
-   ``estimate`` and ``quantile`` ask them.
+3. Sketches merge in any order: theta estimates stay the same, KLL quantiles stay within their
+   error bound. An HLL sketch that was filled in one go keeps a better estimate beside its
+   registers, which merging loses sooner or later; ``estimate`` asks the registers alone, by merging
+   it with itself, so that its answer is the same, too. ``quantile`` asks KLL sketches.
 4. Inside, columns are numbered: names may hold dots and backticks.
 """
 
@@ -180,13 +181,15 @@ def estimate(df: DataFrame, metric: Metric) -> Column:
     Raises:
         InvalidInput: the metric is neither.
     """
-    ask = {MetricKind.HLL: F.hll_sketch_estimate, MetricKind.THETA: F.theta_sketch_estimate}
-    if metric.kind not in ask:
+    if metric.kind not in {MetricKind.HLL, MetricKind.THETA}:
         raise InvalidInput(
             f"metric {metric} has no estimate of distinct values: only hll and theta have; "
             "ask a kll by quantile(...)"
         )
-    return ask[metric.kind](column(df, metric.name))
+    sketch = column(df, metric.name)
+    if metric.kind is MetricKind.THETA:
+        return F.theta_sketch_estimate(sketch)
+    return F.hll_sketch_estimate(F.hll_union(sketch, sketch, False))
 
 
 def quantile(df: DataFrame, rollup: Rollup, metric: Metric, rank: float) -> Column:

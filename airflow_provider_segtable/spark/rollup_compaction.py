@@ -1,41 +1,73 @@
 """Compacting rollup tables that have sketches, which only Spark can merge.
 
-1. All input rows are rolled up at once, so rollup is perfect, whatever the kind of compaction.
-2. The result is kept (``persist``), cut into ranges of (time chunk, order) and counted: a range
-   within a chunk is a *slot*. Only now ids are asked for, one for each slot.
-3. Slots are sorted and written by the same tasks as an ingest's, one file each.
-4. The books: every given row that the inputs stand for is in an output, or nothing is left.
+1. Inputs' footers must name the segments. All input rows are rolled up at once, so rollup is
+   perfect, whatever the kind of compaction.
+2. The result is kept (``persist``) and cut into *ranges* of (time chunk, order), several for each
+   segment to be; ranges are counted and weighed, and some encoded as a file would have them.
+3. Within a time chunk, neighbouring ranges become as many *slots* as the chunk's bytes are target
+   sizes, rounded, of about equal bytes. Only now ids are asked for, one for each slot.
+4. Slots are sorted and written by the same tasks as an ingest's, one file each. Each try of a task
+   writes under names of its own.
+5. The books: every given row that the inputs stand for is in an output, or nothing is left.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
+from operator import attrgetter
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import Accumulator
 from pyspark.accumulators import AddingAccumulatorParam
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, InvalidInput, SegtableError
-from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.errors import (
+    BooksDoNotBalance,
+    CorruptTable,
+    InvalidInput,
+    SegtableError,
+)
 from airflow_provider_segtable.core.rollup import EVENTS, Rollup
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, inherited
+from airflow_provider_segtable.data.descriptor import read_definition, read_descriptor
+from airflow_provider_segtable.data.encoding import probed
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ingest import Standing
 from airflow_provider_segtable.data.rollup import physical_schema
 from airflow_provider_segtable.data.schema import to_arrow
-from airflow_provider_segtable.data.sorting import SortSpec
-from airflow_provider_segtable.spark.failures import raise_told, translated
+from airflow_provider_segtable.data.sorting import Outputs, SortSpec
+from airflow_provider_segtable.spark.failures import raise_told, told, translated
+from airflow_provider_segtable.spark.ingest import dealt
 from airflow_provider_segtable.spark.places import absolute, spark_root
 from airflow_provider_segtable.spark.rollup import rolled_up
 from airflow_provider_segtable.spark.schemas import readable, spark_schema
 from airflow_provider_segtable.spark.times import column, instant
 from airflow_provider_segtable.spark.write_task import RESULT, SLOT, WriteTask, decode_result
 
-Outputs = Callable[[Mapping[Interval, int]], Mapping[Interval, Sequence[tuple[SegmentId, Shard]]]]
+RANGES = 8
+"""Ranges for each segment to be: fine enough to balance segments."""
+MOST_RANGES = 4096
+SAMPLED_RANGES, SAMPLED_ROWS, SAMPLED_BYTES = 4, 20_000, 16 << 20
+MOST_STEPS = 100_000
+"""Into how many steps time is cut, to find a row's chunk."""
 
-_CHUNK, _RANGE = "__segtable_chunk", "__segtable_range"
+_CHUNK, _RANGE, _STEP = "__segtable_chunk", "__segtable_range", "__segtable_step"
+_SCALE = "size double, weight double"
+_PLACE = f"{_CHUNK} int, {_STEP} bigint, start bigint, end bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One range's rows in one time chunk (their numbers), and about how many bytes they take."""
+
+    chunk: int
+    number: int
+    weight: float
 
 
 def spark_rollup(
@@ -54,6 +86,7 @@ def spark_rollup(
 
     Raises:
         InvalidInput: the order is none that Spark can sort by.
+        NotFound, CorruptTable: an input is not what the log says; the message names the file.
         BooksDoNotBalance: the outputs stand for other numbers of given rows; none is left.
         ExecutionFailed: Spark failed; nothing is left.
     """
@@ -66,13 +99,47 @@ def spark_rollup(
             "name them one after another"
         )
     work = _Work(spark=spark, spec=spec, rollup=spec.rollup, inputs=tuple(given))
-    ranged = work.ranged().persist()
-    try:
-        with translated(f"rolling up {len(given)} segments of {spec.uri}"):
-            slots = ranged.groupBy(_CHUNK, _RANGE).count().orderBy(_CHUNK, _RANGE).collect()
+    with translated(f"rolling up {len(given)} segments of {spec.uri}"):
+        work.check_inputs()
+        ranged = work.ranged().persist()
+        try:
+            slots = grouped(work.weighed(ranged), spec.target_size, spec.most)
             return work.write(ranged, slots, outputs)
-    finally:
-        ranged.unpersist()
+        finally:
+            ranged.unpersist()
+
+
+def grouped(pieces: Sequence[Piece], target: float, most: int = 0) -> list[tuple[Piece, ...]]:
+    """Group pieces, in order, into slots of about ``target`` bytes, no chunk's with another's.
+
+    Args:
+        pieces: sorted by chunk and number.
+        target: bytes of a slot.
+        most: no more slots than that, but one for each chunk at least (0: any number).
+    """
+    chunks = [tuple(group) for _, group in groupby(pieces, key=attrgetter("chunk"))]
+    counts = [
+        min(len(chunk), max(1, math.floor(sum(p.weight for p in chunk) / target + 0.5)))
+        for chunk in chunks
+    ]
+    total = sum(counts)
+    if most and total > most:
+        counts = [max(1, count * most // total) for count in counts]
+    return [
+        slot for chunk, count in zip(chunks, counts, strict=True) for slot in _cut(chunk, count)
+    ]
+
+
+def _cut(pieces: tuple[Piece, ...], count: int) -> Iterator[tuple[Piece, ...]]:
+    """Yield ``count`` groups of about equal weight, none empty."""
+    before = [0.0, *accumulate(piece.weight for piece in pieces)]
+    start = 0
+    for left in range(count, 0, -1):
+        wanted = before[start] + (before[-1] - before[start]) / left
+        options = range(start + 1, len(pieces) - left + 2)
+        end = min(options, key=lambda at: abs(before[at] - wanted))
+        yield pieces[start:end]
+        start = end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,20 +160,71 @@ class _Work:
         """Return the event time."""
         return self.spec.time_column
 
+    def check_inputs(self) -> None:
+        """Refuse files that are none of the inputs'."""
+        uri, options = absolute(self.spec.uri), dict(self.spec.storage_options)
+
+        def strange(segments: Iterable[Segment]) -> Iterator[tuple[str, str]]:
+            return _strange(uri, options, segments)
+
+        tasks = min(len(self.inputs), self.spark.sparkContext.defaultParallelism)
+        given = self.spark.sparkContext.parallelize(self.inputs, tasks)
+        for kind, message in given.mapPartitions(strange).collect():
+            raise_told(kind, message)
+
     def ranged(self) -> DataFrame:
         """Return the rows rolled up, their columns numbered, with chunk and range."""
         rolled = rolled_up(self._read(), self.rollup, time_column=self.time)
-        at = instant(rolled, self.time)
-        bounds = [(n, i.start, i.end) for n, i in enumerate(self.spec.intervals)]
-        chunks = self.spark.createDataFrame(bounds, f"{_CHUNK} int, start bigint, end bigint")
-        inside = (at >= chunks["start"]) & (at < chunks["end"])
+        at, step = instant(rolled, self.time), self._step()
+        chunks = self.spark.createDataFrame([*self._places(step)], _PLACE)
+        stepped = F.call_function("div", at - F.pmod(at, F.lit(step)), F.lit(step))
+        inside = (stepped == chunks[_STEP]) & (at >= chunks["start"]) & (at < chunks["end"])
         placed = rolled.join(F.broadcast(chunks), inside).select(
             _CHUNK, *(column(rolled, name).alias(str(n)) for n, name in enumerate(self.names))
         )
-        parts = math.ceil(sum(segment.size for segment in self.inputs) / self.spec.target_size)
-        parts = min(parts, self.spec.most) if self.spec.most else parts
+        size = sum(segment.size for segment in self.inputs)
+        parts = min(RANGES * math.ceil(size / self.spec.target_size), MOST_RANGES)
         ranges = placed.repartitionByRange(max(parts, 1), _CHUNK, *self._order())
         return ranges.withColumn(_RANGE, F.spark_partition_id())
+
+    def _step(self) -> int:
+        """Return into what steps to cut time, so that few chunks have rows in one."""
+        spans = self.spec.intervals
+        shortest = min(span.end - span.start for span in spans)
+        return max(shortest, (spans[-1].end - spans[0].start) // MOST_STEPS)
+
+    def _places(self, step: int) -> Iterator[tuple[int, int, int, int]]:
+        for number, span in enumerate(self.spec.intervals):
+            for at in range(span.start // step, (span.end - 1) // step + 1):
+                yield number, at, span.start, span.end
+
+    def weighed(self, ranged: DataFrame) -> list[Piece]:
+        """Return how much of which chunk lies in which range, in the order of time."""
+        widths = [F.lit(8 * len(self.names)).cast("bigint")]
+        for metric in self.rollup.sketches:
+            sketch = F.col(f"`{self.names.index(metric.name)}`")
+            widths.append(F.coalesce(F.octet_length(sketch), F.lit(0)))
+        weight = F.sum(sum(widths[1:], widths[0])).alias("weight")
+        found = ranged.groupBy(_CHUNK, _RANGE).agg(weight).orderBy(_CHUNK, _RANGE).collect()
+        pieces = [Piece(row[_CHUNK], row[_RANGE], row["weight"]) for row in found]
+        scale = self._scale(ranged, pieces)
+        return [replace(piece, weight=piece.weight * scale) for piece in pieces]
+
+    def _scale(self, ranged: DataFrame, pieces: Sequence[Piece]) -> float:
+        """Return how many bytes of a file one byte of weight takes, from some encoded ranges."""
+        step = max(1, len(pieces) // SAMPLED_RANGES)
+        some = sorted({piece.number for piece in pieces[step // 2 :: step]})
+        names, schema = self.names, _SCALE
+        sketches = [names.index(metric.name) for metric in self.rollup.sketches]
+
+        def encoded(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # Spark's
+            return _encoded(batches, sketches)
+
+        columns = [f"`{number}`" for number in range(len(names))]
+        sample = ranged.where(F.col(_RANGE).isin(some)).sortWithinPartitions(_CHUNK, *self._order())
+        results = sample.select(*columns).mapInArrow(encoded, schema).collect()
+        weight = float(sum(result["weight"] for result in results))
+        return float(sum(result["size"] for result in results)) / max(weight, 1.0)
 
     def _order(self) -> list[Column]:
         first = self.spec.order.columns or (self.time,)
@@ -126,7 +244,7 @@ class _Work:
         return reader.parquet(*(f"{root}/{segment.path}" for segment in self.inputs))
 
     def write(
-        self, ranged: DataFrame, slots: Sequence[Row], outputs: Outputs
+        self, ranged: DataFrame, slots: Sequence[tuple[Piece, ...]], outputs: Outputs
     ) -> tuple[Segment, ...]:
         """Write every slot as a segment."""
         task = self._task(slots, outputs)
@@ -151,9 +269,8 @@ class _Work:
             raise
         return tuple(sorted(segments, key=lambda segment: task.ids.index(segment.id)))
 
-    def _task(self, slots: Sequence[Row], outputs: Outputs) -> WriteTask:
-        intervals = [self.spec.intervals[slot[_CHUNK]] for slot in slots]
-        counts = {interval: intervals.count(interval) for interval in dict.fromkeys(intervals)}
+    def _task(self, slots: Sequence[tuple[Piece, ...]], outputs: Outputs) -> WriteTask:
+        counts = Counter(self.spec.intervals[slot[0].chunk] for slot in slots)
         named = outputs(counts)
         ids = [one for interval in counts for one in named[interval]]
         firsts = {named[interval][0][0] for interval in counts}
@@ -164,22 +281,35 @@ class _Work:
             schema=physical_schema(to_arrow(self.spec.schema), self.rollup),
             time_column=self.time,
             created=self.spec.created,
+            definition=self._definition(),
             standings=tuple(
                 Standing(
                     shard=shard,
                     clustering=str(self.spec.order),
-                    replaces=self.spec.replaces if segment_id in firsts else (),
+                    replaces=self._replaces(segment_id) if segment_id in firsts else (),
                 )
                 for segment_id, shard in ids
             ),
         )
 
-    def _slotted(self, ranged: DataFrame, slots: Sequence[Row]) -> DataFrame:
-        deal = [(slot[_CHUNK], slot[_RANGE], number) for number, slot in enumerate(slots)]
+    def _definition(self) -> bytes:
+        files = open_files(self.spec.uri, self.spec.storage_options)
+        return read_definition(files, self.inputs[0].path)
+
+    def _replaces(self, segment_id: SegmentId) -> tuple[Replaced, ...]:
+        chunk = segment_id.interval
+        standing = self.spec.replaces or inherited(self.inputs)
+        return tuple(one for one in standing if one.chunk.interval.overlaps(chunk))
+
+    def _slotted(self, ranged: DataFrame, slots: Sequence[tuple[Piece, ...]]) -> DataFrame:
+        deal = [(p.chunk, p.number, number) for number, slot in enumerate(slots) for p in slot]
         numbers = self.spark.createDataFrame(deal, f"{_CHUNK} int, {_RANGE} int, {SLOT} int")
-        dealt = ranged.join(F.broadcast(numbers), [_CHUNK, _RANGE])
+        joined = ranged.join(F.broadcast(numbers), [_CHUNK, _RANGE])
         columns = [SLOT, *(f"`{number}`" for number in range(len(self.names)))]
-        return dealt.select(*columns).sortWithinPartitions(SLOT, *self._order())
+        cores = self.spark.sparkContext.defaultParallelism
+        size = sum(piece.weight for slot in slots for piece in slot)
+        tasks = min(len(slots), max(cores, math.ceil(size / self.spec.target_size)))
+        return dealt(joined.select(*columns), tasks).sortWithinPartitions(SLOT, *self._order())
 
     def _check_books(self, segments: Sequence[Segment]) -> None:
         given = sum(segment.events for segment in self.inputs)
@@ -189,3 +319,42 @@ class _Work:
                 f"{kept} events out, {given} events in ({EVENTS}) for {self.spec.uri}; "
                 "nothing was published"
             )
+
+
+def _strange(
+    uri: str, options: Mapping[str, str], segments: Iterable[Segment]
+) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the inputs' files (in a task)."""
+    files = open_files(uri, options)
+    for segment in segments:
+        try:
+            found = read_descriptor(files, segment.path)
+        except SegtableError as error:
+            yield told(error)
+            continue
+        if (found.id, found.rows) != (segment.file_id, segment.rows):
+            yield told(
+                CorruptTable(
+                    f"{segment.path} says it is segment {found.id} of {found.rows} rows, the log "
+                    f"says {segment.file_id} of {segment.rows}: restore the file"
+                )
+            )
+
+
+def _encoded(
+    batches: Iterable[pa.RecordBatch], sketches: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
+    """Yield what the first rows of a range take in a file, and their weight (in a task)."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows and rows < SAMPLED_ROWS and size < SAMPLED_BYTES:
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+    if held:
+        table = pa.Table.from_batches(held)
+        weight = 8.0 * table.num_columns * rows
+        for number in sketches:
+            weight += pc.sum(pc.binary_length(table.column(number))).as_py() or 0
+        taken = probed(table, table.column_names).width * rows
+        yield pa.RecordBatch.from_pylist([{"size": taken, "weight": weight}])
