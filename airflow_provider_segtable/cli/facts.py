@@ -13,13 +13,17 @@ from airflow_provider_segtable.cli.output import Facts
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Cleaned,
     Event,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Swept,
     TableCreated,
+    Tagged,
+    Untagged,
     Voided,
 )
 from airflow_provider_segtable.core.interval import Interval, iso
@@ -180,7 +184,7 @@ def event_facts(event: Event) -> Facts:
     }
 
 
-def summary(action: Action) -> str:
+def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
     """Return what an event did, in a few words."""
     match action:
         case TableCreated(name=name, granularity=granularity, schema=schema):
@@ -201,6 +205,14 @@ def summary(action: Action) -> str:
             return f"{plan_id} gave way: {reason}"
         case PlanAborted(plan_id=plan_id, reason=reason):
             return f"{plan_id}: {reason}"
+        case Cleaned(ids=ids, retained_from=n):
+            return f"{_many(len(ids), 'segment')} removed; versions are kept from {n} on"
+        case Swept(paths=paths):
+            return f"{_many(len(paths), 'file')} deleted"
+        case Tagged(name=name, n=n):
+            return f"version {n} is {name}"
+        case Untagged(name=name):
+            return f"{name} is no tag any more"
         case _:
             assert_never(action)
 

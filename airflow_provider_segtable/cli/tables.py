@@ -204,9 +204,9 @@ def timeline(
     from airflow_provider_segtable.table.log import EventLog
 
     opened = open_table(table, storage_options)
-    last = opened.state().n
-    first = max(0, last + 1 - limit) if limit else 0
-    events = EventLog(opened.ports.storage).events(first)
+    log, last = EventLog(opened.ports.storage), opened.state().n
+    first = max(log.first(), last + 1 - limit if limit else 0)
+    events = log.events(first)
     answer = {
         "table": table,
         "earlier": first,

@@ -17,13 +17,17 @@ from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedForma
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Cleaned,
     Event,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Swept,
     TableCreated,
+    Tagged,
+    Untagged,
     Voided,
 )
 from airflow_provider_segtable.core.interval import Granularity, Interval, iso, parse_instant
@@ -287,6 +291,14 @@ _ENCODERS: dict[type, Callable[[Any], Json]] = {
     },
     PlanYielded: lambda a: {"plan_id": a.plan_id, "attempt": a.attempt, "reason": a.reason},
     PlanAborted: lambda a: {"plan_id": a.plan_id, "attempt": a.attempt, "reason": a.reason},
+    Cleaned: lambda a: {
+        "retained_from": a.retained_from,
+        "ids": _ids(a.ids),
+        "tags": dict(a.tags),
+    },
+    Swept: lambda a: {"paths": list(a.paths)},
+    Tagged: lambda a: {"name": a.name, "n": a.n},
+    Untagged: lambda a: {"name": a.name},
 }
 
 _DECODERS: dict[str, Callable[[Json], Action]] = {
@@ -313,4 +325,10 @@ _DECODERS: dict[str, Callable[[Json], Action]] = {
     "PlanAborted": lambda b: PlanAborted(
         plan_id=b["plan_id"], attempt=b["attempt"], reason=b["reason"]
     ),
+    "Cleaned": lambda b: Cleaned(
+        retained_from=b["retained_from"], ids=_parse_ids(b["ids"]), tags=b["tags"]
+    ),
+    "Swept": lambda b: Swept(paths=tuple(b["paths"])),
+    "Tagged": lambda b: Tagged(**b),
+    "Untagged": lambda b: Untagged(**b),
 }

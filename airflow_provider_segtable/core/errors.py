@@ -14,6 +14,7 @@ libraries raise. A message names the offending value and the way out.
     ├── TableError                  the table is not what the caller thinks
     │   ├── NotATable
     │   ├── TableExists
+    │   ├── VersionExpired          cleaned: too old, and not tagged
     │   ├── UnsupportedFormat       written by a newer segtable
     │   └── CorruptTable            a file of the table breaks the format
     ├── StorageError
@@ -74,6 +75,10 @@ class NotATable(TableError):
 
 class TableExists(TableError):
     """A table is already there."""
+
+
+class VersionExpired(TableError):
+    """The version is no longer kept; the message names the oldest that is."""
 
 
 class UnsupportedFormat(TableError):

@@ -11,6 +11,8 @@
 4. An append is one event: its instant and completion time coincide.
 5. Ids are settled once: published by an append or completion, *voided* when their writer gave
    up, or burnt when an attempt that named them came to nothing.
+6. Cleaning is ``Cleaned`` (the names go, the files are doomed), then the files are deleted, then
+   ``Swept`` (they are gone). ``Tagged`` keeps a version beyond that.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -109,6 +111,41 @@ class PlanAborted:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """Segments that nobody can need any more leave the timeline; their files are doomed.
+
+    Versions below ``retained_from`` can no longer be read, but for those tagged. ``tags`` are all
+    that the cleaner took into account, versions by name.
+    """
+
+    retained_from: int
+    ids: tuple[SegmentId, ...]
+    tags: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """Doomed files that are deleted."""
+
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagged:
+    """Version ``n`` has a name, and is kept while it has one."""
+
+    name: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untagged:
+    """The name of a version is taken away."""
+
+    name: str
+
+
 Action: TypeAlias = (
     TableCreated
     | Appended
@@ -118,6 +155,10 @@ Action: TypeAlias = (
     | PlanCompleted
     | PlanYielded
     | PlanAborted
+    | Cleaned
+    | Swept
+    | Tagged
+    | Untagged
 )
 
 

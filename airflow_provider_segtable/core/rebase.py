@@ -19,6 +19,10 @@ plan requested         refused if an input is not visible or claimed by a pendin
                        the plan is pending or completed already (an aborted one may come back)
 plan yielded, aborted  refused if an attempt began that its author did not know of
 void                   drops ids that were settled meanwhile
+cleaned                drops ids that are needed now, or gone; refused if a version was tagged that
+                       its author did not know of
+swept                  drops paths that others swept
+tagged                 refused if the version is no longer kept, or the name is taken
 =====================  ==================================================================
 
 The books are checked here, at commit (``core.books``).
@@ -30,16 +34,21 @@ from typing import assert_never
 
 from airflow_provider_segtable.core.adjacency import check_plan
 from airflow_provider_segtable.core.books import check_books
+from airflow_provider_segtable.core.cleaning import still_cleanable
 from airflow_provider_segtable.core.conflict import Conflict
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Cleaned,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Swept,
     TableCreated,
+    Tagged,
+    Untagged,
     Voided,
 )
 from airflow_provider_segtable.core.ids import IdSpace
@@ -52,7 +61,7 @@ from airflow_provider_segtable.core.state import PlanState, PlanStatus, State, g
 __all__ = ["Conflict", "admit", "inputs_gone"]
 
 
-def admit(action: Action, state: State) -> Action | Conflict:
+def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - one case a kind
     """Return the action as it may be committed next, or why it may not.
 
     Raises:
@@ -73,8 +82,38 @@ def admit(action: Action, state: State) -> Action | Conflict:
             return _complete(action, state)
         case PlanYielded() | PlanAborted():
             return _give_up(action, state) or action
+        case Cleaned():
+            return _clean(action, state)
+        case Swept(paths=paths):
+            left = tuple(path for path in paths if path in state.doomed)
+            return Swept(paths=left) if left else Conflict(reason="others swept these files")
+        case Tagged() | Untagged():
+            return _name(action, state) or action
         case _:
             assert_never(action)
+
+
+def _clean(action: Cleaned, state: State) -> Action | Conflict:
+    unknown = sorted(state.tags.items() - action.tags.items())
+    if unknown:
+        name, n = unknown[0]
+        return Conflict(reason=f"version {n} was tagged {name!r} meanwhile; look again")
+    ids = still_cleanable(action.ids, state)
+    if not ids and action.retained_from <= state.retained_from:
+        return Conflict(reason="others cleaned all of this meanwhile")
+    return replace(action, ids=ids)
+
+
+def _name(action: Tagged | Untagged, state: State) -> Conflict | None:
+    known = state.tags.get(action.name)
+    if isinstance(action, Untagged):
+        return Conflict(reason=f"there is no tag {action.name!r}") if known is None else None
+    if known is not None:
+        return Conflict(reason=f"tag {action.name!r} is version {known} already; delete it first")
+    if not state.keeps(action.n):
+        kept = f"kept are {state.retained_from} to {state.n}"
+        return Conflict(reason=f"version {action.n} cannot be tagged: {kept}")
+    return None
 
 
 def _append(action: Appended, state: State) -> Action | Conflict:

@@ -6,6 +6,8 @@
 3. State keeps every published segment (visible or overshadowed) in the timeline, how time is cut
    (``layout``), all pending plans, the last finished ones, which ids are settled, and the ids of
    recent commits, by which a committer recognises its own event.
+4. A segment leaves the timeline only by cleaning: its file is *doomed* then, unless another present
+   segment was carried over with it, until ``Swept`` says that it is deleted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,13 +18,17 @@ from typing import assert_never
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.events import (
     Appended,
+    Cleaned,
     Event,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Swept,
     TableCreated,
+    Tagged,
+    Untagged,
     Voided,
 )
 from airflow_provider_segtable.core.ids import IdSpace
@@ -87,7 +93,11 @@ class PlanState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What the log says up to event ``n``."""
+    """What the log says up to event ``n``.
+
+    ``retained_from`` is the oldest version that is kept for its age; ``tags`` are those kept by
+    name; ``doomed`` are paths of files that nobody needs and that may not be deleted yet.
+    """
 
     n: int
     time: Instant
@@ -99,6 +109,13 @@ class State:
     ids: Mapping[tuple[ChunkKey, Generation], IdSpace] = field(default_factory=dict)
     voided: Mapping[ChunkKey, frozenset[int]] = field(default_factory=dict)
     commits: Mapping[str, int] = field(default_factory=dict)
+    retained_from: int = 0
+    tags: Mapping[str, int] = field(default_factory=dict)
+    doomed: frozenset[str] = frozenset()
+
+    def keeps(self, n: int) -> bool:
+        """Tell whether version ``n`` can be read: it is young enough, or tagged."""
+        return self.retained_from <= n <= self.n or n in self.tags.values()
 
     def id_space(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
         """Return what the log knows of a chunk's ids."""
@@ -179,7 +196,7 @@ def _created(event: Event) -> State:
     )
 
 
-def _acted(state: State, event: Event) -> State:
+def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one case a kind
     match event.action:
         case TableCreated():
             raise CorruptTable(f"event {event.n} creates the table a second time")
@@ -198,8 +215,29 @@ def _acted(state: State, event: Event) -> State:
             return _with_plan(state, _yielded(state, plan_id, reason, event))
         case PlanAborted(plan_id=plan_id, reason=reason):
             return _with_plan(state, _finished(state, plan_id, PlanStatus.ABORTED, reason, event))
+        case Cleaned():
+            return _cleaned(state, event.action)
+        case Swept(paths=paths):
+            return replace(state, doomed=state.doomed.difference(paths))
+        case Tagged(name=name, n=n):
+            return replace(state, tags={**state.tags, name: n})
+        case Untagged(name=gone):
+            return replace(state, tags={k: n for k, n in state.tags.items() if k != gone})
         case _:
             assert_never(event.action)
+
+
+def _cleaned(state: State, action: Cleaned) -> State:
+    gone = [segment for i in action.ids if (segment := state.timeline.get(i))]
+    timeline = state.timeline.with_changes(remove=action.ids)
+    shared = {segment.path for segment in timeline.segments()}
+    doomed = {segment.path for segment in gone if segment.path} - shared
+    return replace(
+        state,
+        timeline=timeline,
+        doomed=state.doomed | doomed,
+        retained_from=max(state.retained_from, action.retained_from),
+    )
 
 
 def _publish(state: State, segments: tuple[Segment, ...]) -> State:

@@ -146,8 +146,9 @@ def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResu
 
 
 def _not_remembered(ports: TablePorts, plan_id: str) -> PlanResult:
-    """State keeps the last finished plans only; the log knows them all."""
-    for event in EventLog(ports.storage).events(0):
+    """State keeps the last finished plans only; the log knows more, until it expires."""
+    log = EventLog(ports.storage)
+    for event in log.events(log.first()):
         action = event.action
         if isinstance(action, PlanCompleted | PlanAborted) and action.plan_id == plan_id:
             done = isinstance(action, PlanCompleted)

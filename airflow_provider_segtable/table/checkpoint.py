@@ -32,7 +32,9 @@ from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, FORMAT)
+"""Format 2 knew no cleaning; it is read, because the log behind it may be gone."""
 _KEY = b"segtable"
 
 _SCHEMA = pa.schema(
@@ -81,7 +83,7 @@ def read_checkpoint(data: bytes) -> State:
     try:
         table = pq.read_table(io.BytesIO(data))
         head = json.loads((table.schema.metadata or {})[_KEY])
-        if head["format"] != FORMAT:
+        if head["format"] not in READABLE:
             raise CorruptTable(f"checkpoint has format {head['format']}, expected {FORMAT}")
         segments = [_segment(row) for row in table.to_pylist()]
         return _state(head, segments)
@@ -148,6 +150,9 @@ def _head(state: State) -> dict[str, Any]:
         "voided": {str(chunk): sorted(parts) for chunk, parts in state.voided.items()},
         "commits": dict(state.commits),
         "zones": [[zone.interval.name, zone.granularity.value] for zone in state.zones],
+        "retained_from": state.retained_from,
+        "tags": dict(state.tags),
+        "doomed": sorted(state.doomed),
     }
 
 
@@ -169,6 +174,9 @@ def _state(head: Mapping[str, Any], segments: list[Segment]) -> State:
         zones=tuple(
             Zone(Interval.from_name(name), Granularity(cut)) for name, cut in head["zones"]
         ),
+        retained_from=head.get("retained_from", 0),
+        tags=head.get("tags", {}),
+        doomed=frozenset(head.get("doomed", ())),
     )
 
 

@@ -8,7 +8,9 @@
    failure is called certain: the change is put again, and if that cannot be done the outcome is
    ``Unknown``.
 4. ``guard`` (usually ``lease.check``) runs right before each put; a lost lease stops the commit.
-5. Retries are bounded; each waits longer, with jitter, so that writers who collide part ways.
+5. A number may also be free because its event expired while we slept: after a put the log's
+   first number is read, and if it is above ours, we were never in the log, and go round again.
+6. Retries are bounded; each waits longer, with jitter, so that writers who collide part ways.
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
 ``CommitUnknown``: ``commit_files`` is the one place that does it.
@@ -227,6 +229,8 @@ class _Loop:
             if earlier is None:
                 raise
             return None
+        if self.log.first() > event.n:
+            return None  # we slept, and the number was free because the log had expired there
         self.state = apply(self.state, event)
         return self._landed(event.n)
 

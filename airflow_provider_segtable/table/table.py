@@ -43,6 +43,7 @@ from airflow_provider_segtable.table.committer import Committed
 from airflow_provider_segtable.table.log import EventLog, event_path
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
 from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.tags import known_tag, put_tag, remove_tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +116,48 @@ class Table:
         """Return the newest state of the log."""
         return EventLog(self.ports.storage).load()
 
-    def snapshot(self, *, version: int | None = None, as_of: Instant | None = None) -> Snapshot:
-        """Return the newest snapshot, or that of an event number or of a time (inclusive)."""
+    def snapshot(
+        self,
+        *,
+        version: int | None = None,
+        as_of: Instant | None = None,
+        tag: str | None = None,
+    ) -> Snapshot:
+        """Return the newest snapshot, or that of an event number, a time (inclusive) or a tag.
+
+        Raises:
+            VersionExpired: it is no longer kept.
+            InvalidInput: there is no such tag.
+        """
         log = EventLog(self.ports.storage)
-        if version is not None:
+        if tag is not None:
+            newest = log.load()
+            state = log.version(known_tag(newest, tag), newest)
+        elif version is not None:
             state = log.at(version)
         elif as_of is not None:
             state = log.as_of(as_of)
         else:
             state = log.load()
         return Snapshot(ports=self.ports, state=state)
+
+    def tag(self, name: str, *, version: int | None = None) -> int:
+        """Keep a version, the newest by default, for as long as it has a name; returns its number.
+
+        Raises:
+            InvalidName: of a form that is no file name.
+            VersionExpired: it is no longer kept.
+            CommitConflict: the name is taken, or the version was cleaned meanwhile.
+        """
+        return put_tag(self.ports, name, version)
+
+    def untag(self, name: str) -> None:
+        """Take a name away; the next cleaning may remove what only it kept.
+
+        Raises:
+            CommitConflict: there is no such tag.
+        """
+        remove_tag(self.ports, name)
 
     def append(self, rows: pa.Table, *, commit_id: str | None = None) -> Committed:
         """Append rows: one segment for each time chunk they touch, one event in all.
@@ -170,6 +203,9 @@ class Table:
 
 def create_table(ports: TablePorts, definition: TableCreated) -> Table:
     """Write event 0; the port-level form of ``Table.create``."""
+    log = EventLog(ports.storage)
+    if log.first():
+        raise _exists(ports)
     probe(ports.storage, ports.chance)
     commit_id = ports.chance.token()
     event = Event(
@@ -178,12 +214,16 @@ def create_table(ports: TablePorts, definition: TableCreated) -> Table:
     try:
         ports.storage.create(event_path(0), encode(event))
     except (AlreadyExists, OutcomeUnknown):
-        found = EventLog(ports.storage).event(0)
+        found = log.event(0)
         if found is None or found.commit != commit_id:
-            raise TableExists(
-                f"{ports.uri} is a table already: open it, or choose another place"
-            ) from None
+            raise _exists(ports) from None
+    if log.first():  # event 0 had expired, so its number was free
+        raise _exists(ports)
     return Table(ports)
+
+
+def _exists(ports: TablePorts) -> TableExists:
+    return TableExists(f"{ports.uri} is a table already: open it, or choose another place")
 
 
 def given_schema(definition: TableCreated) -> pa.Schema:

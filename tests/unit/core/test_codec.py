@@ -11,12 +11,16 @@ from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedForma
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Cleaned,
     Event,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Swept,
+    Tagged,
+    Untagged,
     Voided,
 )
 from airflow_provider_segtable.core.interval import Granularity, Interval
@@ -84,6 +88,10 @@ ACTIONS: tuple[Action, ...] = (
     ),
     PlanCompleted(plan_id=MAJOR.id, attempt="a2", segments=(*CORE, LATE, REST)),
     PlanYielded(plan_id=MAJOR.id, attempt="a2", reason="revoked by append x"),
+    Cleaned(retained_from=9, ids=(CHUNK.segment(0), CHUNK.segment(1)), tags={"audit": 3}),
+    Swept(paths=tuple(segment.path for segment in TWO)),
+    Tagged(name="audit", n=3),
+    Untagged(name="audit"),
 )
 
 

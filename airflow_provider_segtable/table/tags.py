@@ -1,0 +1,54 @@
+"""Tags: versions that are kept by name.
+
+1. A tag's checkpoint is written first, so that the version can be opened when the log behind it
+   has expired; then ``Tagged`` is committed. Without the event the file means nothing.
+2. The event is admitted only while its version is kept, so a cleaner that did not know the tag
+   cannot have removed what it needs; and a cleaner that comes later knows it.
+3. The file of a version that is neither kept nor tagged is litter: no event can name it any more.
+"""
+
+import re
+
+from airflow_provider_segtable.core.errors import InvalidInput, InvalidName
+from airflow_provider_segtable.core.events import Tagged, Untagged
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.table.checkpoint import write_checkpoint
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log import EventLog, tag_path
+from airflow_provider_segtable.table.ports import TablePorts
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:
+    """Name a version, the newest by default; see ``Table.tag``."""
+    if not _NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} is no tag: use up to 100 letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit"
+        )
+    log = EventLog(ports.storage)
+    newest = log.load()
+    state = newest if version is None else log.at(version)
+    ports.storage.replace(tag_path(name, state.n), write_checkpoint(state))
+    change = Change(action=Tagged(name=name, n=state.n), commit_id=ports.chance.token())
+    commit_or_raise(ports, newest, change)
+    return state.n
+
+
+def remove_tag(ports: TablePorts, name: str) -> None:
+    """Take a name away; see ``Table.untag``."""
+    change = Change(action=Untagged(name=name), commit_id=ports.chance.token())
+    commit_or_raise(ports, EventLog(ports.storage).load(), change)
+
+
+def known_tag(state: State, name: str) -> int:
+    """Return the version that a tag names.
+
+    Raises:
+        InvalidInput: there is no such tag; the message has those there are.
+    """
+    if name not in state.tags:
+        known = ", ".join(sorted(state.tags)) or "none"
+        raise InvalidInput(f"there is no tag {name!r}: known are {known}")
+    return state.tags[name]
