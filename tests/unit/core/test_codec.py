@@ -26,6 +26,8 @@ from airflow_provider_segtable.core.events import (
 from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.segment import ChunkKey, Shard, replaced, tombstone
 from airflow_provider_segtable.testing.builders import (
     BASE,
@@ -64,6 +66,33 @@ CORE = tuple(
 LATE = first(2).carried(DAY.segment(2), core=2)
 REST = tombstone(ChunkKey(Interval.parse("2013-01-02/2013-02-01"), BASE + 5), BASE + 6)
 
+ROLLED_UP = replace(
+    DEFINITION,
+    name="visits",
+    schema=Schema(
+        (
+            Column(name="at", type="timestamp[us, tz=UTC]"),
+            Column(name="page", type="string"),
+            Column(name="visits", type="int64", nullable=False),
+            Column(name="slowest", type="double"),
+            Column(name="latest", type="double"),
+            Column(name="users", type="binary"),
+        )
+    ),
+    time_column="at",
+    rollup=Rollup(
+        dimensions=("page",),
+        metrics=tuple(
+            map(
+                Metric.parse,
+                ("visits=count", "slowest=max(ms)", "latest=last(ms)", "users=hll(user,10)"),
+            )
+        ),
+        query_granularity=QueryGranularity.FIFTEEN_MINUTE,
+        sources=(Column(name="ms", type="double"), Column(name="user", type="int64")),
+    ),
+)
+
 ACTIONS: tuple[Action, ...] = (
     DEFINITION,
     Appended(segments=TWO),
@@ -92,6 +121,7 @@ ACTIONS: tuple[Action, ...] = (
     Swept(paths=tuple(segment.path for segment in TWO)),
     Tagged(name="audit", n=3),
     Untagged(name="audit"),
+    ROLLED_UP,
 )
 
 
