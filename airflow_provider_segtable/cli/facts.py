@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Restored,
     Swept,
     TableCreated,
     Tagged,
@@ -213,6 +214,8 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
             return f"version {n} is {name}"
         case Untagged(name=name):
             return f"{name} is no tag any more"
+        case Restored(segments=segments, lost=lost, reason=reason):
+            return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
         case _:
             assert_never(action)
 

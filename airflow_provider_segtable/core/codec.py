@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Restored,
     Swept,
     TableCreated,
     Tagged,
@@ -31,6 +32,7 @@ from airflow_provider_segtable.core.events import (
     Voided,
 )
 from airflow_provider_segtable.core.interval import Granularity, Interval, iso, parse_instant
+from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.rollup import decode_rollup, encode_rollup
@@ -251,6 +253,28 @@ def decode_plan(body: Mapping[str, Any]) -> CompactionPlan:
     )
 
 
+def _encode_restored(action: Restored) -> Json:
+    zones = [[z.interval.name, z.granularity.value] for z in action.zones or ()]
+    rarely = {"lost": _ids(action.lost), "voided": _ids(action.voided)}
+    return {
+        "segments": _segments(action.segments),
+        "reason": action.reason,
+        **{name: ids for name, ids in rarely.items() if ids},
+        **({} if action.zones is None else {"zones": zones}),
+    }
+
+
+def _decode_restored(body: Json) -> Restored:
+    zones = (Zone(Interval.from_name(name), Granularity(g)) for name, g in body.get("zones", []))
+    return Restored(
+        segments=_parse_segments(body["segments"]),
+        lost=_parse_ids(body.get("lost", [])),
+        voided=_parse_ids(body.get("voided", [])),
+        zones=tuple(zones) if "zones" in body else None,
+        reason=body["reason"],
+    )
+
+
 def encode_token(token: FencingToken) -> Json:
     """Return a fencing token as JSON."""
     return {"epoch": token.epoch, "number": token.number}
@@ -299,6 +323,7 @@ _ENCODERS: dict[type, Callable[[Any], Json]] = {
     Swept: lambda a: {"paths": list(a.paths)},
     Tagged: lambda a: {"name": a.name, "n": a.n},
     Untagged: lambda a: {"name": a.name},
+    Restored: _encode_restored,
 }
 
 _DECODERS: dict[str, Callable[[Json], Action]] = {
@@ -331,4 +356,5 @@ _DECODERS: dict[str, Callable[[Json], Action]] = {
     "Swept": lambda b: Swept(paths=tuple(b["paths"])),
     "Tagged": lambda b: Tagged(**b),
     "Untagged": lambda b: Untagged(**b),
+    "Restored": _decode_restored,
 }

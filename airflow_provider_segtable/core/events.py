@@ -13,6 +13,7 @@
    up, or burnt when an attempt that named them came to nothing.
 6. Cleaning is ``Cleaned`` (the names go, the files are doomed), then the files are deleted, then
    ``Swept`` (they are gone). ``Tagged`` keeps a version beyond that.
+7. A repair is one event, ``Restored``: what files tell and the log had lost.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from airflow_provider_segtable.core.interval import Granularity, Instant
+from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan
 from airflow_provider_segtable.core.rollup import Rollup
@@ -146,6 +148,25 @@ class Untagged:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A repair: the table is what its files tell, as far as the log could not.
+
+    Attributes:
+        segments: that the log did not know, or that get another id.
+        lost: ids that leave the timeline: their files are gone, or were never whole.
+        voided: ids that nothing will ever be published under.
+        zones: how time is cut from now on; None if as before.
+        reason: what was repaired, for people.
+    """
+
+    segments: tuple[Segment, ...]
+    lost: tuple[SegmentId, ...] = ()
+    voided: tuple[SegmentId, ...] = ()
+    zones: tuple[Zone, ...] | None = None
+    reason: str
+
+
 Action: TypeAlias = (
     TableCreated
     | Appended
@@ -159,6 +180,7 @@ Action: TypeAlias = (
     | Swept
     | Tagged
     | Untagged
+    | Restored
 )
 
 

@@ -19,6 +19,7 @@ plan requested         refused if an input is not visible or claimed by a pendin
                        the plan is pending or completed already (an aborted one may come back)
 plan yielded, aborted  refused if an attempt began that its author did not know of
 void                   drops ids that were settled meanwhile
+restored               refused if an id to leave is gone, or one to come was settled: look again
 cleaned                drops ids that are needed now, or gone; refused if a version was tagged that
                        its author did not know of
 swept                  drops paths that others swept
@@ -45,6 +46,7 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Restored,
     Swept,
     TableCreated,
     Tagged,
@@ -89,8 +91,22 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - on
             return Swept(paths=left) if left else Conflict(reason="others swept these files")
         case Tagged() | Untagged():
             return _name(action, state) or action
+        case Restored():
+            return _restore(action, state) or action
         case _:
             assert_never(action)
+
+
+def _restore(action: Restored, state: State) -> Conflict | None:
+    """A repair was planned for one state; whatever happened since may have changed its answer."""
+    for lost in action.lost:
+        if state.timeline.get(lost) is None:
+            return Conflict(reason=f"{lost} is not in the table any more; repair again")
+    for segment in action.segments:
+        space = state.id_space(segment.id.chunk, generation_of(segment.id))
+        if not space.free(segment.id.partition):
+            return Conflict(reason=f"{segment.id} was settled meanwhile; repair again")
+    return None
 
 
 def _clean(action: Cleaned, state: State) -> Action | Conflict:

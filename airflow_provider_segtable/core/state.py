@@ -25,6 +25,7 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Restored,
     Swept,
     TableCreated,
     Tagged,
@@ -223,8 +224,17 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
             return replace(state, tags={**state.tags, name: n})
         case Untagged(name=gone):
             return replace(state, tags={k: n for k, n in state.tags.items() if k != gone})
+        case Restored():
+            return _restored(state, event.action)
         case _:
             assert_never(event.action)
+
+
+def _restored(state: State, action: Restored) -> State:
+    left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
+    voided = _void(_settle(left, action.voided), action.voided)
+    zones = state.zones if action.zones is None else action.zones
+    return replace(_publish(voided, action.segments), zones=zones)
 
 
 def _cleaned(state: State, action: Cleaned) -> State:
