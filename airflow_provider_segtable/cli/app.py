@@ -6,11 +6,13 @@ import typer
 
 from airflow_provider_segtable.cli.compact import compact
 from airflow_provider_segtable.cli.demo.command import demo
+from airflow_provider_segtable.cli.doctor import doctor
 from airflow_provider_segtable.cli.guard import GuardedGroup
 from airflow_provider_segtable.cli.ingest import ingest
 from airflow_provider_segtable.cli.locks import locks
 from airflow_provider_segtable.cli.plan import plan
 from airflow_provider_segtable.cli.tables import tables
+from airflow_provider_segtable.cli.verify import verify
 from airflow_provider_segtable.cli.zookeeper import zookeeper
 
 HELP = r"""Tables that stay fast while they are written: append, plan, compact, read.
@@ -33,6 +35,9 @@ Exit codes:
     2  the command or a value is wrong; nothing was written
     3  something is missing: ZooKeeper, Java, a package
     4  somebody else was first: run the same again
+    5  verify, doctor: something is wrong
+    6  verify, doctor: not all could be looked at
+    7  doctor: warnings only
   130  interrupted
 """
 
@@ -71,5 +76,7 @@ app.command()(ingest)
 app.command()(plan)
 app.command()(compact)
 app.command()(locks)
+app.command()(verify)
+app.command()(doctor)
 app.add_typer(zookeeper, name="zookeeper")
 app.command()(demo)

@@ -6,6 +6,9 @@
    2  the command line or a value on it is wrong; nothing was written
    3  something is missing here: ZooKeeper, Java, a Python package, or the session was lost
    4  somebody else was first, or the reply was lost: run the same again
+   5  `verify` or `doctor` found something wrong
+   6  `verify` or `doctor` could not look at everything, and found nothing wrong in the rest
+   7  `doctor` found nothing worse than warnings
  130  interrupted
 ====  ==================================================================================
 """
@@ -33,6 +36,9 @@ class Exit(IntEnum):
     USAGE = 2
     MISSING = 3
     AGAIN = 4
+    WRONG = 5
+    UNCHECKED = 6
+    WARNED = 7
     INTERRUPTED = 130
 
 

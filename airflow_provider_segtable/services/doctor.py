@@ -1,0 +1,156 @@
+"""Looking at the operation of a table: gather what can be seen, and let ``planning.health`` judge.
+
+1. Reads only: no lock is taken, nothing is written, not even to the coordinator.
+2. ``data/`` is listed before the log is read, so that what is committed in between is named; the
+   log before the locks, so that a worker that finishes in between is never taken for dead.
+3. A coordinator that does not answer is a finding, never an error. The same holds for a policy
+   that the table's columns cannot carry out.
+4. Whether a worker moves needs two looks, ``watch_s`` apart; with 0 there is one look.
+"""
+
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.errors import CoordinationError, InvalidInput, StorageError
+from airflow_provider_segtable.core.lockbox import Lock
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.planning.health import Bounds, Observed, Progress, diagnose
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.services.request import checked_order
+from airflow_provider_segtable.table.log import CHECKPOINTS, EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+
+HOUR_US = 3_600_000_000
+DATA = "data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """The version that was looked at, and everything that is wrong with its operation."""
+
+    version: int
+    coordinator: str | None
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Workers:
+    """What the coordinator said; ``locks`` is None if it did not answer."""
+
+    locks: tuple[Lock, ...] | None = None
+    silence: str = ""
+    progress: Progress | None = None
+    moved: Progress | None = None
+
+
+def examine(
+    ports: TablePorts, bounds: Bounds | None = None, *, watch_s: float = 0.0
+) -> Examination:
+    """Look at a table's operation.
+
+    Args:
+        ports: the table's ports; without a coordinator nobody is called dead.
+        bounds: from where on something is worth telling.
+        watch_s: seconds between two looks at workers' progress; 0: one look.
+
+    Raises:
+        NotATable, CorruptTable: there is no log, or it cannot be read (``segtable verify``).
+    """
+    bounds = bounds or Bounds()
+    findings: list[Finding] = []
+    listed = _listed(ports, DATA, findings)
+    state = EventLog(ports.storage).load()
+    workers = _workers(ports, state, watch_s)
+    policy, planned = _planned(ports, state, findings)
+    now = ports.clock.now()
+    checkpoints = _listed(ports, CHECKPOINTS, findings)
+    seen = Observed(
+        table=ports.uri,
+        state=state,
+        now=now,
+        policy=policy,
+        planned=planned,
+        locks=workers.locks,
+        silence=workers.silence,
+        progress=workers.progress or {},
+        moved=workers.moved,
+        checkpoint=max((n for e in checkpoints if (n := _number(e)) is not None), default=None),
+        orphans={
+            entry.path: entry.size
+            for entry in _unnamed(listed, state)
+            if now - entry.modified > bounds.orphan_hours * HOUR_US
+        },
+    )
+    known = ports.coordinator_
+    return Examination(
+        version=state.n,
+        coordinator=known.address if known else None,
+        findings=(*findings, *diagnose(seen, bounds)),
+    )
+
+
+def _listed(ports: TablePorts, folder: str, findings: list[Finding]) -> list[Entry]:
+    try:
+        return list(ports.storage.list(folder))
+    except StorageError as error:
+        findings.append(
+            Finding(
+                code="unlisted",
+                severity=Severity.UNCHECKED,
+                where=folder,
+                what=f"it could not be listed: {error}",
+                why="nobody knows what is there",
+                do="make the storage readable from here, then run again",
+            )
+        )
+        return []
+
+
+def _number(entry: Entry) -> int | None:
+    stem = entry.path.rsplit("/", 1)[-1].removesuffix(".parquet")
+    return int(stem) if stem.isdecimal() else None
+
+
+def _unnamed(listed: list[Entry], state: State) -> list[Entry]:
+    """Return the files that neither a present segment nor the list of the doomed names."""
+    named = {segment.path for segment in state.timeline.segments()}
+    named |= set(getattr(state, "doomed", ()))
+    return [entry for entry in listed if entry.path not in named]
+
+
+def _workers(ports: TablePorts, state: State, watch_s: float) -> _Workers:
+    if ports.coordinator_ is None:
+        return _Workers()
+    coordinator, table = ports.coordinator_, state.table.table_id
+    try:
+        progress = coordinator.progress(table)
+        moved = None
+        if watch_s > 0:
+            ports.clock.sleep(watch_s)
+            moved = coordinator.progress(table)
+        locks = (*coordinator.locks(table), *coordinator.waiters(table))
+    except CoordinationError as error:
+        return _Workers(silence=str(error))
+    return _Workers(locks=locks, progress=progress, moved=moved)
+
+
+def _planned(ports: TablePorts, state: State, findings: list[Finding]) -> tuple[Policy, Planned]:
+    try:
+        policy = Policy.read(state.table.properties)
+        checked_order(policy.clustering, state)
+        return policy, plan_all(state, policy, ports.clock.now())
+    except InvalidInput as error:
+        findings.append(
+            Finding(
+                code="bad-policy",
+                severity=Severity.CRITICAL,
+                where=ports.uri,
+                what=f"the table's policy cannot be carried out: {error}",
+                why="every planner run fails, so nothing is compacted",
+                do=f"override it: segtable compact {ports.uri} --all --property KEY=VALUE",
+            )
+        )
+        return Policy(), Planned(chosen=(), skipped=())
