@@ -229,8 +229,11 @@ class _Loop:
             if earlier is None:
                 raise
             return None
-        if self.log.first() > event.n:
-            return None  # we slept, and the number was free because the log had expired there
+        try:
+            if self.log.first() > event.n:
+                return None  # we slept, and the number was free because it had expired
+        except StorageError:
+            return None  # look again
         self.state = apply(self.state, event)
         return self._landed(event.n)
 

@@ -180,7 +180,11 @@ class EventLog:
 
         The first is the newest such state that opens cheaply, or of event 0, or the oldest left.
         """
-        base = self._base(until=until, most=most)
+        base, first = self._base(until=until, most=most), self.first()
+        if first and (base is None or base.n + 1 < first):
+            base = self._read_checkpoint(checkpoint_path(first))
+            if base is None:
+                raise self._unreadable(first)
         start = base.n + 1 if base else 0
         state = base
         if state is not None:

@@ -1,0 +1,60 @@
+"""Data files in memory below the same root as the log, so that a listing shows them.
+
+``data.files.MemoryFiles`` alone keeps its files to itself; cleaning needs to find those that the
+log does not name, with their age by the storage's clock.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from airflow_provider_segtable.core.errors import AlreadyExists
+from airflow_provider_segtable.data.files import MemorySource
+from airflow_provider_segtable.data.local_files import copy_in_pieces
+from airflow_provider_segtable.ports.files import Sink, Source
+from airflow_provider_segtable.ports.storage import Storage
+
+
+class RootedFiles:
+    """``ports.files.DataFiles`` whose files are objects of a ``Storage``."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Keep the files in ``storage``, which may be any."""
+        self._storage = storage
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file for reading."""
+        yield MemorySource(path, self._storage.read(path))
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new file."""
+        if any(entry.path == path for entry in self._storage.list(path.rsplit("/", 1)[0])):
+            raise AlreadyExists(f"{path} exists already; data files are never overwritten")
+        yield _RootedSink(path, self._storage)
+
+    def delete(self, path: str) -> None:
+        """Delete a file; no error if it is not there."""
+        self._storage.delete(path)
+
+
+class _RootedSink:
+    """A file being collected in memory."""
+
+    def __init__(self, path: str, storage: Storage) -> None:
+        self.path = path
+        self._storage = storage
+        self._data = bytearray()
+
+    @property
+    def position(self) -> int:
+        return len(self._data)
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+    def copy_from(self, source: Source, offset: int, length: int) -> None:
+        copy_in_pieces(source, self, offset, length)
+
+    def commit(self) -> None:
+        self._storage.create(self.path, bytes(self._data))
