@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.state import PlanState, State
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table import plan_all
-from airflow_provider_segtable.services.request import checked_order
+from airflow_provider_segtable.services.request import check_cut, checked_order
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -79,11 +79,13 @@ def plan_table(
         dry_run: find out everything, write nothing; needs no coordinator.
 
     Raises:
-        InvalidInput: the policy wants rows sorted by what the table does not have.
+        InvalidInput: the policy wants rows sorted by what the table does not have, or time cut
+            finer than a rollup's groups.
     """
     state = EventLog(ports.storage).load()
     policy = policy or Policy.read(state.table.properties)
     checked_order(policy.clustering, state)
+    check_cut(policy.cut, state)
     locks = _locks(ports, state, blind=dry_run and ports.coordinator_ is None)
     abandoned = () if locks is None else _abandoned(state, locks)
     held = {lock.purpose: lock.holder for lock in locks or ()}

@@ -5,7 +5,7 @@
    asker's business: counts, ages, intervals between, budgets and rests do not count.
 2. What cannot be is refused before anything is written: perfect rollup under segment locks, another
    granularity without a new version or finer than a rollup's, an order of columns that the table
-   does not have, a z-order where there are sketches.
+   does not have, or of metrics, a z-order where there are sketches.
 3. One plan a run of small neighbours (minor), a chunk (semi-major), or a region that cuts no chunk
    apart (major): one that fails does not stop the others. A plan that is pending already is given
    back as it is.
@@ -30,6 +30,7 @@ from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.lockbox import check_allocation
 from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.core.state import PlanState, State
 from airflow_provider_segtable.data.keys import check_sortable
@@ -171,7 +172,7 @@ def checked_order(clustering: str, state: State) -> str:
         InvalidInput: it is none, or names columns that rows cannot be sorted by.
         SchemaMismatch: it names a column that the table does not have.
     """
-    order = Order.parse(clustering)
+    order, rollup = Order.parse(clustering), state.table.rollup
     for name in order.columns:
         column = state.table.schema.find(name)
         if column is None:
@@ -181,13 +182,26 @@ def checked_order(clustering: str, state: State) -> str:
                 f"have: its columns are {names}"
             )
         check_sortable(name, parse_type(column.type))
-    if order.curve == "zorder" and state.table.rollup and state.table.rollup.sketches:
+    if rollup:
+        _check_rolled_order(order, rollup, state)
+    return str(order)
+
+
+def _check_rolled_order(order: Order, rollup: Rollup, state: State) -> None:
+    """Refuse orders that would keep rows of one group apart, or that Spark cannot follow."""
+    fixed = (state.table.time_column, *rollup.dimensions)
+    for name in order.columns:
+        if name not in fixed:
+            raise InvalidInput(
+                f"{state.table.name} can not be sorted by {order}: {name} is a metric, which "
+                f"changes as rows are rolled up; choose among {', '.join(fixed)}"
+            )
+    if order.curve == "zorder" and rollup.sketches:
         raise InvalidInput(
             f"{state.table.name} can not be sorted by {order}: only Spark can merge the sketch "
-            f"{state.table.rollup.sketches[0]}, and it sorts by columns one after another; "
-            f"write {','.join(order.columns)}"
+            f"{rollup.sketches[0]}, and it sorts by columns one after another; write "
+            f"{','.join(order.columns)}"
         )
-    return str(order)
 
 
 def _plans(

@@ -354,15 +354,36 @@ def test_nobody_waits_for_a_stopped_job(spark: SparkSession, make_rollup: MakeRo
 
 
 def test_wishes_that_cannot_be_are_refused_at_once(make_rollup: MakeRollup) -> None:
-    """A z-order beside sketches, and time cut finer than groups, are refused before any plan."""
+    """An order by metrics or along a curve, time cut finer than groups: no plan is made."""
     table = make_rollup()
-    with pytest.raises(InvalidInput, match=r"zorder\(page,visits\).*users=hll.*write page,visits"):
-        request(table.ports, "major", clustering="zorder(page,visits)")
-    with pytest.raises(InvalidInput, match=r"zorder\(page,visits\)"):
-        plan_table(table.ports, policy=Policy(clustering="zorder(page,visits)"))
+    with pytest.raises(InvalidInput, match=r"total is a metric.*choose among at, page"):
+        request(table.ports, "semi-major", clustering="page,total")
+    with pytest.raises(InvalidInput, match=r"zorder\(page,at\).*users=hll.*write page,at"):
+        request(table.ports, "major", clustering="zorder(page,at)")
+    with pytest.raises(InvalidInput, match=r"zorder\(page,at\)"):
+        plan_table(table.ports, policy=Policy(clustering="zorder(page,at)"))
     coarse = make_rollup(rollup(*PLAIN, by=QueryGranularity.DAY))
     with pytest.raises(InvalidInput, match=r"rolled up by day.*cut by hour"):
         request(coarse.ports, "major", granularity="hour")
+    with pytest.raises(InvalidInput, match=r"rolled up by day.*cut by hour"):
+        plan_table(coarse.ports, policy=Policy(major_granularity="hour"))
     with pytest.raises(InvalidInput, match="no rows"):
         request(coarse.ports, "major", granularity="day")
     assert coarse.state().n == table.state().n == 0
+
+
+@pytest.mark.parametrize("clustering", ["", "page", "at,page", "zorder(page,at)"])
+def test_plain_metrics_need_no_spark(make_rollup: MakeRollup, clustering: str) -> None:
+    """Without sketches the same by Arrow: however sorted, major leaves one row a group."""
+    table = make_rollup(rollup(*PLAIN, by=QueryGranularity.MINUTE), target_size=6_000)
+    parts = [visits(3_000, seed) for seed in range(3)]
+    for part in parts:
+        table.append(part)
+    expected = table.snapshot().rolled_up()
+    groups = {(row["at"], row["page"]) for row in expected.to_pylist()}
+    done(table, in_process(), "major", clustering=clustering)
+    found = table.snapshot().to_arrow()
+    assert found.num_rows == len(groups) == expected.num_rows
+    assert len(table.snapshot().segments()) > 2
+    by = [("at", "ascending"), ("page", "ascending")]
+    assert found.sort_by(by).equals(expected.sort_by(by))
