@@ -1,4 +1,4 @@
-"""Minor compaction by Spark tasks: same rows in fewer files, whatever breaks on the way."""
+"""Compaction of each kind by Spark tasks: the same rows in better files, whatever breaks."""
 
 import os
 import signal
@@ -11,9 +11,11 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.execution import Done
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.distribution import Group, SparkRun, packed, spark_execute
 from airflow_provider_segtable.spark.ingest import ingest
 from airflow_provider_segtable.spark.scan import scan
@@ -106,3 +108,52 @@ def test_a_missing_file_is_one_plan_s_failure(spark: SparkSession, make_table: M
     assert victim.path in failed[0].message
     place.write_bytes(kept)
     assert len(arrow_rows(table)) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "wish", "late", "chunks"),
+    [
+        ("semi-major", {"clustering": "who,n"}, "2013-03-20", 3),
+        ("major", {"clustering": "zorder(who,n)"}, "2013-03-20", 3),
+        ("major", {"granularity": "day"}, "2014-03-20", 91),
+        ("major", {"granularity": "year"}, "2014-03-20", 2),
+    ],
+)
+def test_sorted_in_tasks_under_appends(
+    spark: SparkSession,
+    make_table: MakeTable,
+    kind: str,
+    wish: dict[str, str],
+    late: str,
+    chunks: int,
+) -> None:
+    """Sorted, replaced, or cut anew in tasks: Arrow and Spark read the rows, late ones, too."""
+    table = three_months(spark, make_table)
+    plans = [known.plan.id for known in request(table.ports, kind, **wish)]
+    rows = spark.range(20).selectExpr(
+        f"timestamp'{late} 00:00:00Z' + make_dt_interval(0, 0, 0, id) at",
+        "id + 10000 n",
+        "'late' who",
+    )
+    expected = [*arrow_rows(table), *rows.toArrow().cast(EVENTS).to_pylist()]
+
+    def execute(jobs: Sequence[Job]) -> Iterator[Done]:
+        if table.snapshot().count() == 10_000:
+            ingest(table.ports, rows, wait_s=0.0)  # nobody waits for anybody
+        yield from spark_execute(spark)(jobs)
+
+    results = compact(table.ports, plans, execute)
+
+    assert {result.ended for result in results} == {Ended.COMPLETED}, results
+    assert arrow_rows(table) == expected
+    assert [row[1:] for row in spark_rows(spark, table)] == sorted_by_time(expected)
+    assert len({segment.id.interval for segment in table.snapshot().segments()}) == chunks
+    assert list(violations(table.state())) == []
+    files = {str(p) for p in Path(table.ports.uri, "data").rglob("*.parquet")}
+    visible = {str(Path(table.ports.uri, s.path)) for s in table.snapshot().segments()}
+    assert visible <= files
+
+
+def sorted_by_time(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    """Return all but the time, in the order of time."""
+    return [(row["n"], row["who"]) for row in sorted(rows, key=lambda row: str(row["at"]))]
