@@ -24,6 +24,9 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Swept,
+    Tagged,
+    Untagged,
     Voided,
 )
 from airflow_provider_segtable.core.interval import Interval
@@ -84,7 +87,9 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
     yield from violations(replace(state, timeline=part))
 
 
-_OF_PLANS = frozenset({PlanRequested, PlanInflight, PlanYielded, PlanAborted})
+_WITHOUT_SEGMENTS = frozenset(
+    {PlanRequested, PlanInflight, PlanYielded, PlanAborted, Swept, Tagged, Untagged}
+)
 
 
 def _touched(event: Event) -> frozenset[Interval] | None:
@@ -94,7 +99,7 @@ def _touched(event: Event) -> frozenset[Interval] | None:
         return frozenset(segment.id.interval for segment in action.segments)
     if isinstance(action, Voided):
         return frozenset(segment_id.interval for segment_id in action.ids)
-    return frozenset() if type(action) in _OF_PLANS else None
+    return frozenset() if type(action) in _WITHOUT_SEGMENTS else None
 
 
 def _closed(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:

@@ -227,11 +227,11 @@ def _holes(seen: Observed) -> Iterator[Finding]:
 
 
 def _stuck(seen: Observed) -> Iterator[Finding]:
-    reasons: dict[tuple[ChunkKey, str], None] = {}
+    reasons: dict[ChunkKey, str] = {}
     for skipped in seen.planned.skipped:
         if any(word in skipped.reason for word in _STUCK):
-            reasons[skipped.chunk, f"{skipped.kind.value}: {skipped.reason}"] = None
-    for chunk, reason in reasons:
+            reasons.setdefault(skipped.chunk, f"{skipped.kind.value}: {skipped.reason}")
+    for chunk, reason in reasons.items():
         aborted = "was aborted" in reason
         yield Finding(
             code="stuck-chunk",

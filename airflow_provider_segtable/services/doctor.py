@@ -117,8 +117,7 @@ def _number(entry: Entry) -> int | None:
 def _unnamed(listed: list[Entry], state: State) -> list[Entry]:
     """Return the files that neither a present segment nor the list of the doomed names."""
     named = {segment.path for segment in state.timeline.segments()}
-    named |= set(getattr(state, "doomed", ()))
-    return [entry for entry in listed if entry.path not in named]
+    return [entry for entry in listed if entry.path not in named | state.doomed]
 
 
 def _workers(ports: TablePorts, state: State, watch_s: float) -> _Workers:

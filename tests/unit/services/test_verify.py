@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_segtable.core import codec
 from airflow_provider_segtable.core.diagnosis import Severity
 from airflow_provider_segtable.core.errors import NotATable, StorageError
-from airflow_provider_segtable.core.events import Appended, TableCreated
+from airflow_provider_segtable.core.events import Appended, TableCreated, Tagged
 from airflow_provider_segtable.core.interval import Granularity
 from airflow_provider_segtable.core.metric import Metric, MetricKind
 from airflow_provider_segtable.core.rollup import QueryGranularity, Rollup, bound, stored_schema
@@ -27,7 +27,13 @@ from airflow_provider_segtable.services.verify import Verification, _Files, veri
 from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.committer import Change, Committed, commit
-from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path
+from airflow_provider_segtable.table.log import (
+    EventLog,
+    checkpoint_path,
+    event_path,
+    expired_path,
+    tag_path,
+)
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table, create_table, given_schema
 from tests.unit.services.conftest import HOUR_US, SCHEMA, rows
@@ -394,11 +400,47 @@ def test_a_log_whose_start_expired_is_sound(ports: TablePorts) -> None:
     """From the checkpoint on, numbers and fold are as good as from the start."""
     log = EventLog(ports.storage)
     log.checkpoint(log.at(2))
-    for n in range(3):
-        ports.storage.delete(event_path(n))
+    ports.storage.create(expired_path(2), b"")
+    ports.storage.delete(event_path(0))  # and the cleaner died before it deleted event 1
     found = checked(ports, all_versions=True)
     assert found.findings == ()
-    assert (found.first, found.version) == (3, 4)
+    assert (found.first, found.version, found.versions) == (2, 4, 2)
+
+
+def test_an_expired_log_without_checkpoint_is_named(ports: TablePorts) -> None:
+    """Nobody can open the table, and the finding says so."""
+    ports.storage.create(expired_path(2), b"")
+    for n in range(2):
+        ports.storage.delete(event_path(n))
+    (finding,) = checked(ports).findings
+    assert (finding.code, finding.severity) == ("log-without-base", Severity.CRITICAL)
+
+
+def tag(ports: TablePorts, n: int) -> str:
+    """Tag a version as cleaning does; return its checkpoint's path."""
+    log = EventLog(ports.storage)
+    path = tag_path("kept", n)
+    ports.storage.create(path, write_checkpoint(log.at(n)))
+    change = Change(action=Tagged(name="kept", n=n), commit_id="tag")
+    assert isinstance(commit(ports, log.load(), change), Committed)
+    return path
+
+
+def test_a_tagged_version_has_its_checkpoint(ports: TablePorts) -> None:
+    """Missing, or of another version, it is named; while the log leads there, as a warning."""
+    path = tag(ports, 2)
+    whole = ports.storage.read(path)
+    assert codes(ports) == []
+    ports.storage.replace(path, write_checkpoint(EventLog(ports.storage).at(3)))
+    assert codes(ports) == ["bad-tag"]
+    ports.storage.delete(path)
+    assert [f.severity for f in checked(ports).findings] == [Severity.WARNING]
+    log = EventLog(ports.storage)
+    log.checkpoint(log.at(3))
+    ports.storage.create(expired_path(3), b"")
+    assert [f.severity for f in checked(ports).findings] == [Severity.CRITICAL]
+    ports.storage.create(path, whole)
+    assert codes(ports) == []
 
 
 def test_two_visible_segments_of_one_file_are_named(ports: TablePorts) -> None:
