@@ -20,11 +20,14 @@ from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor
 from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.services.verify import Verification, _Files, verify
 from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.table.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log import (
@@ -37,6 +40,7 @@ from airflow_provider_segtable.table.log import (
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table, create_table, given_schema
 from tests.unit.services.conftest import HOUR_US, SCHEMA, rows
+from tests.unit.services.test_planner import clock_of
 
 
 def store(ports: TablePorts) -> dict[str, bytes]:
@@ -441,6 +445,25 @@ def test_a_tagged_version_has_its_checkpoint(ports: TablePorts) -> None:
     assert [f.severity for f in checked(ports).findings] == [Severity.CRITICAL]
     ports.storage.create(path, whole)
     assert codes(ports) == []
+
+
+def test_a_cleaned_table_is_sound(ports: TablePorts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hidden segments, their files and old events went as they should; doomed files are no loss."""
+    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 2)
+    definition, clock = Table(ports).state().table, ports.clock
+    own = replace(ports, storage=MemoryStorage(clock=clock), files=type(ports.files)())
+    create_table(own, definition)
+    for turn in range(4):
+        Table(own).append(rows(turn))
+    run(own, "minor")
+    run(own, "major", granularity="day")
+    clock_of(own).advance(3600)
+    clean(own, retention=Retention(hours=0, versions=1, orphan_hours=0))
+    state = Table(own).state()
+    assert len(state.timeline) == 1
+    found = checked(own, all_versions=True, deep=True)
+    assert found.findings == ()
+    assert found.first > 0
 
 
 def test_two_visible_segments_of_one_file_are_named(ports: TablePorts) -> None:
