@@ -127,13 +127,10 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
     kinds = [job.schema.field(name).type for name in job.keying.columns]
     low, high, bounded = _tables(job.keying.columns, kinds, bounds)
     picked = _picked(job.keying, low, bounded, job.stride)
+    words = {name: sum(name in wordy[at] for at in picked) for name in job.schema.names}
     shape = Shape(
         schema=_with(job.schema, hidden.values()),
-        words=tuple(
-            name
-            for name in job.schema.names
-            if sum(name in wordy[at] for at in picked) * 2 > len(picked)
-        ),
+        words=tuple(name for name, often in words.items() if often * 2 > len(picked)),
     )
     density, width, coded = _probed(job, files, [blocks[at] for at in picked], shape)
     return Surveyed(
@@ -145,7 +142,7 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
         sample=_sample(job, files, blocks, picked, shape),
         density=density,
         width=width,
-        words={name: sum(name in wordy[at] for at in picked) for name in job.schema.names},
+        words=words,
         coded=coded,
         sampled=len(picked),
         definition=definition,
