@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -528,3 +529,29 @@ def test_progress_is_told(ports: TablePorts) -> None:
     told: dict[str, tuple[int, int]] = {}
     verify(ports, report=lambda stage, done, total: told.update({stage: (done, total)}))
     assert told == {"log": (5, 5), "files": (8, 8)}
+
+
+def test_beside_a_writer_and_a_cleaner_nothing_is_found(
+    ports: TablePorts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it looks while files and events come and go, nobody is accused."""
+    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
+    own = replace(ports, storage=MemoryStorage(clock=ports.clock), files=type(ports.files)())
+    create_table(own, Table(ports).state().table)
+    seen: list[Verification] = []
+
+    def work() -> None:
+        for turn in range(40):
+            Table(own).append(rows(turn))
+            clock_of(own).advance(1)
+            if turn % 5 == 4:
+                run(own, "minor")
+                clean(own, retention=Retention(hours=0, versions=1, orphan_hours=1))
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work)
+        while not working.done():
+            seen.append(checked(own, all_versions=True, deep=True))
+        working.result()
+    assert [finding for found in seen for finding in found.findings] == []
+    assert checked(own).first > 0
