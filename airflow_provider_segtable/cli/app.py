@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_segtable.cli.clean import clean, tag
 from airflow_provider_segtable.cli.compact import compact
 from airflow_provider_segtable.cli.demo.command import demo
 from airflow_provider_segtable.cli.doctor import doctor
@@ -75,6 +76,8 @@ app.add_typer(tables, name="table")
 app.command()(ingest)
 app.command()(plan)
 app.command()(compact)
+app.command()(clean)
+app.command()(tag)
 app.command()(locks)
 app.command()(verify)
 app.command()(doctor)

@@ -110,10 +110,12 @@ def create(  # noqa: PLR0913 - each is an option
     only the columns that it needs.
     """
     from airflow_provider_segtable.planning.policy import Policy
+    from airflow_provider_segtable.planning.retention import Retention
     from airflow_provider_segtable.table.table import Table
 
     settings = pairs(properties, "--property")
     Policy.read(settings)  # a wrong key is refused before anything is written
+    Retention.read(settings)
     rollup = parse_rollup(dimensions, metrics, query_granularity)
     made = Table.create(
         table,

@@ -4,8 +4,8 @@ A segment may go iff
 
 1. it is hidden for good: its group is overshadowed now (not merely waiting for missing members);
 2. no kept version shows it: none from the oldest retained on, and none that is tagged. It was
-   present and hidden at the oldest, and the log never makes a hidden segment visible again, so
-   looking at that one is enough, and at any version after which segments were missing;
+   present and hidden at the oldest, and only a repair makes a hidden segment visible again, so
+   looking at that one is enough, and at those right after a repair;
 3. no pending plan names it, as planned or as found;
 4. all of its atomic update group may go: a group is never left in part;
 5. it has rows, or nothing present of a lower version lies below it: a tombstone outlives what it
@@ -57,8 +57,7 @@ def cleanable(head: State, *, retained: Sequence[State], tagged: Sequence[State]
 
     Args:
         head: the newest state.
-        retained: the oldest version to keep, first; then every later one after which segments
-            were missing that had been there before.
+        retained: the oldest version to keep, first; then every later one right after a repair.
         tagged: the tagged versions.
     """
     oldest = retained[0]
@@ -87,7 +86,7 @@ def still_cleanable(ids: Iterable[SegmentId], state: State) -> tuple[SegmentId, 
 
 def needed(segments: Sequence[Segment], state: State) -> dict[SegmentId, Keep]:
     """Return which of the segments must stay if all the others went, and why."""
-    claimed = {i for p in state.pending_plans() for i in (*p.plan.inputs, *p.found)}
+    claimed = _claimed(state)
     going = {segment.id: segment for segment in segments}
     kept = {i: Keep.CLAIMED for i in going if i in claimed}
     waiting = _not_overshadowed(going.values(), state)
@@ -95,6 +94,10 @@ def needed(segments: Sequence[Segment], state: State) -> dict[SegmentId, Keep]:
     kept |= _torn(going, kept, state)
     kept |= _covering(going, kept, state)
     return kept
+
+
+def _claimed(state: State) -> frozenset[SegmentId]:
+    return frozenset(i for p in state.pending_plans() for i in (*p.plan.inputs, *p.found))
 
 
 def _groups(segments: Iterable[Segment], state: State) -> Iterator[tuple[ChunkKey, Group]]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from airflow_provider_segtable.core.cleaning import Cleanable, Keep, cleanable
 from airflow_provider_segtable.core.conflict import Conflict
 from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
-from airflow_provider_segtable.core.events import Cleaned, Event, Swept
+from airflow_provider_segtable.core.events import Cleaned, Event, Restored, Swept
 from airflow_provider_segtable.core.interval import Instant, iso
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.state import PlanStatus, State, apply
@@ -181,12 +181,12 @@ def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[
     until, most = now - int(keep.hours * HOUR_US), max(newest.n - keep.versions + 1, 0)
     retained: list[State] = []
     head = newest
-    for state in log.history(until, max(most, newest.retained_from)):
+    for event, state in log.history(until, max(most, newest.retained_from)):
         old = state.time <= until and state.n <= most
         if old or state.n <= newest.retained_from or not retained:
             retained = [state]
-        elif state.timeline is not head.timeline and len(state.timeline) <= len(head.timeline):
-            retained.append(state)
+        elif event is not None and isinstance(event.action, Restored):
+            retained.append(state)  # without what was lost, hidden segments may show again
         head = state
     return retained, head
 

@@ -175,10 +175,11 @@ class EventLog:
         oldest = self.event(self.first())
         return oldest.time if oldest else 0
 
-    def history(self, until: Instant, most: int) -> Iterator[State]:
-        """Yield states to the newest, from one that is no later than a time and a number.
+    def history(self, until: Instant, most: int) -> Iterator[tuple[Event | None, State]]:
+        """Yield events and the states after them, from one no later than a time and a number.
 
-        The first is the newest such state that opens cheaply, or of event 0, or the oldest left.
+        The first is the newest such state that opens cheaply (without its event), or of event 0,
+        or the oldest left.
         """
         base, first = self._base(until=until, most=most), self.first()
         if first and (base is None or base.n + 1 < first):
@@ -188,10 +189,10 @@ class EventLog:
         start = base.n + 1 if base else 0
         state = base
         if state is not None:
-            yield state
+            yield None, state
         for event in self.events(start):
             state = apply(state, event)
-            yield state
+            yield event, state
         if state is None or self.first() > start:
             raise StorageError(f"{self.storage.uri}: the log expired while it was read; try again")
 

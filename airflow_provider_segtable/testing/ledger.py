@@ -7,7 +7,9 @@ every event the table must satisfy:
 2. *durable*: what was acknowledged is in the log, now and at every later event;
 3. *prefix*: rows at version n are those of the appends up to n, whatever was compacted;
 4. *agreement*: the fold, the descriptors and the files say the same (``core.invariants``), and no
-   file that a visible segment needs is gone.
+   file that a visible segment needs is gone;
+5. *retention*: every version that is kept, for its age or by a tag, before an event or after it,
+   has all the files that its visible segments name; and pending plans find their inputs.
 """
 
 from collections import Counter
@@ -31,6 +33,8 @@ class Ledger:
     intended: dict[str, frozenset[int]] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
     checked: State | None = None
+    versions: dict[int, frozenset[str]] = field(default_factory=dict)
+    rows_at: dict[int, frozenset[int]] = field(default_factory=dict)
 
     def intend(self, commit_id: str, rows: Iterable[int]) -> None:
         """Note that an append is about to be tried."""
@@ -40,8 +44,10 @@ class Ledger:
         """Note that an append was reported committed."""
         self.acknowledged.add(commit_id)
 
-    def check(self, ports: TablePorts, *, each: bool = True) -> None:
+    def check(self, ports: TablePorts, *, each: bool = True, stepwise: bool = False) -> None:
         """Check the table after every event since the last call, or only after the last one.
+
+        ``stepwise`` says that at most one event came since, and nothing happened after it.
 
         Raises:
             AssertionError: saying at which event what is wrong.
@@ -50,6 +56,8 @@ class Ledger:
         appended: set[str] = set(self._appended_before())
         start = 0 if self.checked is None else self.checked.n + 1
         events = list(log.events(start))
+        if stepwise:
+            self._check_kept(ports)
         for event in events:
             self.checked = apply(self.checked, event)
             if isinstance(event.action, Appended):
@@ -59,11 +67,28 @@ class Ledger:
         lost = sorted(self.acknowledged - appended)
         if lost:
             raise AssertionError(f"acknowledged appends are not in the log: {lost}")
+        self._check_kept(ports)
+
+    def _check_kept(self, ports: TablePorts) -> None:
+        """Check that every version that can be read has its files."""
+        if self.checked is None:
+            return
+        there = {entry.path for entry in ports.storage.list("data")}
+        for n, paths in self.versions.items():
+            gone = paths - there if self.checked.keeps(n) else ()
+            if gone:
+                after = f"after event {self.checked.n}"
+                raise AssertionError(f"{after}: version {n} is kept, but {sorted(gone)} are gone")
 
     def _check_state(
         self, ports: TablePorts, event: Event, state: State, appended: set[str]
     ) -> None:
+        visible = state.timeline.visible_segments()
+        self.versions[state.n] = frozenset(s.path for s in visible if s.path)
+        self.rows_at[state.n] = frozenset(r for c in appended for r in self.intended[c])
         problems = [*violations(state), *self._wrong_rows(ports, state, appended)]
+        claimed = {i for plan in state.pending_plans() for i in plan.inputs}
+        problems += [f"input {i} was cleaned" for i in claimed if i not in state.timeline]
         if problems:
             what = "\n  ".join(problems)
             raise AssertionError(f"after event {event.n} ({event.kind}):\n  {what}")

@@ -4,10 +4,11 @@
 log does not name, with their age by the storage's clock.
 """
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_provider_segtable.core.errors import AlreadyExists
+from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
 from airflow_provider_segtable.data.files import MemorySource
 from airflow_provider_segtable.data.local_files import copy_in_pieces
 from airflow_provider_segtable.ports.files import Sink, Source
@@ -29,7 +30,8 @@ class RootedFiles:
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new file."""
-        if any(entry.path == path for entry in self._storage.list(path.rsplit("/", 1)[0])):
+        with contextlib.suppress(NotFound):
+            self._storage.read(path)
             raise AlreadyExists(f"{path} exists already; data files are never overwritten")
         yield _RootedSink(path, self._storage)
 

@@ -1,7 +1,8 @@
 """The standing disaster: everybody over one table, with faults.
 
 Appenders; planners (minor compactions); askers, who want semi-major and major compactions, some of
-which cut time anew; compactors, who carry out whatever is pending.
+which cut time anew; compactors, who carry out whatever is pending; cleaners, taggers and readers of
+old versions (``caretakers``).
 
     python -m airflow_provider_segtable.testing.scenario --seed 42      # one, with its trace
     python -m airflow_provider_segtable.testing.scenario --seeds 1000   # many
@@ -27,7 +28,6 @@ from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import Granularity
 from airflow_provider_segtable.core.lockbox import Generation
 from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.data.schema import from_arrow
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.execution import in_process
@@ -37,6 +37,13 @@ from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.testing.caretakers import (
+    cleaner,
+    reader,
+    tagger,
+    tidied,
+    tolerate,
+)
 from airflow_provider_segtable.testing.faulty import (
     Faults,
     FaultyCoordinator,
@@ -44,6 +51,7 @@ from airflow_provider_segtable.testing.faulty import (
     FaultyStorage,
 )
 from airflow_provider_segtable.testing.ledger import Ledger
+from airflow_provider_segtable.testing.rooted import RootedFiles
 from airflow_provider_segtable.testing.simulator import Actor, Simulation
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
@@ -64,6 +72,9 @@ class Shape:
     planners: int = 1
     chunks: int = 2
     asks: int = 0
+    cleaners: int = 0
+    readers: int = 0
+    taggers: int = 0
 
 
 @dataclass(slots=True)
@@ -74,11 +85,15 @@ class World:
     faults: Faults
     shape: Shape
     storage: MemoryStorage
-    files: MemoryFiles = field(default_factory=MemoryFiles)
     service: MemoryService = field(default_factory=MemoryService)
     ledger: Ledger = field(default_factory=lambda: Ledger("row"))
     orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
     asked: int = 0
+
+    @property
+    def files(self) -> RootedFiles:
+        """Return the data files, below the same root as the log."""
+        return RootedFiles(self.storage)
 
     def raw_ports(self, actor: Actor) -> TablePorts:
         """Return ports without faults, for set-up and checks."""
@@ -192,7 +207,7 @@ def planner(world: World) -> Callable[[Actor], None]:
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while not world.settled():
-            _tolerate(actor, "plan", lambda: plan_table(ports))
+            tolerate(actor, "plan", lambda: plan_table(ports))
             actor.sleep(0.5 + actor.uniform())
 
     return run
@@ -213,7 +228,7 @@ def asker(world: World) -> Callable[[Actor], None]:
             actor.sleep(actor.uniform() * WISHES_EVERY_S)
             kind, granularity = wishes[int(actor.uniform() * len(wishes))]
             wish = partial(request, ports, kind, granularity=granularity)
-            if _tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
+            if tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
                 world.asked += 1
 
     return run
@@ -225,7 +240,7 @@ def compactor(world: World) -> Callable[[Actor], None]:
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while not world.settled():
-            _tolerate(actor, "compact", lambda: _compact_pending(ports, actor.uniform()))
+            tolerate(actor, "compact", lambda: _compact_pending(ports, actor.uniform()))
             actor.sleep(actor.uniform())
 
     return run
@@ -243,15 +258,6 @@ _NEVER = (BooksDoNotBalance.__name__, CorruptTable.__name__)
 """What no fault of the world explains."""
 
 
-def _tolerate(actor: Actor, what: str, action: Callable[[], object]) -> bool:
-    try:
-        action()
-    except SegtableError as error:
-        actor.point(f"{what} failed: {type(error).__name__}")
-        return False
-    return True
-
-
 def build(
     seed: int,
     shape: Shape,
@@ -261,10 +267,9 @@ def build(
     """Make a world with its table and all actors, not started yet."""
     simulation = Simulation(seed)
     faults = faults or Faults.swarm(simulation.random)
-    world = World(
-        simulation=simulation, faults=faults, shape=shape, storage=storage or MemoryStorage()
-    )
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
+    place = storage or MemoryStorage(clock=outside)
+    world = World(simulation=simulation, faults=faults, shape=shape, storage=place)
     create_table(
         world.raw_ports(outside),
         TableCreated(
@@ -288,6 +293,13 @@ def build(
         simulation.spawn("asker", asker(world), skew_us=2_000_000)
     for number in range(shape.compactors):
         simulation.spawn(f"compactor{number}", compactor(world), skew_us=number * 9_000_000)
+    for make, count in (
+        (cleaner, shape.cleaners),
+        (reader, shape.readers),
+        (tagger, shape.taggers),
+    ):
+        for number in range(count):
+            simulation.spawn(f"{make.__name__}{number}", make(world), skew_us=number * 1_000_000)
     return world
 
 
@@ -307,10 +319,13 @@ def run(world: World) -> None:
             world.faults.stop()
         checked = world.ledger.checked
         if checked is None or log.event(checked.n + 1):
-            world.ledger.check(ports)
+            world.ledger.check(ports, stepwise=True)
 
     world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
     world.ledger.check(ports)
+    if world.shape.cleaners:
+        tidied(world, ports)
+        world.ledger.check(ports)
 
 
 def simulate(seed: int, shape: Shape | None = None) -> World:
@@ -330,6 +345,9 @@ def shape_of(seed: int) -> Shape:
         planners=random.randint(1, 2),
         chunks=random.randint(1, 3),
         asks=random.choice((0, 1, 3, 5)),
+        cleaners=random.choice((0, 1, 3)),
+        readers=random.choice((0, 1)),
+        taggers=random.choice((0, 1)),
     )
 
 

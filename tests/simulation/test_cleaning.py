@@ -1,0 +1,216 @@
+"""Cleaning in the standing disaster: beside everybody, killed everywhere, and really checked."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.core import cleaning as rules
+from airflow_provider_segtable.core import rebase
+from airflow_provider_segtable.core import state as fold
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.table import committer
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.caretakers import NOTHING, tidied
+from airflow_provider_segtable.testing.faulty import Faults, FaultyFiles, FaultyStorage
+from airflow_provider_segtable.testing.rooted import RootedFiles
+from airflow_provider_segtable.testing.scenario import Shape, World, build, run
+from airflow_provider_segtable.testing.simulator import Actor, Simulation
+
+EVERYBODY = Shape(
+    appenders=2,
+    appends_each=2,
+    compactors=2,
+    planners=1,
+    chunks=2,
+    asks=2,
+    cleaners=3,
+    readers=1,
+    taggers=1,
+)
+NO_TAGS = replace(EVERYBODY, taggers=0)
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short logs expire."""
+    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
+
+
+@pytest.mark.parametrize("first", [0, 10])
+def test_seeds_survive(first: int) -> None:
+    """Three cleaners beside everybody: nothing needed goes, and nothing stale stays."""
+    for seed in range(first, first + 10):
+        world = build(seed, EVERYBODY)
+        run(world)
+        assert world.ledger.checked
+        assert world.ledger.checked.retained_from
+        assert EventLog(world.storage).first()
+
+
+def calm(**changes: Any) -> Faults:
+    return Faults(random=Random(1), **changes)
+
+
+@pytest.fixture(scope="module")
+def worn() -> World:
+    """A table after a busy life, with a tag, an orphan, and nothing cleaned yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(committer, "CHECKPOINT_EVERY", 4)
+        shape = Shape(appenders=2, appends_each=2, compactors=1, planners=1, chunks=2, asks=2)
+        world = build(11, shape, calm())
+        run(world)
+        ports = world.raw_ports(Actor(name="o", run=lambda _: None, simulation=world.simulation))
+        Table(ports).tag("first", version=4)
+        ports.storage.create("data/_runs/lost.arrow", b"x")
+    return world
+
+
+LATER_US = 1000 * 3_600_000_000
+
+
+def crowd(world: World, faults: Faults, count: int, seed: int) -> tuple[World, TablePorts]:
+    """Return a copy of the world with nobody in it but cleaners, each of whom cleans once."""
+    simulation = Simulation(seed, start=world.simulation.now + LATER_US)
+    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
+    storage = MemoryStorage(clock=outside)
+    storage._objects.update(world.storage._objects)  # a copy of everything, with its age
+    mine = World(simulation=simulation, faults=faults, shape=world.shape, storage=storage)
+
+    def cleaner(actor: Actor) -> None:
+        ports = replace(
+            mine.raw_ports(actor),
+            storage=FaultyStorage(storage, actor, faults),
+            files=FaultyFiles(RootedFiles(storage), actor, faults),
+        )
+        for _ in range(20):
+            try:
+                clean(ports, retention=NOTHING)
+            except SegtableError:
+                actor.sleep(1.0)
+            else:
+                return
+
+    for number in range(count):
+        simulation.spawn(f"cleaner{number}", cleaner)
+    return mine, mine.raw_ports(outside)
+
+
+def rows(ports: TablePorts, **which: Any) -> list[int]:
+    found = Table(ports).snapshot(**which).to_arrow(columns=["row"])
+    return sorted(found.column("row").to_pylist())
+
+
+def test_killed_at_every_boundary(worn: World) -> None:
+    """One death before and after each single effect of a cleaning: the next finishes it."""
+    mine, ports = crowd(worn, calm(), 1, 0)
+    before, tagged = rows(ports), rows(ports, tag="first")
+    mine.simulation.run(max_steps=10_000)
+    boundaries = mine.faults.boundaries
+    assert boundaries > 60
+    for boundary in range(1, boundaries + 1):
+        mine, ports = crowd(worn, calm(crash_at=boundary), 1, 0)
+        mine.simulation.run(max_steps=10_000)
+        assert rows(ports) == before  # what is gone does not come back: once is enough
+        assert rows(ports, tag="first") == tagged
+        tidied(mine, ports)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_three_cleaners_at_once(worn: World, seed: int) -> None:
+    """Whatever their interleaving, their deaths and lost replies: nothing needed is ever gone."""
+    faults = Faults(
+        random=Random(seed), delay=0.1, error=0.01, lost_reply=0.05, crash=0.01, late=0.02
+    )
+    mine, ports = crowd(worn, faults, 3, seed)
+    before, tagged = rows(ports), rows(ports, tag="first")
+    mine.simulation.run(max_steps=50_000)
+    assert rows(ports) == before
+    assert rows(ports, tag="first") == tagged
+    tidied(mine, ports)
+    assert rows(ports, tag="first") == tagged
+
+
+def caught(shape: Shape = EVERYBODY, seeds: int = 40) -> bool:
+    """Tell whether any seed shows the planted bug."""
+    for seed in range(seeds):
+        try:
+            run(build(seed, shape))
+        except (AssertionError, SegtableError):
+            return True
+    return False
+
+
+def test_deleting_before_the_event_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the data deleted first, a kept version would lose it to a crash or a conflict."""
+    right = cleaning._cleaned
+
+    def hasty(ports: TablePorts, look: Any) -> State | None:
+        for path in look.run.files:
+            ports.files.delete(path)
+        return right(ports, look)
+
+    monkeypatch.setattr(cleaning, "_cleaned", hasty)
+    assert caught()
+
+
+def test_forgetting_pending_plans_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were claimed inputs cleaned, a plan would not find what it was to read."""
+    monkeypatch.setattr(rules, "_claimed", lambda _: frozenset())
+    assert caught(replace(NO_TAGS, asks=5, compactors=3, planners=2))
+
+
+def test_forgetting_tags_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were tagged versions not looked at, they would lose their files."""
+    right = cleaning.cleanable
+    monkeypatch.setattr(
+        cleaning, "cleanable", lambda head, **given: right(head, retained=given["retained"])
+    )
+    assert caught()
+
+
+def test_overlooking_a_tag_made_meanwhile_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Did a cleaner's event not lose against a tag's, the tag would name what is gone."""
+    right = rebase._clean
+    monkeypatch.setattr(
+        rebase, "_clean", lambda action, state: right(replace(action, tags=state.tags), state)
+    )
+    assert caught(seeds=80)
+
+
+def test_forgetting_shared_paths_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were a carried-over file deleted with the first segment that named it, rows would go."""
+    right = fold._cleaned
+
+    def forgetful(state: State, action: Any) -> State:
+        gone = {s.path for i in action.ids if (s := state.timeline.get(i)) and s.path}
+        after = right(state, action)
+        return replace(after, doomed=after.doomed | gone)
+
+    monkeypatch.setattr(fold, "_cleaned", forgetful)
+    assert caught(replace(NO_TAGS, asks=5))
+
+
+def test_ignoring_retention_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Was only the newest version looked at, the others that are kept would lose files."""
+    right = cleaning._walk
+
+    def short(*given: Any) -> tuple[list[State], State]:
+        retained, head = right(*given)
+        return [replace(head, n=retained[0].n)], head
+
+    monkeypatch.setattr(cleaning, "_walk", short)
+    assert caught(NO_TAGS)
+
+
+def test_ignoring_the_markers_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Did nobody ask where the log begins, its expired part would be taken for its end."""
+    monkeypatch.setattr(EventLog, "first", lambda _: 0)
+    assert caught(NO_TAGS)
