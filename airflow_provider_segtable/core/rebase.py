@@ -19,7 +19,7 @@ plan requested         refused if an input is not visible or claimed by a pendin
                        the plan is pending or completed already (an aborted one may come back)
 plan yielded, aborted  refused if an attempt began that its author did not know of
 void                   drops ids that were settled meanwhile
-restored               refused if an id to leave is gone, or one to come was settled: look again
+restored               refused if an id to leave is gone or one to come is there: look again
 cleaned                drops ids that are needed now, or gone; refused if a version was tagged that
                        its author did not know of
 swept                  drops paths that others swept
@@ -102,10 +102,10 @@ def _restore(action: Restored, state: State) -> Conflict | None:
     for lost in action.lost:
         if state.timeline.get(lost) is None:
             return Conflict(reason=f"{lost} is not in the table any more; repair again")
-    for segment in action.segments:
-        space = state.id_space(segment.id.chunk, generation_of(segment.id))
-        if not space.free(segment.id.partition):
-            return Conflict(reason=f"{segment.id} was settled meanwhile; repair again")
+    for segment in action.segments:  # ids may be settled: by an attempt whose end was lost
+        dead = segment.id.partition in state.voided.get(segment.id.chunk, ())
+        if dead or state.timeline.get(segment.id):
+            return Conflict(reason=f"{segment.id} was published or voided meanwhile; repair again")
     return None
 
 

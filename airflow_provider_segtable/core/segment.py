@@ -313,7 +313,7 @@ def inherited(segments: Iterable[Segment]) -> tuple[Replaced, ...]:
 
 
 def _origins(segments: Iterable[Segment]) -> Iterable[tuple[ChunkKey, int, int]]:
-    origins = (segment.origin for segment in segments if segment.origin)
+    origins = (s.origin for s in segments if s.origin and s.origin != s.id)
     return ((origin.chunk, origin.partition, origin.partition + 1) for origin in origins)
 
 

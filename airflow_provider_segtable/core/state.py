@@ -232,7 +232,13 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
 
 def _restored(state: State, action: Restored) -> State:
     left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
-    voided = _void(_settle(left, action.voided), action.voided)
+    roots = (  # what compacted segments stand for was published once, whether files tell or not
+        segment.id.chunk.segment(partition)
+        for segment in action.segments
+        for partition in range(segment.shard.root_start, segment.shard.root_end)
+    )
+    settled = _settle(left, (*roots, *action.voided))
+    voided = _void(settled, action.voided)
     zones = state.zones if action.zones is None else action.zones
     return replace(_publish(voided, action.segments), zones=zones)
 

@@ -1,0 +1,76 @@
+"""Claims: what a version says that it replaces, and whether all of that is there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from airflow_provider_segtable.core.interval import Granularity, Interval
+from airflow_provider_segtable.core.layout import Layout, aligned
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+
+Names = Mapping[ChunkKey, Sequence[tuple[int, int]]]
+"""Root ranges by chunk; also single partitions, of segments that were carried over."""
+
+
+def names_of(segments: Iterable[Segment]) -> Names:
+    """Return what segments replace of lower versions."""
+    found: dict[ChunkKey, list[tuple[int, int]]] = {}
+    for segment in segments:
+        for each in segment.replaces:
+            if each.chunk.version < segment.id.version:
+                found.setdefault(each.chunk, []).extend(each.roots)
+    return found
+
+
+def claims(names: Names, segment: Segment) -> bool:
+    """Tell whether a segment is among what is replaced, by its roots or by its own name."""
+    shard, own = segment.shard, segment.file_id
+    spans, origin = names.get(segment.id.chunk, ()), names.get(own.chunk, ())
+    return any(a <= shard.root_start and shard.root_end <= b for a, b in spans) or any(
+        a <= own.partition < b for a, b in origin
+    )
+
+
+def covered(names: Names, segments: Sequence[Segment]) -> bool:
+    """Tell whether everything that is replaced is there."""
+    for chunk, spans in names.items():
+        here = [s for s in segments if chunk in (s.id.chunk, s.file_id.chunk)]
+        roots = [(s.shard.root_start, s.shard.root_end) for s in here if s.id.chunk == chunk]
+        roots += [(s.file_id.partition, s.file_id.partition + 1) for s in here]
+        if not all(inside(start, end, roots) for start, end in spans):
+            return False
+    return True
+
+
+def inside(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
+    """Tell whether spans together cover ``[start, end)``."""
+    for first, last in sorted(spans):
+        if first <= start < last:
+            start = last
+    return start >= end
+
+
+def united(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the intervals, overlapping ones as one."""
+    found: list[Interval] = []
+    for one in sorted(intervals):
+        if found and one.start < found[-1].end:
+            found[-1] = Interval(found[-1].start, max(found[-1].end, one.end))
+        else:
+            found.append(one)
+    return found
+
+
+def granularity_of(interval: Interval, preferred: Granularity) -> Granularity | None:
+    """Return what cuts time into this chunk, the table's own if it does."""
+    kinds = (kind for kind in (preferred, *Granularity) if kind.chunk(interval.start) == interval)
+    return next(kinds, None)
+
+
+def closed(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
+    """Return the smallest stretch around a piece that cuts no chunk apart, old or new."""
+    before: Interval | None = None
+    while piece != before:
+        before = piece
+        new = aligned(piece, kind)
+        first, last = layout.chunk(new.start), layout.chunk(new.end - 1)
+        piece = Interval(min(first.start, new.start), max(last.end, new.end))
+    return piece
