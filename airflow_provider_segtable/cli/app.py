@@ -12,6 +12,7 @@ from airflow_provider_segtable.cli.guard import GuardedGroup
 from airflow_provider_segtable.cli.ingest import ingest
 from airflow_provider_segtable.cli.locks import locks
 from airflow_provider_segtable.cli.plan import plan
+from airflow_provider_segtable.cli.repair import repair
 from airflow_provider_segtable.cli.tables import tables
 from airflow_provider_segtable.cli.verify import verify
 from airflow_provider_segtable.cli.zookeeper import zookeeper
@@ -81,5 +82,6 @@ app.command()(tag)
 app.command()(locks)
 app.command()(verify)
 app.command()(doctor)
+app.command()(repair)
 app.add_typer(zookeeper, name="zookeeper")
 app.command()(demo)

@@ -18,12 +18,14 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Restored,
     Swept,
     Tagged,
     Untagged,
     Voided,
 )
 from airflow_provider_segtable.core.interval import Granularity, Interval
+from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
@@ -122,6 +124,13 @@ ACTIONS: tuple[Action, ...] = (
     Tagged(name="audit", n=3),
     Untagged(name="audit"),
     ROLLED_UP,
+    Restored(
+        segments=(LATE,),
+        lost=(CHUNK.segment(32768),),
+        voided=(CHUNK.segment(9),),
+        zones=(Zone(CHUNK.interval, Granularity.DAY),),
+        reason="the log was torn; repaired",
+    ),
 )
 
 
