@@ -80,7 +80,7 @@ class Careless(MemoryStorage):
 def test_interesting_states_are_reached() -> None:
     """The faults really strike, and leave what recovery is for: dead plans, abandoned ids."""
     seen: Counter[str] = Counter()
-    for seed in range(12):
+    for seed in range(24):
         world = build(seed, ALL_KINDS if seed % 2 else shape_of(seed), harsh(seed))
         run(world)
         seen.update(world.faults.injected)

@@ -1,0 +1,203 @@
+"""What may be cleaned, why each other thing is kept, and what the log makes of it."""
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_segtable.core.cleaning import Keep, cleanable, still_cleanable
+from airflow_provider_segtable.core.conflict import Conflict
+from airflow_provider_segtable.core.events import (
+    Action,
+    Appended,
+    Cleaned,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    Swept,
+    Tagged,
+    Untagged,
+)
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.rebase import admit
+from airflow_provider_segtable.core.segment import ChunkKey, Shard, tombstone
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.table.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.testing.builders import (
+    BASE,
+    CHUNK,
+    after,
+    created,
+    first,
+    merged,
+    minor_plan,
+)
+
+TWO = (first(0), first(1))
+PLAN = minor_plan(TWO)
+BOTH = merged(32768, TWO)
+TOKEN = FencingToken("epoch", 1)
+
+
+def compacted() -> tuple[State, State]:
+    """Return the table before and after two segments became one."""
+    appended = after(created(), Appended(segments=TWO))
+    return appended, after(
+        appended,
+        PlanRequested(plan=PLAN),
+        PlanInflight(plan_id=PLAN.id, attempt="a", token=TOKEN, outputs=(BOTH.id,)),
+        PlanCompleted(plan_id=PLAN.id, attempt="a", segments=(BOTH,)),
+    )
+
+
+def done(action: Action, state: State) -> State:
+    admitted = admit(action, state)
+    assert not isinstance(admitted, Conflict), admitted.reason
+    return after(state, admitted)
+
+
+def test_inputs_go_when_the_oldest_kept_version_does_not_show_them() -> None:
+    """Whatever hid them is kept, so nobody will look for them."""
+    before, now = compacted()
+    found = cleanable(now, retained=[now])
+    assert found.ids == tuple(segment.id for segment in TWO)
+    found = cleanable(now, retained=[before])
+    assert (found.ids, set(found.kept.values())) == ((), {Keep.RECENT})
+    assert cleanable(now, retained=[now, before]).ids == ()
+
+
+def test_tagged_versions_keep_what_they_show() -> None:
+    """A tag protects like retention, with its own reason."""
+    before, now = compacted()
+    assert set(cleanable(now, retained=[now], tagged=[before]).kept.values()) == {Keep.TAGGED}
+
+
+def test_pending_plans_keep_their_inputs() -> None:
+    """Also those that are hidden already."""
+    _, now = compacted()
+    plan = replace(PLAN, id="minor-another")
+    waiting = after(now, PlanRequested(plan=plan))
+    assert set(cleanable(waiting, retained=[waiting]).kept.values()) == {Keep.CLAIMED}
+    assert still_cleanable(PLAN.inputs, waiting) == ()
+    given_up = after(waiting, PlanAborted(plan_id=plan.id, attempt=None, reason="late"))
+    assert still_cleanable(PLAN.inputs, given_up) == PLAN.inputs
+
+
+def test_visible_and_waiting_segments_never_go() -> None:
+    """What is visible is dropped from a cleaner's event, and so is half a group."""
+    _, now = compacted()
+    shard = Shard(partition=32769, root_start=0, root_end=2, minor_version=2, group_size=2)
+    half = replace(BOTH, id=CHUNK.segment(32769), shard=shard)
+    state = after(now, Appended(segments=(half,)))
+    assert still_cleanable([BOTH.id, half.id, TWO[0].id], state) == (TWO[0].id,)
+    assert cleanable(state, retained=[state]).kept[half.id] is Keep.STANDBY
+
+
+def test_a_group_goes_as_a_whole() -> None:
+    """As long as one member is claimed, the others stay."""
+    shards = [
+        Shard(partition=32768 + i, root_start=0, root_end=2, minor_version=1, group_size=2)
+        for i in range(2)
+    ]
+    pair = [replace(first(0), id=CHUNK.segment(s.partition), shard=s) for s in shards]
+    over = merged(32770, pair, minor_version=2)
+    state = after(created(), Appended(segments=(*TWO, *pair, over)))
+    claim = replace(PLAN, id="odd", inputs=(pair[0].id,))
+    claimed = after(state, PlanRequested(plan=claim))
+    kept = cleanable(claimed, retained=[claimed]).kept
+    assert kept == {pair[0].id: Keep.CLAIMED, pair[1].id: Keep.GROUP}
+
+
+def test_a_tombstone_outlives_what_it_hides() -> None:
+    """It goes only with, or after, everything of lower versions below it."""
+    low, middle, high = (ChunkKey(CHUNK.interval, BASE + n) for n in range(3))
+    old, dead = first(0, chunk=low), tombstone(middle, BASE)
+    top = first(0, chunk=high)
+    before = after(created(), Appended(segments=(old,)))
+    state = after(before, Appended(segments=(dead, top)))
+    kept = cleanable(state, retained=[state], tagged=[before]).kept
+    assert kept == {old.id: Keep.TAGGED, dead.id: Keep.BELOW}
+    assert cleanable(state, retained=[state]).ids == (old.id, dead.id)
+    assert still_cleanable([dead.id], state) == ()
+    assert still_cleanable([dead.id], done(_cleaned(state, old.id), state)) == (dead.id,)
+
+
+def test_a_tombstone_above_a_tombstone_stays_with_it() -> None:
+    """The rule is followed from the lowest version up."""
+    chunks = [ChunkKey(CHUNK.interval, BASE + n) for n in range(4)]
+    old = first(0, chunk=chunks[0])
+    dead = [tombstone(chunk, BASE) for chunk in chunks[1:3]]
+    before = after(created(), Appended(segments=(old,)))
+    state = after(before, Appended(segments=(*dead, first(0, chunk=chunks[3]))))
+    kept = cleanable(state, retained=[state], tagged=[before]).kept
+    assert [kept[each.id] for each in dead] == [Keep.BELOW, Keep.BELOW]
+
+
+def _cleaned(state: State, *ids: object) -> Cleaned:
+    return Cleaned(retained_from=state.n, ids=ids, tags=state.tags)  # type: ignore[arg-type]
+
+
+def test_files_are_doomed_and_swept() -> None:
+    """Segments leave at once, their files are remembered until somebody says they are gone."""
+    _, now = compacted()
+    cleaned = done(_cleaned(now, *PLAN.inputs), now)
+    assert list(cleaned.timeline.segments()) == [BOTH]
+    assert cleaned.doomed == {segment.path for segment in TWO}
+    assert cleaned.retained_from == now.n
+    assert not list(violations(cleaned))
+    assert read_checkpoint(write_checkpoint(cleaned)) == cleaned
+    swept = done(Swept(paths=(TWO[0].path, "data/other")), cleaned)
+    assert swept.doomed == {TWO[1].path}
+    assert isinstance(admit(Swept(paths=(TWO[0].path,)), swept), Conflict)
+    assert isinstance(admit(_cleaned(now, *PLAN.inputs), swept), Conflict)
+
+
+def test_ids_are_not_used_again() -> None:
+    """What was cleaned keeps its id for ever."""
+    _, now = compacted()
+    cleaned = done(_cleaned(now, *PLAN.inputs), now)
+    again = done(Appended(segments=(first(0),)), cleaned)
+    assert CHUNK.segment(0) not in again.timeline
+
+
+def test_a_shared_file_goes_with_the_last_that_names_it() -> None:
+    """A carried-over segment keeps the file of its origin."""
+    target = ChunkKey(CHUNK.interval, BASE + 1)
+    carried = first(0).carried(target.segment(0), core=0)
+    over = ChunkKey(CHUNK.interval, BASE + 2)
+    state = after(created(), Appended(segments=(first(0),)), Appended(segments=(carried,)))
+    once = done(_cleaned(state, CHUNK.segment(0)), state)
+    assert once.doomed == frozenset()
+    hidden = after(once, Appended(segments=(first(1, chunk=over),)))
+    assert done(_cleaned(hidden, carried.id), hidden).doomed == {carried.path}
+
+
+def test_a_cleaner_and_a_tagger_cannot_miss_each_other() -> None:
+    """Whoever comes second learns of the first: a conflict, or a version that is not kept."""
+    before, now = compacted()
+    tagged = done(Tagged(name="a", n=before.n), now)
+    missed = admit(_cleaned(now, *PLAN.inputs), tagged)
+    assert isinstance(missed, Conflict)
+    assert "'a'" in missed.reason
+    cleaned = done(_cleaned(now, *PLAN.inputs), now)
+    refused = admit(Tagged(name="a", n=before.n), cleaned)
+    assert isinstance(refused, Conflict)
+    assert f"kept are {now.n} to {cleaned.n}" in refused.reason
+    assert done(Untagged(name="a"), tagged).tags == {}
+
+
+@pytest.mark.parametrize("action", [Tagged(name="a", n=2), Tagged(name="b", n=99)])
+def test_tags_are_unique_and_of_the_log(action: Action) -> None:
+    """A name is used once, and for a version that there is."""
+    _, now = compacted()
+    assert isinstance(admit(action, done(Tagged(name="a", n=1), now)), Conflict)
+
+
+def test_a_later_retention_wins() -> None:
+    """Two cleaners with different retention: what has expired stays so."""
+    _, now = compacted()
+    cleaned = done(Cleaned(retained_from=3, ids=(), tags={}), now)
+    assert isinstance(admit(Cleaned(retained_from=2, ids=(), tags={}), cleaned), Conflict)
+    assert done(Cleaned(retained_from=2, ids=PLAN.inputs, tags={}), cleaned).retained_from == 3
+    assert [n for n in range(5) if cleaned.keeps(n)] == [3, 4]
