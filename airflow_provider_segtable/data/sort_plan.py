@@ -29,7 +29,7 @@ from airflow_provider_segtable.data.survey import Surveyed, SurveyJob
 
 DIRECT = 2.0
 """Gathering straight from the inputs may read so many times their bytes."""
-SAMPLED_BLOCKS = 64
+SAMPLED_BLOCKS = 24
 SAMPLED_ROWS = 50_000
 POINTS = 60
 """Sampled rows for each range."""
