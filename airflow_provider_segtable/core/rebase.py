@@ -106,6 +106,8 @@ def _restore(action: Restored, state: State) -> Conflict | None:
         dead = segment.id.partition in state.voided.get(segment.id.chunk, ())
         if dead or state.timeline.get(segment.id):
             return Conflict(reason=f"{segment.id} was published or voided meanwhile; repair again")
+        if segment.path in state.doomed:
+            return Conflict(reason=f"{segment.path} was cleaned meanwhile; repair again")
     return None
 
 

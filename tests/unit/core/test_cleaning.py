@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    Restored,
     Swept,
     Tagged,
     Untagged,
@@ -151,6 +152,15 @@ def test_files_are_doomed_and_swept() -> None:
     assert swept.doomed == {TWO[1].path}
     assert isinstance(admit(Swept(paths=(TWO[0].path,)), swept), Conflict)
     assert isinstance(admit(_cleaned(now, *PLAN.inputs), swept), Conflict)
+
+
+def test_a_repair_does_not_bring_back_a_doomed_file() -> None:
+    """Its deletion may be under way."""
+    _, now = compacted()
+    cleaned = done(_cleaned(now, *PLAN.inputs), now)
+    refused = admit(Restored(segments=(TWO[0],), reason="found"), cleaned)
+    assert isinstance(refused, Conflict)
+    assert "cleaned meanwhile" in refused.reason
 
 
 def test_ids_are_not_used_again() -> None:
