@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.layout import Layout, aligned
-from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, tombstone
 
 Names = Mapping[ChunkKey, Sequence[tuple[int, int]]]
 """Root ranges by chunk; also single partitions, of segments that were carried over."""
@@ -74,3 +74,19 @@ def closed(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
         first, last = layout.chunk(new.start), layout.chunk(new.end - 1)
         piece = Interval(min(first.start, new.start), max(last.end, new.end))
     return piece
+
+
+def agreed(chunk: ChunkKey, segments: Sequence[Segment]) -> list[Segment]:
+    """Return a chunk's segments with one core set, as the log has them.
+
+    An append's footer does not know of it; and if it is a single segment that nothing tells of, it
+    was a tombstone, or its file is lost. What it replaces will tell.
+    """
+    core = max((segment.shard.core for segment in segments), default=0)
+    agreed = [
+        s if s.shard.minor_version or s.shard.core == core else s.carried(s.id, core)
+        for s in segments
+    ]
+    if core == 1 and all(segment.shard.root_start for segment in segments):
+        agreed.append(tombstone(chunk, chunk.version))
+    return agreed

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from airflow_provider_segtable.core.claims import (
+    agreed,
     claims,
     closed,
     covered,
@@ -41,7 +42,6 @@ from airflow_provider_segtable.core.segment import (
     GroupKey,
     Segment,
     SegmentId,
-    tombstone,
 )
 
 
@@ -95,7 +95,7 @@ class _Work:
             self._doubt(Reason.SAME_ID, chosen, note)
         for chunk, members in groupby(sorted(single, key=lambda s: s.id), key=lambda s: s.id.chunk):
             whole, torn = self._groups(list(members))
-            self.timeline = self.timeline.with_changes(add=_agreed(chunk, whole))
+            self.timeline = self.timeline.with_changes(add=agreed(chunk, whole))
             self.dropped += torn
             self.torn[chunk] = torn
 
@@ -175,7 +175,7 @@ class _Work:
 
     def _region(self, version: Instant) -> list[Interval]:
         names = names_of(self._members(version))
-        return united((*(c.interval for c in self.cores(version)), *(c.interval for c in names)))
+        return united(c.interval for c in (*self.chunks(version), *names))
 
     def replay(self, version: Instant, idle: frozenset[Instant]) -> None:
         """Put one version over what is there; rule 4."""
@@ -214,21 +214,16 @@ class _Work:
         )
         if not complete:
             return False
-        first = [s for s in own if not s.shard.minor_version]
-        return (
-            crossing
-            or sum(s.events for s in first) == sum(s.events for s in below)
-            or (
-                sum(
-                    s.events
-                    for c in cores
-                    for g in self.timeline.visible_groups(c)
-                    if g.end <= self.timeline.core(c)
-                    for s in g.segments
-                )
-                == sum(s.events for s in below)
-            )
+        whole = sum(s.events for s in below)
+        first = sum(s.events for s in own if not s.shard.minor_version)
+        shown = (
+            s
+            for c in cores
+            for g in self.timeline.visible_groups(c)
+            if g.end <= self.timeline.core(c)
+            for s in g.segments
         )
+        return crossing or whole in (first, sum(s.events for s in shown))
 
     def _stand(self, version: Instant, news: Sequence[Segment], claimed: Sequence[Segment]) -> None:
         names = names_of(self._members(version))
@@ -267,7 +262,7 @@ class _Work:
             if segment.tombstone or segment.id.partition < self.timeline.core(segment.id.chunk):
                 continue
             if segment.shard.minor_version:
-                note = f"version {version} is incomplete, but was compacted: restore its files"
+                note = f"version {version} is torn, but was compacted: restore its files"
                 self._doubt(Reason.VERSION, [segment], note)
                 continue
             if all(segment.path != other.path for other in self.alive.values()):
@@ -401,19 +396,3 @@ class _Work:
                 rows=sum(segment.rows for segment in segments),
             )
         )
-
-
-def _agreed(chunk: ChunkKey, segments: Sequence[Segment]) -> list[Segment]:
-    """Return a chunk's segments with one core set, as the log has them.
-
-    An append's footer does not know of it; and if it is a single segment that nothing tells of, it
-    was a tombstone, or its file is lost. What it replaces will tell.
-    """
-    core = max((segment.shard.core for segment in segments), default=0)
-    agreed = [
-        s if s.shard.minor_version or s.shard.core == core else s.carried(s.id, core)
-        for s in segments
-    ]
-    if core == 1 and all(segment.shard.root_start for segment in segments):
-        agreed.append(tombstone(chunk, chunk.version))
-    return agreed
