@@ -81,7 +81,8 @@ def read_checkpoint(data: bytes) -> State:
         CorruptTable: if it is torn, foreign, or of another format.
     """
     try:
-        table = pq.read_table(io.BytesIO(data))
+        # On this thread alone: a process that ends while Arrow's threads still start is aborted.
+        table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
         head = json.loads((table.schema.metadata or {})[_KEY])
         if head["format"] not in READABLE:
             raise CorruptTable(f"checkpoint has format {head['format']}, expected {FORMAT}")
