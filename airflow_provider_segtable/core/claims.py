@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.layout import Layout, aligned
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, tombstone
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, tombstone
 
 Names = Mapping[ChunkKey, Sequence[tuple[int, int]]]
 """Root ranges by chunk; also single partitions, of segments that were carried over."""
@@ -76,7 +76,9 @@ def closed(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
     return piece
 
 
-def agreed(chunk: ChunkKey, segments: Sequence[Segment]) -> list[Segment]:
+def agreed(
+    chunk: ChunkKey, segments: Sequence[Segment], gone: frozenset[SegmentId]
+) -> list[Segment]:
     """Return a chunk's segments with one core set, as the log has them.
 
     An append's footer does not know of it; and if it is a single segment that nothing tells of, it
@@ -87,6 +89,15 @@ def agreed(chunk: ChunkKey, segments: Sequence[Segment]) -> list[Segment]:
         s if s.shard.minor_version or s.shard.core == core else s.carried(s.id, core)
         for s in segments
     ]
-    if core == 1 and all(segment.shard.root_start for segment in segments):
+    if (
+        core == 1
+        and chunk.segment(0) not in gone
+        and all(segment.shard.root_start for segment in segments)
+    ):
         agreed.append(tombstone(chunk, chunk.version))
     return agreed
+
+
+def begins(segment: Segment) -> bool:
+    """Tell whether a segment is of the core set that began its version."""
+    return segment.id.partition < segment.shard.core

@@ -25,6 +25,7 @@ from itertools import groupby
 
 from airflow_provider_segtable.core.claims import (
     agreed,
+    begins,
     claims,
     closed,
     covered,
@@ -46,7 +47,11 @@ from airflow_provider_segtable.core.segment import (
 
 
 def recover(
-    segments: Iterable[Segment], granularity: Granularity, *, also: Iterable[str] = ()
+    segments: Iterable[Segment],
+    granularity: Granularity,
+    *,
+    also: Iterable[str] = (),
+    gone: Iterable[Segment] = (),
 ) -> Recovered:
     """Return what a table is.
 
@@ -54,8 +59,9 @@ def recover(
         segments: the descriptors of all its files, and tombstones as far as a log knows them.
         granularity: the table's.
         also: paths of files to take although another one has their id: they get a new one.
+        gone: segments that a log knows and whose files are lost.
     """
-    work = _Work(layout=Layout(granularity=granularity))
+    work = _Work(layout=Layout(granularity=granularity), gone=tuple(gone))
     work.take(segments, frozenset(also))
     idle = work.idle()
     for version in work.versions():
@@ -68,6 +74,7 @@ class _Work:
     """The replay: ``alive`` is what is shown after the versions so far, by id."""
 
     layout: Layout
+    gone: tuple[Segment, ...] = ()
     timeline: Timeline = field(default_factory=Timeline.empty)
     alive: dict[SegmentId, Segment] = field(default_factory=dict)
     carried: dict[SegmentId, Segment] = field(default_factory=dict)
@@ -95,7 +102,9 @@ class _Work:
             self._doubt(Reason.SAME_ID, chosen, note)
         for chunk, members in groupby(sorted(single, key=lambda s: s.id), key=lambda s: s.id.chunk):
             whole, torn = self._groups(list(members))
-            self.timeline = self.timeline.with_changes(add=agreed(chunk, whole))
+            self.timeline = self.timeline.with_changes(
+                add=agreed(chunk, whole, frozenset(s.id for s in self.gone))
+            )
             self.dropped += torn
             self.torn[chunk] = torn
 
@@ -189,7 +198,9 @@ class _Work:
         if not cores:
             self._show(news)
             return
-        names = names_of(self._members(version))
+        names = names_of(
+            (*self._members(version), *(s for s in self.gone if s.id.version == version))
+        )
         paths = {segment.path for segment in news if segment.path}
         claimed = [s for s in self.alive.values() if claims(names, s) or s.path in paths]
         if version in idle:
@@ -203,17 +214,14 @@ class _Work:
     def _stands(self, cores: Sequence[ChunkKey], claimed: Sequence[Segment]) -> bool:
         complete = all(self.timeline.complete(core) for core in cores)
         own = [s for c in cores for s in self._of(c) if s.shard.root_end <= self.timeline.core(c)]
-        names = names_of(own)
+        names = names_of((*own, *(s for s in self.gone if s.id.chunk in cores and begins(s))))
         below = [segment for segment in claimed if claims(names, segment)]
         if not names or not covered(names, below):
             return True  # nothing else can stand for these rows; what is lost is told in the end
-        crossing = any(
-            s.shard.root_start < self.timeline.core(c) < s.shard.root_end
-            for c in cores
-            for s in self._of(c)
-        )
         if not complete:
             return False
+        inner = ((s.shard, self.timeline.core(c)) for c in cores for s in self._of(c))
+        crossing = any(shard.root_start < core < shard.root_end for shard, core in inner)
         whole = sum(s.events for s in below)
         first = sum(s.events for s in own if not s.shard.minor_version)
         shown = (
@@ -236,7 +244,7 @@ class _Work:
         self._show(news)
         for segment in [*self.alive.values()]:
             met = any(segment.id.interval.overlaps(piece) for piece in region)
-            if segment.id.version >= version or not met:
+            if segment.id.version >= version or not met or segment.tombstone:
                 continue
             self._check_chain(segment, missing, version)
             self._carry(segment, version)
@@ -248,11 +256,10 @@ class _Work:
             for c in missing
             if c.interval.overlaps(segment.id.interval) and c.version > segment.id.version
         ]
-        if between:
-            note = f"{segment.id} may be in version {between[0].version}, of which files are gone"
-            self._doubt(Reason.MAYBE_DOUBLED, [segment], note)
-        elif not all(self.timeline.complete(core) for core in self.cores(version)):
-            note = f"{segment.id} may be in version {version}, of which files are gone"
+        torn = not all(self.timeline.complete(core) for core in self.cores(version))
+        if between or torn:
+            where = between[0].version if between else version
+            note = f"{segment.id} may be in version {where}, of which files are gone"
             self._doubt(Reason.MAYBE_DOUBLED, [segment], note)
 
     def _fall_back(self, version: Instant, news: Sequence[Segment]) -> None:
@@ -375,8 +382,8 @@ class _Work:
         """Hold the replay against the overshadowing rules."""
         table = Timeline.empty().with_changes(add=(*kept, *self.carried.values()))
         seen = {segment.id for segment in table.visible_segments()}
-        odd = [s for s in shown if s.id not in seen]
-        odd += [s for s in table.visible_segments() if s.id not in self.alive]
+        odd = [s for s in shown if s.id not in seen and s.rows]
+        odd += [s for s in table.visible_segments() if s.id not in self.alive and s.rows]
         for segment in odd:
             note = f"{segment.id} would be shown or hidden against what its files tell"
             self._doubt(Reason.VERSION, [segment], note)

@@ -14,7 +14,7 @@
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.claims import united
@@ -136,12 +136,12 @@ def plan_repair(ports: TablePorts, decisions: Decisions | None = None) -> Repair
     table = state.table if state else definition_of(files, log.events, decided.definition)
     present = [s for s in state.timeline.segments() if s.path not in gone] if state else []
     new = [s for s in _candidates(files, state) if s.path not in decided.without]
-    found = recover((*present, *new), table.granularity, also=decided.also)
+    found = recover((*present, *new), table.granularity, also=decided.also, gone=lost)
     event = _event(found, log, lost, files)
     doubts = [*found.doubts]
     wrong = log.damaged or bool(lost)
     if state is not None:
-        doubts = [*_losses(state, found), *doubts]
+        doubts = [*_losses(state, found), *_fell_across(found, state), *doubts]
     if log.damaged:
         proven = {*log.published, *(s.path for s in present)}
         doubts += unproven(found, proven)
@@ -195,24 +195,38 @@ def _event(found: Recovered, log: LogLeft, lost: Sequence[Segment], files: Files
     new = tuple(segment for segment in whole if segment.id not in present - out)
     stays = present - out | {segment.id for segment in new}
     unwanted = (i for i in sorted(seen - stays) if _free(i, log.state))
-    fell = any(_begins(segment) for segment in found.dropped if segment.id in present)
-    recut = fell or any(segment.replaces for segment in new)
     what = "the log was torn" if log.damaged else f"{len(lost)} files were lost"
     return Restored(
         segments=new,
         lost=tuple(sorted(out)),
         voided=tuple(unwanted),
-        zones=found.zones if recut and found.zones != log.state.zones else None,
+        zones=None if _fits(found, log.state) else found.zones,
         reason=f"{what}; repaired",
     )
 
 
+def _fits(found: Recovered, state: State) -> bool:
+    """Tell whether time may stay cut as the log says."""
+    return all(
+        s.tombstone or state.layout.holds(s.time_min, s.time_max) == s.id.interval
+        for s in found.shown
+    )
+
+
+def _fell_across(found: Recovered, state: State) -> Iterator[Doubt]:
+    """Yield a doubt if a version falls back to one that cut time otherwise: by what zones?"""
+    torn = [s for s in found.dropped if s.id in state.timeline and s.shard.core]
+    if torn and not _fits(found, state):
+        yield Doubt(
+            reason=Reason.LAYOUT,
+            interval=torn[0].id.interval,
+            note=f"version {torn[0].id.version} cut time anew, and is torn: restore its files",
+            paths=tuple(segment.path for segment in torn),
+        )
+
+
 def _free(segment_id: SegmentId, state: State) -> bool:
     return segment_id.partition not in state.voided.get(segment_id.chunk, frozenset())
-
-
-def _begins(segment: Segment) -> bool:
-    return segment.id.partition < segment.shard.core
 
 
 def _changes(event: Restored, log: LogLeft) -> bool:
