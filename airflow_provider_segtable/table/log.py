@@ -109,7 +109,7 @@ class EventLog:
         """
         newest = self.load()
         if not 0 <= n <= newest.n:
-            raise NotATable(f"{self.storage.uri} has no event {n}: its log ends with {newest.n}")
+            raise NotATable(f"{self.storage.uri} has no event {n}: it ends with event {newest.n}")
         return newest if n == newest.n else self.version(n, newest)
 
     def version(self, n: int, newest: State) -> State:
