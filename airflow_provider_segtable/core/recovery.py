@@ -168,8 +168,7 @@ class _Work:
         return frozenset(idle)
 
     def _meets(self, version: Instant, cores: Sequence[ChunkKey]) -> bool:
-        region = self._region(version)
-        return any(core.interval.overlaps(piece) for core in cores for piece in region)
+        return any(c.interval.overlaps(piece) for c in cores for piece in self._region(version))
 
     def _grown(self, chunk: ChunkKey) -> bool:
         """Tell whether anything happened to a chunk after its core set was made."""
@@ -183,18 +182,14 @@ class _Work:
         return [s for chunk in self.chunks(version) for s in self._of(chunk)]
 
     def _region(self, version: Instant) -> list[Interval]:
-        names = names_of(self._members(version))
-        return united(c.interval for c in (*self.chunks(version), *names))
+        chunks = (*self.chunks(version), *names_of(self._members(version)))
+        return united(chunk.interval for chunk in chunks)
 
     def replay(self, version: Instant, idle: frozenset[Instant]) -> None:
         """Put one version over what is there; rule 4."""
         cores = self.cores(version)
-        news = [
-            s
-            for c in self.chunks(version)
-            for g in self.timeline.visible_groups(c)
-            for s in g.segments
-        ]
+        groups = [g for c in self.chunks(version) for g in self.timeline.visible_groups(c)]
+        news = [segment for group in groups for segment in group.segments]
         if not cores:
             self._show(news)
             return
