@@ -29,7 +29,6 @@ from airflow_provider_segtable.core.lockbox import (
     Generation,
     LockRequest,
     Mode,
-    check_allocation,
 )
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.rebase import Conflict, inputs_gone
@@ -181,13 +180,3 @@ def give_way(ports: TablePorts, attempt: Attempt, reason: str) -> None:
     """Note in the log that the attempt's locks went to somebody more urgent."""
     action = PlanYielded(plan_id=attempt.plan.id, attempt=attempt.token, reason=reason)
     commit(ports, attempt.state, Change(action=action, commit_id=f"yielded-{attempt.token}"))
-
-
-def check_rollup(plan: CompactionPlan, *, perfect: bool) -> None:
-    """Refuse perfect rollup where appends go on between the locked segments.
-
-    Raises:
-        InvalidInput: if the plan locks segments.
-    """
-    granularity = "time_chunk" if plan.kind is PlanKind.MAJOR else "segment"
-    check_allocation(granularity, perfect_rollup=perfect)

@@ -99,8 +99,9 @@ def append(
         try:
             check_clock(ports, lease)
             fresh = log.refresh(state)
-            if fresh.layout != state.layout:  # time was cut anew while we waited
-                outcome, state = Conflict(reason="time was cut anew"), fresh
+            recut, state = fresh.layout != state.layout, fresh
+            if recut:  # while we waited
+                outcome = Conflict(reason="time was cut anew")
                 continue
             done = _write_and_commit(ports, state, lease, write, commit_id)
         finally:
