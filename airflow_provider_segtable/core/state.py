@@ -140,10 +140,6 @@ class State:
         versions = (c.version for c in chunks if c.interval.encloses(interval))
         return ChunkKey(interval, max(versions, default=self.base_version))
 
-    def stands(self, chunk: ChunkKey) -> bool:
-        """Tell whether readers see the chunk at this very version."""
-        return chunk in self.timeline.visible_chunks(chunk.interval)
-
     def version_above(self, interval: Interval) -> Instant:
         """Return what a new version of the interval must be higher than."""
         present = (chunk.version for chunk in self.timeline.chunk_keys(interval))

@@ -167,7 +167,8 @@ class History:
             plan = self.draw.choice(sorted(self.running))
             if self.commit(self.running.pop(plan)):
                 assert all(
-                    self.state.stands(s.id.chunk) for s in self.state.timeline.visible_segments()
+                    s.id.chunk in self.state.timeline.visible_chunks(s.id.interval)
+                    for s in self.state.timeline.visible_segments()
                 )
 
     def compact_chunk(self) -> None:
