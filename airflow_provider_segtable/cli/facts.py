@@ -13,6 +13,7 @@ from airflow_provider_segtable.cli.output import Facts
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -28,8 +29,9 @@ from airflow_provider_segtable.core.events import (
     Voided,
 )
 from airflow_provider_segtable.core.interval import Interval, iso
+from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, SegmentId
-from airflow_provider_segtable.core.state import PlanState, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped, describe_size
 
@@ -196,6 +198,10 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
             return f"{_many(len(ids), 'id')} will never come: {reason}"
         case PlanRequested(plan=plan):
             return f"{plan.id}: {plan.reason}"
+        case Changed(kind=kind, segments=segments, predicate=predicate):
+            gone = "what matched" if predicate else _many(action.deleted, "row")
+            came = f", {_made(segments)} appended" if segments else ""
+            return f"{kind}: {gone} deleted{came}"
         case PlanInflight(plan_id=plan_id, version=int(version)):
             return f"{plan_id} -> version {iso(version)}"
         case PlanInflight(plan_id=plan_id, outputs=outputs):

@@ -1,7 +1,10 @@
 """The books: a compaction's outputs hold what its inputs held. Checked at every commit.
 
 1. Events out equal events in: ingested rows, whatever was rolled up. Without rollup, rows too.
-2. Where every row can be traced, the outputs' lineage is the inputs', row for row.
+   Less those that were deleted by the event up to which the outputs are *purged*: exactly, where
+   the log tells how many of them the inputs had, else at most as many as there can be.
+2. Where every row can be traced, the outputs' lineage is the inputs', row for row. What the
+   outputs' hidden columns may name is what the inputs may hold.
 3. The outputs have the ids, root range, group size and minor version that the plan and its
    attempt allow. A new version's segments are its core sets: partitions ``0..n-1`` of chunks of
    its region, each sized ``n``, each row inside its chunk.
@@ -11,9 +14,17 @@ from collections.abc import Iterable, Sequence
 
 from airflow_provider_segtable.core.errors import BooksDoNotBalance
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.replacement import layout_after
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, concatenated
-from airflow_provider_segtable.core.state import PlanState, State
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+    roots_of,
+)
+from airflow_provider_segtable.core.state import State
 
 
 def check_books(found: PlanState, segments: Sequence[Segment], state: State) -> None:
@@ -28,7 +39,7 @@ def check_books(found: PlanState, segments: Sequence[Segment], state: State) -> 
         BooksDoNotBalance: naming the plan and every difference.
     """
     inputs = [s for i in found.inputs if (s := state.timeline.get(i))]
-    problems = list(_amounts(inputs, segments, state))
+    problems = [*_purged(inputs, segments, state), *_amounts(inputs, segments, state)]
     if found.plan.kind is PlanKind.MAJOR:
         problems += _new_version(found, segments, state)
     else:
@@ -38,9 +49,59 @@ def check_books(found: PlanState, segments: Sequence[Segment], state: State) -> 
 
 
 def _amounts(inputs: Sequence[Segment], segments: Sequence[Segment], state: State) -> Iterable[str]:
-    yield from _unequal("events", _events(segments), _events(inputs))
+    least, most = _deleted(inputs, segments, state)
+    given, made = _events(inputs), _events(segments)
+    yield from _outside("events", made, given - most, given - least)
     if state.table.rollup is None:
-        yield from _unequal("rows", sum(s.rows for s in segments), sum(s.rows for s in inputs))
+        yield from _unequal("rows", sum(s.rows for s in segments), made)
+        yield from _strangers(inputs, segments)
+
+
+def _strangers(inputs: Sequence[Segment], segments: Sequence[Segment]) -> Iterable[str]:
+    """Tell of outputs whose rows would not be known by their addresses any more."""
+    known = {roots.chunk: roots.spans for roots in roots_of(inputs)}
+    for roots in roots_of(segments):
+        for start, end in roots.spans:
+            if not any(a <= start and end <= b for a, b in known.get(roots.chunk, ())):
+                yield f"rows of {roots.chunk} {start}..{end}, which no input has"
+
+
+def _purged(inputs: Sequence[Segment], segments: Sequence[Segment], state: State) -> Iterable[str]:
+    found = {segment.purged for segment in segments}
+    least = max((segment.purged for segment in inputs), default=0)
+    if len(found) > 1:
+        yield f"outputs are purged up to different events: {sorted(found)}"
+    for n in found:
+        if not least <= n <= state.n:
+            yield f"outputs are purged up to event {n}: expected {least} to {state.n}"
+
+
+def _deleted(
+    inputs: Sequence[Segment], segments: Sequence[Segment], state: State
+) -> tuple[int, int]:
+    """Return how many rows the outputs leave out: at least, at most."""
+    upto = max((segment.purged for segment in segments), default=state.n)
+    if any(each.n <= upto for segment in inputs for each in state.erased(segment)):
+        return 0, _events(inputs)
+    due = {
+        (root, each)
+        for segment in inputs
+        for root, some in state.deletions(segment).items()
+        for each in some
+        if each.n <= upto
+    }
+    exactly = sum(each.rows for root, each in due if _whole(root, each.n, inputs, state))
+    return exactly, sum(each.rows for _, each in due)
+
+
+def _whole(root: SegmentId, n: int, inputs: Sequence[Segment], state: State) -> bool:
+    """Tell whether all of a root's rows are in the inputs, none of them purged of event ``n``."""
+    given = {segment.id for segment in inputs}
+    return all(
+        segment.id in given and segment.purged < n
+        for segment in state.timeline.visible_segments(root.interval)
+        if segment.may_hold(root)
+    )
 
 
 def _group(
@@ -50,7 +111,7 @@ def _group(
     strangers = {s.id for s in segments} - set(found.outputs)
     if strangers or not segments:
         yield f"output ids: expected some of {found.outputs}, found {[s.id for s in segments]}"
-    if plan.kind is PlanKind.MINOR and state.table.rollup is None:
+    if state.table.rollup is None and all(segment.traced for segment in segments):
         runs = concatenated(sorted(segments, key=lambda s: s.shard.partition))
         yield from _unequal("lineage", runs, concatenated(inputs))
     minor = state.timeline.max_minor(plan.chunk, plan.root_start, plan.root_end)
@@ -89,6 +150,12 @@ def _new_version(found: PlanState, segments: Sequence[Segment], state: State) ->
 
 def _events(segments: Iterable[Segment]) -> int:
     return sum(segment.events for segment in segments)
+
+
+def _outside(what: str, found: int, least: int, most: int) -> Iterable[str]:
+    if not least <= found <= most:
+        expected = most if least == most else f"{least} to {most}"
+        yield f"{what}: expected {expected}, found {found}"
 
 
 def _unequal(what: str, found: object, expected: object) -> Iterable[str]:

@@ -16,7 +16,7 @@ def names_of(segments: Iterable[Segment]) -> Names:
     for segment in segments:
         for each in segment.replaces:
             if each.chunk.version < segment.id.version:
-                found.setdefault(each.chunk, []).extend(each.roots)
+                found.setdefault(each.chunk, []).extend(each.spans)
     return found
 
 

@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedForma
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -35,20 +36,19 @@ from airflow_provider_segtable.core.interval import Granularity, Interval, iso, 
 from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.rollup import decode_rollup, encode_rollup
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import (
-    ChunkKey,
-    Replaced,
-    Run,
-    Segment,
-    SegmentId,
-    Shard,
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import (
+    Json,
+    decode_segment,
+    decode_vectors,
+    encode_segment,
+    encode_vectors,
 )
 
 FORMAT = 1
-
-Json = dict[str, Any]
 
 
 def encode(event: Event) -> bytes:
@@ -106,73 +106,6 @@ def _canonical(body: Json) -> bytes:
 
 def _checksum(canonical: bytes) -> str:
     return hashlib.sha256(canonical).hexdigest()[:16]
-
-
-def encode_segment(segment: Segment) -> Json:
-    """Return a descriptor as JSON."""
-    shard = segment.shard
-    body: Json = {
-        "id": str(segment.id),
-        "root": [shard.root_start, shard.root_end],
-        "minor_version": shard.minor_version,
-        "group_size": shard.group_size,
-        "path": segment.path,
-        "rows": segment.rows,
-        "size": segment.size,
-        "row_groups": segment.row_groups,
-        "time": [segment.time_min, segment.time_max],
-        "created": segment.created,
-        "lineage": [[run.root, run.start, run.rows] for run in segment.lineage],
-    }
-    rarely = {
-        "core": shard.core,
-        "events": segment.events if segment.events != segment.rows else 0,
-        "clustering": segment.clustering,
-        "origin": str(segment.origin or ""),
-        "replaces": encode_replaced(segment.replaces),
-    }
-    return body | {name: value for name, value in rarely.items() if value}
-
-
-def decode_segment(body: Mapping[str, Any]) -> Segment:
-    """Parse what ``encode_segment`` wrote."""
-    segment_id = SegmentId.parse(body["id"])
-    return Segment(
-        id=segment_id,
-        shard=Shard(
-            partition=segment_id.partition,
-            root_start=body["root"][0],
-            root_end=body["root"][1],
-            minor_version=body["minor_version"],
-            group_size=body["group_size"],
-            core=body.get("core", 0),
-        ),
-        path=body["path"],
-        rows=body["rows"],
-        size=body["size"],
-        row_groups=body["row_groups"],
-        time_min=body["time"][0],
-        time_max=body["time"][1],
-        created=body["created"],
-        lineage=tuple(Run(*run) for run in body["lineage"]),
-        events=body.get("events", body["rows"]),
-        clustering=body.get("clustering", ""),
-        origin=SegmentId.parse(body["origin"]) if "origin" in body else None,
-        replaces=decode_replaced(body.get("replaces", {})),
-    )
-
-
-def encode_replaced(replaces: tuple[Replaced, ...]) -> Json:
-    """Return root ranges by chunk."""
-    return {str(each.chunk): [list(span) for span in each.roots] for each in replaces}
-
-
-def decode_replaced(body: Mapping[str, Any]) -> tuple[Replaced, ...]:
-    """Parse what ``encode_replaced`` wrote."""
-    return tuple(
-        Replaced(chunk=ChunkKey.parse(chunk), roots=tuple((start, end) for start, end in spans))
-        for chunk, spans in body.items()
-    )
 
 
 def encode_table(action: TableCreated) -> Json:
@@ -253,13 +186,42 @@ def decode_plan(body: Mapping[str, Any]) -> CompactionPlan:
     )
 
 
+def _encode_changed(action: Changed) -> Json:
+    predicate = action.predicate and encode_predicate(action.predicate)
+    return {
+        "kind": action.kind,
+        "segments": _segments(action.segments),
+        "vectors": [encode_vectors(file) for file in action.vectors],
+        "seen": action.seen,
+        "matched": action.matched,
+        "reason": action.reason,
+        **({"predicate": predicate} if predicate else {}),
+    }
+
+
+def _decode_changed(body: Json) -> Changed:
+    return Changed(
+        kind=body["kind"],
+        segments=_parse_segments(body["segments"]),
+        vectors=tuple(map(decode_vectors, body["vectors"])),
+        seen=body["seen"],
+        matched=body["matched"],
+        reason=body["reason"],
+        predicate=decode_predicate(body["predicate"]) if "predicate" in body else None,
+    )
+
+
 def _encode_restored(action: Restored) -> Json:
     zones = [[z.interval.name, z.granularity.value] for z in action.zones or ()]
-    rarely = {"lost": _ids(action.lost), "voided": _ids(action.voided)}
+    rarely = {
+        "lost": _ids(action.lost),
+        "voided": _ids(action.voided),
+        "vectors": [encode_vectors(file) for file in action.vectors],
+    }
     return {
         "segments": _segments(action.segments),
         "reason": action.reason,
-        **{name: ids for name, ids in rarely.items() if ids},
+        **{name: value for name, value in rarely.items() if value},
         **({} if action.zones is None else {"zones": zones}),
     }
 
@@ -270,6 +232,7 @@ def _decode_restored(body: Json) -> Restored:
         segments=_parse_segments(body["segments"]),
         lost=_parse_ids(body.get("lost", [])),
         voided=_parse_ids(body.get("voided", [])),
+        vectors=tuple(map(decode_vectors, body.get("vectors", []))),
         zones=tuple(zones) if "zones" in body else None,
         reason=body["reason"],
     )
@@ -299,6 +262,7 @@ def _parse_segments(bodies: list[Json]) -> tuple[Segment, ...]:
 _ENCODERS: dict[type, Callable[[Any], Json]] = {
     TableCreated: encode_table,
     Appended: lambda a: {"segments": _segments(a.segments)},
+    Changed: _encode_changed,
     Voided: lambda a: {"ids": _ids(a.ids), "reason": a.reason},
     PlanRequested: lambda a: {"plan": encode_plan(a.plan)},
     PlanInflight: lambda a: {
@@ -329,6 +293,7 @@ _ENCODERS: dict[type, Callable[[Any], Json]] = {
 _DECODERS: dict[str, Callable[[Json], Action]] = {
     "TableCreated": decode_table,
     "Appended": lambda b: Appended(segments=_parse_segments(b["segments"])),
+    "Changed": _decode_changed,
     "Voided": lambda b: Voided(ids=_parse_ids(b["ids"]), reason=b["reason"]),
     "PlanRequested": lambda b: PlanRequested(plan=decode_plan(b["plan"])),
     "PlanInflight": lambda b: PlanInflight(

@@ -14,6 +14,7 @@
 6. Cleaning is ``Cleaned`` (the names go, the files are doomed), then the files are deleted, then
    ``Swept`` (they are gone). ``Tagged`` keeps a version beyond that.
 7. A repair is one event, ``Restored``: what files tell and the log had lost.
+8. A delete, an update and a merge are one event, ``Changed``: rows go and others come, at once.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -22,10 +23,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.interval import Granularity, Instant
 from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.schema import Schema
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -49,6 +52,34 @@ class Appended:
     """New first-generation segments, visible together."""
 
     segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """Rows are deleted and others appended, visible together.
+
+    Attributes:
+        kind: ``delete``, ``update`` or ``merge``.
+        segments: what is appended: first-generation segments.
+        vectors: which rows are deleted, by root address; disjoint from all vectors up to ``seen``.
+        seen: the event up to which the author knew the table.
+        predicate: which rows are deleted, in a rollup table.
+        matched: how many rows were found.
+        reason: what was asked for, for people.
+    """
+
+    kind: str
+    segments: tuple[Segment, ...] = ()
+    vectors: tuple[VectorFile, ...] = ()
+    seen: int = 0
+    predicate: Predicate | None = None
+    matched: int = 0
+    reason: str = ""
+
+    @property
+    def deleted(self) -> int:
+        """Return how many rows the vectors delete."""
+        return sum(sum(file.rows.values()) for file in self.vectors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +188,13 @@ class Restored:
         lost: ids that leave the timeline: their files are gone, or were never whole.
         voided: ids that nothing will ever be published under.
         zones: how time is cut from now on; None if as before.
+        vectors: deletions that the log did not know.
         reason: what was repaired, for people.
     """
 
     segments: tuple[Segment, ...]
     lost: tuple[SegmentId, ...] = ()
+    vectors: tuple[VectorFile, ...] = ()
     voided: tuple[SegmentId, ...] = ()
     zones: tuple[Zone, ...] | None = None
     reason: str
@@ -170,6 +203,7 @@ class Restored:
 Action: TypeAlias = (
     TableCreated
     | Appended
+    | Changed
     | Voided
     | PlanRequested
     | PlanInflight

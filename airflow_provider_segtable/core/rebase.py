@@ -11,10 +11,13 @@ mine                   over theirs
 append                 never waits: where its chunk has moved to another version or its ids
                        were settled, it gets other ids, by metadata alone. Refused only if time
                        was cut anew and one of its segments lies in two chunks
-compaction completed   commutes with appends and with compactions of other groups; a new version
-                       takes over what was appended meanwhile (``core.replacement``). Refused if
-                       the plan is finished, another attempt superseded mine, or an input is
-                       no longer visible
+change                 its appends likewise; its deletions commute with every compaction, for root
+                       addresses never change. Refused if a deletion that its author did not
+                       know of is in one of its roots: it has to look for equal rows
+compaction completed   commutes with appends, changes and compactions of other groups; a new
+                       version takes over what was appended meanwhile (``core.replacement``).
+                       Refused if the plan is finished, another attempt superseded mine, or an
+                       input is no longer visible
 plan requested         refused if an input is not visible or claimed by a pending plan, or if
                        the plan is pending or completed already (an aborted one may come back)
 plan yielded, aborted  refused if an attempt began that its author did not know of
@@ -40,6 +43,7 @@ from airflow_provider_segtable.core.conflict import Conflict
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Changed,
     Cleaned,
     PlanAborted,
     PlanCompleted,
@@ -56,14 +60,15 @@ from airflow_provider_segtable.core.events import (
 from airflow_provider_segtable.core.ids import IdSpace
 from airflow_provider_segtable.core.lockbox import Generation
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.replacement import moved, taken_over
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.state import PlanState, PlanStatus, State, generation_of
+from airflow_provider_segtable.core.state import State, generation_of
 
 __all__ = ["Conflict", "admit", "inputs_gone"]
 
 
-def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - one case a kind
+def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR0912 - one case a kind
     """Return the action as it may be committed next, or why it may not.
 
     Raises:
@@ -72,8 +77,11 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - on
     match action:
         case TableCreated():
             return Conflict(reason="the table exists already", winner=0)
-        case Appended():
-            return _append(action, state)
+        case Appended(segments=segments):
+            placed = _placed(segments, state)
+            return placed if isinstance(placed, Conflict) else replace(action, segments=placed)
+        case Changed():
+            return _change(action, state)
         case Voided():
             return _void(action, state)
         case PlanRequested(plan=plan):
@@ -134,10 +142,23 @@ def _name(action: Tagged | Untagged, state: State) -> Conflict | None:
     return None
 
 
-def _append(action: Appended, state: State) -> Action | Conflict:
+def _change(action: Changed, state: State) -> Action | Conflict:
+    if action.vectors and action.seen < state.forgotten:
+        reason = f"deletions up to event {state.forgotten} were cleaned since event {action.seen}"
+        return Conflict(reason=f"{reason}; look again", winner=state.forgotten)
+    for root in (root for file in action.vectors for root in file.rows):
+        winner = max((each.n for each in state.vectors.get(root, ())), default=0)
+        if winner > action.seen:
+            return Conflict(reason=f"event {winner} deleted rows of {root}, too", winner=winner)
+    placed = _placed(action.segments, state)
+    return placed if isinstance(placed, Conflict) else replace(action, segments=placed)
+
+
+def _placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | Conflict:
+    """Return new segments where they belong now; of a rollup, after all deletions so far."""
     spaces: dict[ChunkKey, IdSpace] = {}
     placed: list[Segment] = []
-    for segment in action.segments:
+    for segment in segments:
         target = moved(segment, state)
         if isinstance(target, Conflict):
             return target
@@ -146,8 +167,9 @@ def _append(action: Appended, state: State) -> Action | Conflict:
         if segment.id.chunk != target or not space.free(partition):
             partition = space.next
         spaces[target] = space.settle([partition])
-        placed.append(segment.carried(target.segment(partition), state.timeline.core(target)))
-    return replace(action, segments=tuple(placed))
+        carried = segment.carried(target.segment(partition), state.timeline.core(target))
+        placed.append(replace(carried, purged=state.n) if state.table.rollup else carried)
+    return tuple(placed)
 
 
 def _void(action: Voided, state: State) -> Action | Conflict:

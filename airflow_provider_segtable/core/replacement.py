@@ -20,8 +20,9 @@ from airflow_provider_segtable.core.interval import Granularity, Instant, Interv
 from airflow_provider_segtable.core.layout import Layout
 from airflow_provider_segtable.core.lockbox import Generation
 from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, tombstone
-from airflow_provider_segtable.core.state import PlanState, State
+from airflow_provider_segtable.core.state import State
 
 
 def moved(segment: Segment, state: State) -> ChunkKey | Conflict:

@@ -9,15 +9,17 @@
    ``[p, p+1)`` at minor version 0, alone in its group.
 4. A version that major compaction started has a *core set*: its first-generation partitions
    ``[0, core)``, which count only together. What is appended to it later comes after them.
-5. Lineage says where each row came from, in order, as run lengths over first-generation rows.
-   Sorting and rollup leave none.
+5. A row's *root address* is the file it was first written to (by that file's segment id) and its
+   row number there; it never changes. Lineage says where each row came from, in order, as run
+   lengths of root addresses. Where rows were sorted or left out, hidden columns of the file tell
+   (``ROOT``, ``ROW``), and ``roots`` says which roots they may name. Rollup knows neither.
 6. A *tombstone* is a segment without rows and without a file: in its interval nothing of lower
    versions counts. A segment may be *carried over* to another id without touching its file, which
    then still names its ``origin``.
 
 Source of the idea: Apache Druid, "minor compaction" with segment locking
 (NumberedOverwritingShardSpec), its core partitions, tombstones and concurrent append and replace;
-lineage is ours, so that deletes can follow rows.
+root addresses are ours, so that deletes can follow rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,6 +31,11 @@ from airflow_provider_segtable.core.interval import Instant, Interval
 FIRST_GENERATION_IDS = range(32768)
 LATER_GENERATION_IDS = range(32768, 65536)
 MAX_MINOR_VERSION = 32767
+
+ROOT = "__segtable_root"
+"""The hidden column that names a row's root, as ``str`` of its segment id."""
+ROW = "__segtable_row"
+"""The hidden column with a row's number in its root."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -153,19 +160,19 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``rows`` consecutive rows that were rows ``start..`` of first-generation ``root``."""
+    """``rows`` consecutive rows that were rows ``start..`` of the file of ``root``."""
 
-    root: int
+    root: SegmentId
     start: int
     rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
-    """The roots of a chunk, as half-open ranges, that a new version stands for."""
+class Roots:
+    """Some roots of a chunk, as half-open ranges of partitions."""
 
     chunk: ChunkKey
-    roots: tuple[tuple[int, int], ...]
+    spans: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +189,15 @@ class Segment:
         time_min: the first event time.
         time_max: the last event time (inclusive).
         created: when the attempt that wrote it began.
-        lineage: where its rows came from; empty for the first generation (its own rows), and
-            after sorting or rollup (nobody knows).
+        lineage: where its rows came from; empty if they are its own, or if ``roots`` is not.
         events: how many ingested rows it stands for: ``rows``, but in rollup tables.
         clustering: the order of its rows (``core.order``); empty if none is promised.
         origin: the id in its file's footer, if it was carried over.
         replaces: what a new version stands for, in the first segment of each of its chunks; a
             table whose log was lost can so tell what was appended meanwhile.
+        roots: which roots the hidden columns of its file may name; empty if it has none.
+        purged: the event up to which deletes are applied: rows deleted by then are not in it, or
+            (in a rollup table) were there before it came.
     """
 
     id: SegmentId
@@ -204,7 +213,9 @@ class Segment:
     events: int = -1
     clustering: str = ""
     origin: SegmentId | None = None
-    replaces: tuple[Replaced, ...] = ()
+    replaces: tuple[Roots, ...] = ()
+    roots: tuple[Roots, ...] = ()
+    purged: int = 0
 
     def __post_init__(self) -> None:
         """Refuse descriptors that contradict themselves."""
@@ -227,9 +238,7 @@ class Segment:
         shard = Shard.first_generation(segment_id.partition, core=core)
         if (segment_id, shard) == (self.id, self.shard):
             return self
-        return replace(
-            self, id=segment_id, shard=shard, origin=self.file_id, lineage=(), replaces=()
-        )
+        return replace(self, id=segment_id, shard=shard, origin=self.file_id, replaces=())
 
     @property
     def tombstone(self) -> bool:
@@ -238,20 +247,31 @@ class Segment:
 
     @property
     def traced(self) -> bool:
-        """Tell whether it is known where each row came from."""
-        return bool(self.lineage) or not self.shard.minor_version
+        """Tell whether the log knows where each row came from."""
+        return not self.roots
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Return the lineage, also for a first-generation segment; nothing if untraced."""
-        own = not self.shard.minor_version and self.rows
-        return self.lineage or ((Run(self.shard.root_start, 0, self.rows),) if own else ())
+        """Return where its rows came from; nothing if hidden columns tell."""
+        own = self.traced and self.rows
+        return self.lineage or ((Run(self.file_id, 0, self.rows),) if own else ())
+
+    def may_hold(self, root: SegmentId) -> bool:
+        """Tell whether it may have rows of a root."""
+        if self.traced:
+            return any(run.root == root for run in self.runs)
+        return any(
+            start <= root.partition < end
+            for some in self.roots
+            if some.chunk == root.chunk
+            for start, end in some.spans
+        )
 
 
 def concatenated(inputs: Iterable[Segment]) -> tuple[Run, ...]:
     """Return the lineage of the rows of ``inputs`` one after another, neighbours joined.
 
-    It is empty if one of them is untraced: then nobody knows of the whole.
+    It is empty if one of them is untraced: then the hidden columns of the result have to tell.
     """
     inputs = tuple(inputs)
     if not all(segment.traced for segment in inputs):
@@ -264,6 +284,15 @@ def concatenated(inputs: Iterable[Segment]) -> tuple[Run, ...]:
         else:
             runs.append(run)
     return tuple(runs)
+
+
+def roots_of(segments: Iterable[Segment]) -> tuple[Roots, ...]:
+    """Return which roots the rows of the segments may have, neighbours joined."""
+    segments = tuple(segments)
+    files = (run.root for segment in segments for run in segment.runs)
+    runs = ((root.chunk, root.partition, root.partition + 1) for root in files)
+    named = ((r.chunk, start, end) for s in segments for r in s.roots for start, end in r.spans)
+    return _joined((*runs, *named))
 
 
 def root_span(segments: Sequence[Segment]) -> tuple[int, int]:
@@ -289,7 +318,7 @@ def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
     )
 
 
-def replaced(segments: Iterable[Segment]) -> tuple[Replaced, ...]:
+def replaced(segments: Iterable[Segment]) -> tuple[Roots, ...]:
     """Return which roots of which chunks the segments stand for, neighbours joined.
 
     A segment that was carried over also stands for its origin, whose name its file has: the
@@ -300,14 +329,14 @@ def replaced(segments: Iterable[Segment]) -> tuple[Replaced, ...]:
     return _joined((*own, *_origins(segments)))
 
 
-def inherited(segments: Iterable[Segment]) -> tuple[Replaced, ...]:
+def inherited(segments: Iterable[Segment]) -> tuple[Roots, ...]:
     """Return what a compaction inside one version goes on standing for, besides its inputs."""
     segments = tuple(segments)
     before = (
         (each.chunk, start, end)
         for s in segments
         for each in s.replaces
-        for start, end in each.roots
+        for start, end in each.spans
     )
     return _joined((*before, *_origins(segments)))
 
@@ -317,7 +346,7 @@ def _origins(segments: Iterable[Segment]) -> Iterable[tuple[ChunkKey, int, int]]
     return ((origin.chunk, origin.partition, origin.partition + 1) for origin in origins)
 
 
-def _joined(ranges: Iterable[tuple[ChunkKey, int, int]]) -> tuple[Replaced, ...]:
+def _joined(ranges: Iterable[tuple[ChunkKey, int, int]]) -> tuple[Roots, ...]:
     spans: dict[ChunkKey, list[tuple[int, int]]] = {}
     for chunk, start, end in sorted(ranges):
         known = spans.setdefault(chunk, [])
@@ -325,4 +354,4 @@ def _joined(ranges: Iterable[tuple[ChunkKey, int, int]]) -> tuple[Replaced, ...]
             known[-1] = (known[-1][0], max(known[-1][1], end))
         else:
             known.append((start, end))
-    return tuple(Replaced(chunk=chunk, roots=tuple(r)) for chunk, r in spans.items())
+    return tuple(Roots(chunk=chunk, spans=tuple(r)) for chunk, r in spans.items())

@@ -7,17 +7,29 @@
    (``layout``), all pending plans, the last finished ones, which ids are settled, and the ids of
    recent commits, by which a committer recognises its own event.
 4. A segment leaves the timeline only by cleaning: its file is *doomed* then, unless another present
-   segment was carried over with it, until ``Swept`` says that it is deleted.
+   segment was carried over with it, until ``Swept`` says that it is deleted. Deletions that no
+   present segment needs any more leave with it (``core.deletion``).
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import assert_never
 
+from airflow_provider_segtable.core.deletion import (
+    Deletion,
+    Erasure,
+    VectorFile,
+    Vectors,
+    applying,
+    needed,
+    newest,
+    paths,
+    with_file,
+)
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.events import (
     Appended,
+    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -35,9 +47,10 @@ from airflow_provider_segtable.core.events import (
 from airflow_provider_segtable.core.ids import IdSpace
 from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.layout import Layout, Zone
-from airflow_provider_segtable.core.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.lockbox import Generation
 from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.plan import CompactionPlan
+from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segment import (
     FIRST_GENERATION_IDS,
     ChunkKey,
@@ -49,55 +62,14 @@ FINISHED_PLANS_KEPT = 1000
 COMMITS_KEPT = 10_000
 
 
-class PlanStatus(StrEnum):
-    """Where a plan stands."""
-
-    REQUESTED = "requested"
-    INFLIGHT = "inflight"
-    COMPLETED = "completed"
-    ABORTED = "aborted"
-
-    @property
-    def pending(self) -> bool:
-        """Tell whether the plan still has a claim on its inputs."""
-        return self in (PlanStatus.REQUESTED, PlanStatus.INFLIGHT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanState:
-    """A plan and how far it got; ``last_n`` and ``author`` are of its newest event.
-
-    ``yields`` counts the attempts that gave way to somebody more urgent; ``version`` is the
-    newest that an attempt of a major compaction was to make.
-    """
-
-    plan: CompactionPlan
-    status: PlanStatus
-    requested_at: Instant
-    changed_at: Instant
-    last_n: int
-    author: str
-    attempts: int = 0
-    attempt: str | None = None
-    token: FencingToken | None = None
-    outputs: tuple[SegmentId, ...] = ()
-    note: str = ""
-    yields: int = 0
-    version: Instant | None = None
-    found: tuple[SegmentId, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[SegmentId, ...]:
-        """Return the inputs: as planned, or as a major compaction found them under its lock."""
-        return self.found or self.plan.inputs
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """What the log says up to event ``n``.
 
     ``retained_from`` is the oldest version that is kept for its age; ``tags`` are those kept by
     name; ``doomed`` are paths of files that nobody needs and that may not be deleted yet.
+    ``vectors`` are the deletions that somebody may need, by root, and ``erasures`` those of a
+    rollup table; some up to event ``forgotten`` have left.
     """
 
     n: int
@@ -113,10 +85,21 @@ class State:
     retained_from: int = 0
     tags: Mapping[str, int] = field(default_factory=dict)
     doomed: frozenset[str] = frozenset()
+    vectors: Vectors = field(default_factory=dict)
+    erasures: tuple[Erasure, ...] = ()
+    forgotten: int = 0
 
     def keeps(self, n: int) -> bool:
         """Tell whether version ``n`` can be read: it is young enough, or tagged."""
         return self.retained_from <= n <= self.n or n in self.tags.values()
+
+    def deletions(self, segment: Segment) -> Mapping[SegmentId, tuple[Deletion, ...]]:
+        """Return the deletions that a reader of the segment has to apply, by root."""
+        return applying(segment, self.vectors)
+
+    def erased(self, segment: Segment) -> tuple[Erasure, ...]:
+        """Return the same of a rollup table."""
+        return tuple(each for each in self.erasures if each.n > segment.purged)
 
     def id_space(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
         """Return what the log knows of a chunk's ids."""
@@ -199,19 +182,23 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
             raise CorruptTable(f"event {event.n} creates the table a second time")
         case Appended(segments=segments):
             return _publish(state, segments)
+        case Changed():
+            return _changed(state, event.action, event.n)
         case Voided(ids=ids):
             return _void(_settle(state, ids), ids)
         case PlanRequested(plan=plan):
-            return _with_plan(state, _requested(plan, event))
+            return _with_plan(state, PlanState.requested(plan, event))
         case PlanInflight(outputs=outputs) as action:
-            return _settle(_with_plan(state, _inflight(state, action, event)), outputs)
+            started = _plan(state, action.plan_id, event).started(action, event)
+            return _settle(_with_plan(state, started), outputs)
         case PlanCompleted(segments=segments, plan_id=plan_id):
-            done = _finished(state, plan_id, PlanStatus.COMPLETED, "", event)
+            done = _plan(state, plan_id, event).finished(PlanStatus.COMPLETED, "", event)
             return _publish(_recut(_with_plan(state, done), done.plan), segments)
         case PlanYielded(plan_id=plan_id, reason=reason):
-            return _with_plan(state, _yielded(state, plan_id, reason, event))
+            return _with_plan(state, _plan(state, plan_id, event).yielded(reason, event))
         case PlanAborted(plan_id=plan_id, reason=reason):
-            return _with_plan(state, _finished(state, plan_id, PlanStatus.ABORTED, reason, event))
+            aborted = _plan(state, plan_id, event).finished(PlanStatus.ABORTED, reason, event)
+            return _with_plan(state, aborted)
         case Cleaned():
             return _cleaned(state, event.action)
         case Swept(paths=paths):
@@ -221,12 +208,27 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
         case Untagged(name=gone):
             return replace(state, tags={k: n for k, n in state.tags.items() if k != gone})
         case Restored():
-            return _restored(state, event.action)
+            return _restored(state, event.action, event.n)
         case _:
             assert_never(event.action)
 
 
-def _restored(state: State, action: Restored) -> State:
+def _changed(state: State, action: Changed, n: int) -> State:
+    published = _with_vectors(_publish(state, action.segments), action.vectors, n)
+    if action.predicate is None:
+        return published
+    erasure = Erasure(n=n, predicate=action.predicate)
+    return replace(published, erasures=(*state.erasures, erasure))
+
+
+def _with_vectors(state: State, files: Iterable[VectorFile], n: int) -> State:
+    vectors = state.vectors
+    for file in files:
+        vectors = with_file(vectors, n, file)
+    return replace(state, vectors=vectors)
+
+
+def _restored(state: State, action: Restored, n: int) -> State:
     left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
     roots = (  # what compacted segments stand for was published once, whether files tell or not
         segment.id.chunk.segment(partition)
@@ -236,7 +238,8 @@ def _restored(state: State, action: Restored) -> State:
     settled = _settle(left, (*roots, *action.voided))
     voided = _void(settled, action.voided)
     zones = state.zones if action.zones is None else action.zones
-    return replace(_publish(voided, action.segments), zones=zones)
+    published = _with_vectors(_publish(voided, action.segments), action.vectors, n)
+    return replace(published, zones=zones)
 
 
 def _cleaned(state: State, action: Cleaned) -> State:
@@ -244,11 +247,31 @@ def _cleaned(state: State, action: Cleaned) -> State:
     timeline = state.timeline.with_changes(remove=action.ids)
     shared = {segment.path for segment in timeline.segments()}
     doomed = {segment.path for segment in gone if segment.path} - shared
-    return replace(
+    left = replace(
         state,
         timeline=timeline,
         doomed=state.doomed | doomed,
         retained_from=max(state.retained_from, action.retained_from),
+    )
+    return _forgetting(left)
+
+
+def _forgetting(state: State) -> State:
+    """Return the state without deletions that no present segment needs."""
+    if not state.vectors and not state.erasures:
+        return state
+    present = tuple(s for s in state.timeline.segments() if s.rows)
+    vectors = needed(state.vectors, present)
+    least = min((segment.purged for segment in present), default=state.n)
+    erasures = tuple(each for each in state.erasures if each.n > least)
+    dropped = {r: set(some) - set(vectors.get(r, ())) for r, some in state.vectors.items()}
+    last = newest({root: tuple(some) for root, some in dropped.items()})
+    return replace(
+        state,
+        vectors=vectors,
+        erasures=erasures,
+        doomed=state.doomed | (paths(state.vectors) - paths(vectors)),
+        forgotten=max(state.forgotten, last),
     )
 
 
@@ -278,59 +301,6 @@ def _void(state: State, ids: tuple[SegmentId, ...]) -> State:
         chunk = segment_id.chunk
         voided[chunk] = voided.get(chunk, frozenset()) | {segment_id.partition}
     return replace(state, voided=voided)
-
-
-def _requested(plan: CompactionPlan, event: Event) -> PlanState:
-    return PlanState(
-        plan=plan,
-        status=PlanStatus.REQUESTED,
-        requested_at=event.time,
-        changed_at=event.time,
-        last_n=event.n,
-        author=event.author,
-    )
-
-
-def _inflight(state: State, action: PlanInflight, event: Event) -> PlanState:
-    before = _plan(state, action.plan_id, event)
-    return replace(
-        before,
-        status=PlanStatus.INFLIGHT,
-        changed_at=event.time,
-        last_n=event.n,
-        author=event.author,
-        attempts=before.attempts + 1,
-        attempt=action.attempt,
-        token=action.token,
-        outputs=action.outputs,
-        version=action.version,
-        found=action.inputs,
-    )
-
-
-def _yielded(state: State, plan_id: str, reason: str, event: Event) -> PlanState:
-    before = _plan(state, plan_id, event)
-    return replace(
-        before,
-        status=PlanStatus.REQUESTED,
-        changed_at=event.time,
-        last_n=event.n,
-        author=event.author,
-        note=reason,
-        yields=before.yields + 1,
-    )
-
-
-def _finished(state: State, plan_id: str, status: PlanStatus, note: str, event: Event) -> PlanState:
-    before = _plan(state, plan_id, event)
-    return replace(
-        before,
-        status=status,
-        changed_at=event.time,
-        last_n=event.n,
-        author=event.author,
-        note=note,
-    )
 
 
 def _plan(state: State, plan_id: str, event: Event) -> PlanState:

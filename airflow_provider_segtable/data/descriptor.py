@@ -10,16 +10,12 @@
 
 import json
 
-from airflow_provider_segtable.core.codec import (
-    decode_segment,
-    decode_table,
-    encode_segment,
-    encode_table,
-)
+from airflow_provider_segtable.core.codec import decode_table, encode_table
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
 from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.data.footer import read_footer
 from airflow_provider_segtable.ports.files import DataFiles
 

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.core.rollup import EVENTS
-from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.data.descriptor import (
     KEY,
     definition_entry,
@@ -198,7 +198,7 @@ class Standing:
 
     shard: Shard
     clustering: str = ""
-    replaces: tuple[Replaced, ...] = ()
+    replaces: tuple[Roots, ...] = ()
 
 
 def write_segment(  # noqa: PLR0913 - each goes into the file

@@ -3,11 +3,11 @@
 1. Columns come in the order asked for, in the table's types, whatever the file stored.
 2. ``clip`` keeps rows whose event time lies in it; a segment that lies in it wholly (by its
    descriptor) is not filtered.
+3. A ``sieve`` holds deleted rows back, and tells the others' root addresses if they are asked for.
 """
 
 import io
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.data.sieve import ROOT_TYPE, Sieve
 from airflow_provider_segtable.data.times import instants
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
@@ -63,6 +64,8 @@ def read_segment(
     time_column: str,
     columns: Sequence[str] | None = None,
     clip: Interval | None = None,
+    sieve: Sieve | None = None,
+    addressed: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a segment's rows.
 
@@ -73,20 +76,33 @@ def read_segment(
         time_column: the name of the event time column.
         columns: which columns, in which order; all if None.
         clip: keep only rows with event time in it.
+        sieve: what is deleted; nothing if None.
+        addressed: add each row's root address, as the hidden columns ``ROOT`` and ``ROW``.
 
     Raises:
         NotFound: the file is gone (cleaned, or lost).
         CorruptTable: the file is not what the log says.
     """
+    sieve = sieve or Sieve.idle(segment)
     wanted = list(schema.names if columns is None else columns)
-    inside = clip is None or (clip.holds(segment.time_min) and clip.holds(segment.time_max))
-    read = wanted if inside else [*wanted, *({time_column} - set(wanted))]
+    if clip is not None and clip.holds(segment.time_min) and clip.holds(segment.time_max):
+        clip = None
     target = pa.schema([schema.field(name) for name in wanted])
+    hidden = (ROOT, ROW) if addressed and not sieve.runs else ()
+    read = [*wanted, *([time_column] if clip else []), *sieve.reads, *hidden]
+    if addressed:
+        target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
     try:
-        with files.open(segment.path) as source, pq.ParquetFile(SourceFile(source)) as parquet:
-            for batch in parquet.iter_batches(columns=read):
-                kept = batch if inside else _clipped(batch, time_column, cast("Interval", clip))
-                yield _in_schema(kept, target)
+        with (
+            files.open(segment.path) as source,
+            pq.ParquetFile(SourceFile(source), read_dictionary=[ROOT]) as parquet,
+        ):
+            first = 0
+            for batch in parquet.iter_batches(columns=list(dict.fromkeys(read))):
+                rows = sieve.addressed(batch, first) if addressed else batch
+                kept = sieve.sifted(rows, first)
+                first += batch.num_rows
+                yield _in_schema(_clipped(kept, time_column, clip) if clip else kept, target)
     except NotFound:
         raise NotFound(
             f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "

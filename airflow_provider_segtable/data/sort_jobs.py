@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import BooksDoNotBalance, StorageError
 from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.data.blocks import Block, Shape, read_blocks
 from airflow_provider_segtable.data.descriptor import (
     KEY,
@@ -182,7 +182,7 @@ class Output:
     shard: Shard
     first: int
     end: int
-    replaces: tuple[Replaced, ...] = ()
+    replaces: tuple[Roots, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.schema import Schema
-from airflow_provider_segtable.core.segment import Replaced, Segment
+from airflow_provider_segtable.core.segment import Roots, Segment
 from airflow_provider_segtable.data.blocks import Block, Shape
 from airflow_provider_segtable.data.keys import Indices, check_sortable
 from airflow_provider_segtable.data.ranges import Keying, Ranges, assigned, cut, grid_of, joined
@@ -68,7 +68,7 @@ class SortSpec:
     attempt: str
     created: Instant
     rollup: Rollup | None = None
-    replaces: tuple[Replaced, ...] = ()
+    replaces: tuple[Roots, ...] = ()
     most: int = 0
 
     @property

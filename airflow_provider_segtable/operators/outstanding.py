@@ -11,7 +11,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.core.plan_state import PlanStatus
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts

@@ -21,8 +21,9 @@ from airflow_provider_segtable.core.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.interval import Instant, iso
 from airflow_provider_segtable.core.lockbox import MAX_YIELDS, Generation, Lock
 from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segment import MAX_MINOR_VERSION, ChunkKey
-from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned, describe_size
 

@@ -22,8 +22,9 @@ from math import ceil
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.overshadow import Group
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
 from airflow_provider_segtable.planning.selection import Candidate, Draining, choose

@@ -14,8 +14,9 @@ from airflow_provider_segtable.core.adjacency import adjacent
 from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.overshadow import Group
 from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 

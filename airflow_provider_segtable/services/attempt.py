@@ -31,9 +31,10 @@ from airflow_provider_segtable.core.lockbox import (
     Mode,
 )
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.rebase import Conflict, inputs_gone
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.state import PlanState, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.append import check_clock
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit

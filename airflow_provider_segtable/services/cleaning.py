@@ -26,8 +26,9 @@ from airflow_provider_segtable.core.conflict import Conflict
 from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
 from airflow_provider_segtable.core.events import Cleaned, Event, Restored, Swept
 from airflow_provider_segtable.core.interval import Instant, iso
+from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.core.state import PlanStatus, State, apply
+from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.planning.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.committer import Change, Committed, commit_or_raise

@@ -27,9 +27,10 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.events import PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.sorting import discard
 from airflow_provider_segtable.services.attempt import Attempt, begin, give_way
 from airflow_provider_segtable.services.execution import Done, Execute, Job, Stages

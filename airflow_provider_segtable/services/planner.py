@@ -20,9 +20,10 @@ from airflow_provider_segtable.core.events import PlanAborted, PlanRequested, Vo
 from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.lockbox import Generation, Lock
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.rebase import inputs_gone
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.state import PlanState, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table import plan_all

@@ -30,9 +30,10 @@ from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.lockbox import check_allocation
 from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.state import PlanState, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.keys import check_sortable
 from airflow_provider_segtable.data.schema import parse_type
 from airflow_provider_segtable.planning.major import Need, regions, replacing

@@ -16,11 +16,13 @@ import signal
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
@@ -67,9 +69,12 @@ class App:
         """Stop what was started."""
         if "ports" in self.__dict__ and self.ports.coordinator_ is not None:
             self.ports.coordinator_.close()
-        active = SparkSession.getActiveSession()
-        if self._own_session and active is not None:
-            stopped(active)
+        if not self._own_session:
+            return
+        with suppress(Py4JError):  # told to stop while Spark was starting, its JVM may be gone
+            active = SparkSession.getActiveSession()
+            if active is not None:
+                stopped(active)
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_segtable.core.codec import encode_segment
 from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment_codec import encode_segment
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.scan import read_segment
 from airflow_provider_segtable.spark.places import absolute

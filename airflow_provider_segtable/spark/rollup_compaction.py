@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.rollup import EVENTS, Rollup
-from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, inherited
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, inherited
 from airflow_provider_segtable.data.descriptor import read_definition, read_descriptor
 from airflow_provider_segtable.data.encoding import probed
 from airflow_provider_segtable.data.files import open_files
@@ -296,7 +296,7 @@ class _Work:
         files = open_files(self.spec.uri, self.spec.storage_options)
         return read_definition(files, self.inputs[0].path)
 
-    def _replaces(self, segment_id: SegmentId) -> tuple[Replaced, ...]:
+    def _replaces(self, segment_id: SegmentId) -> tuple[Roots, ...]:
         chunk = segment_id.interval
         standing = self.spec.replaces or inherited(self.inputs)
         return tuple(one for one in standing if one.chunk.interval.overlaps(chunk))

@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.codec import decode_segment, encode_segment
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ingest import Standing, check_rows, write_segment
 from airflow_provider_segtable.spark.failures import told

@@ -16,25 +16,32 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.codec import (
     decode_plan,
-    decode_replaced,
     decode_table,
     encode_plan,
-    encode_replaced,
     encode_table,
     encode_token,
 )
+from airflow_provider_segtable.core.deletion import Deletion, Erasure
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.ids import IdSpace
 from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.overshadow import Timeline
-from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.state import PlanState, PlanStatus, State
+from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment_codec import (
+    decode_lineage,
+    decode_roots,
+    encode_lineage,
+    encode_roots,
+)
+from airflow_provider_segtable.core.state import State
 
-FORMAT = 3
-READABLE = (2, FORMAT)
-"""Format 2 knew no cleaning; it is read, because the log behind it may be gone."""
+FORMAT = 4
+READABLE = (2, 3, FORMAT)
+"""Format 2 knew no cleaning, 3 no deletions; they are read: the log behind them may be gone."""
 _KEY = b"segtable"
 
 _SCHEMA = pa.schema(
@@ -55,11 +62,13 @@ _SCHEMA = pa.schema(
         ("time_min", pa.int64()),
         ("time_max", pa.int64()),
         ("created", pa.int64()),
-        ("lineage", pa.list_(pa.list_(pa.int64(), 3))),
+        ("lineage", pa.string()),
         ("events", pa.int64()),
         ("clustering", pa.string()),
         ("origin", pa.string()),
         ("replaces", pa.string()),
+        ("roots", pa.string()),
+        ("purged", pa.int64()),
     ]
 )
 
@@ -111,11 +120,13 @@ def _row(segment: Segment) -> dict[str, Any]:
         "time_min": segment.time_min,
         "time_max": segment.time_max,
         "created": segment.created,
-        "lineage": [[run.root, run.start, run.rows] for run in segment.lineage],
+        "lineage": json.dumps(encode_lineage(segment)) if segment.lineage else None,
         "events": segment.events,
         "clustering": segment.clustering,
         "origin": str(segment.origin) if segment.origin else None,
-        "replaces": json.dumps(encode_replaced(segment.replaces)) if segment.replaces else None,
+        "replaces": json.dumps(encode_roots(segment.replaces)) if segment.replaces else None,
+        "roots": json.dumps(encode_roots(segment.roots)) if segment.roots else None,
+        "purged": segment.purged,
     }
 
 
@@ -126,12 +137,18 @@ def _segment(row: Mapping[str, Any]) -> Segment:
         *("path", "rows", "size", "row_groups", "time_min", "time_max", "created"),
         *("events", "clustering"),
     )
+    lineage = row["lineage"] or "[]"  # a list in older formats
+    name = SegmentId(interval, row["version"], row["partition"])
     return Segment(
-        id=SegmentId(interval, row["version"], row["partition"]),
+        id=name,
         shard=Shard(**shard),
-        lineage=tuple(Run(*run) for run in row["lineage"]),
+        lineage=decode_lineage(
+            json.loads(lineage) if isinstance(lineage, str) else lineage, name.chunk
+        ),
         origin=SegmentId.parse(row["origin"]) if row["origin"] else None,
-        replaces=decode_replaced(json.loads(row["replaces"])) if row["replaces"] else (),
+        replaces=decode_roots(json.loads(row["replaces"] or "{}")),
+        roots=decode_roots(json.loads(row.get("roots") or "{}")),
+        purged=row.get("purged", 0),
         **{name: row[name] for name in facts},
     )
 
@@ -154,6 +171,12 @@ def _head(state: State) -> dict[str, Any]:
         "retained_from": state.retained_from,
         "tags": dict(state.tags),
         "doomed": sorted(state.doomed),
+        "vectors": {
+            str(root): [[each.n, each.path, each.rows] for each in some]
+            for root, some in state.vectors.items()
+        },
+        "erasures": [[each.n, encode_predicate(each.predicate)] for each in state.erasures],
+        "forgotten": state.forgotten,
     }
 
 
@@ -178,6 +201,14 @@ def _state(head: Mapping[str, Any], segments: list[Segment]) -> State:
         retained_from=head.get("retained_from", 0),
         tags=head.get("tags", {}),
         doomed=frozenset(head.get("doomed", ())),
+        vectors={
+            SegmentId.parse(root): tuple(Deletion(n=n, path=p, rows=rows) for n, p, rows in some)
+            for root, some in head.get("vectors", {}).items()
+        },
+        erasures=tuple(
+            Erasure(n=n, predicate=decode_predicate(body)) for n, body in head.get("erasures", [])
+        ),
+        forgotten=head.get("forgotten", 0),
     )
 
 

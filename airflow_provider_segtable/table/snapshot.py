@@ -1,7 +1,8 @@
 """Snapshots: the table at one event, resolved to files, readable as Arrow.
 
 1. A snapshot is a prefix of the log; it never changes, whatever is committed later.
-2. Rows come segment by segment in root order within a chunk; a chunk that a higher version hides
+2. Rows that were deleted are not shown, wherever they are now.
+3. Rows come segment by segment in root order within a chunk; a chunk that a higher version hides
    in part is read with its event times clipped. Tombstones are not shown.
 """
 
@@ -14,6 +15,7 @@ from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.overshadow import Visible
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.data.deletions import sieves
 from airflow_provider_segtable.data.rollup import (
     check_arrow,
     physical_schema,
@@ -45,7 +47,7 @@ class Snapshot:
     def visible(self, interval: Interval | None = None) -> tuple[Visible, ...]:
         """Return the visible groups, clipped to ``interval``."""
         found = self.state.timeline.lookup(interval)
-        return tuple(each for each in found if not each.segments[0].tombstone)
+        return tuple(each for each in found if any(segment.rows for segment in each.segments))
 
     def segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
         """Return the visible segments that may hold rows of ``interval``, each once, in order."""
@@ -53,9 +55,9 @@ class Snapshot:
         return tuple(segment for segment in segments if not segment.tombstone)
 
     def count(self) -> int:
-        """Return the number of rows, from the log alone."""
+        """Return the number of rows; from the log alone, where nothing was deleted."""
         whole = all(found.interval == found.chunk.interval for found in self.visible())
-        if whole:
+        if whole and not self.state.vectors and not self.state.erasures:
             return sum(segment.rows for segment in self.segments())
         return sum(batch.num_rows for batch in self.batches(columns=[]))
 
@@ -65,11 +67,26 @@ class Snapshot:
         """Yield the rows, optionally of some columns and event times only."""
         return self._read(self.schema, columns, interval)
 
-    def _read(
-        self, schema: pa.Schema, columns: Sequence[str] | None, interval: Interval | None
+    def addressed(
+        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with their root addresses, as the last two columns (``ROOT``, ``ROW``).
+
+        An address names a row for ever, whatever is compacted; ``Table.delete`` takes it.
+        """
+        return self._read(self.schema, columns, interval, addressed=True)
+
+    def _read(
+        self,
+        schema: pa.Schema,
+        columns: Sequence[str] | None,
+        interval: Interval | None,
+        *,
+        addressed: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        sieve = sieves(self.ports.files, self.state, self.segments(interval))
         for found in self.visible(interval):
-            for segment in found.segments:
+            for segment in (segment for segment in found.segments if segment.rows):
                 yield from read_segment(
                     self.ports.files,
                     segment,
@@ -77,6 +94,8 @@ class Snapshot:
                     time_column=self.state.table.time_column,
                     columns=columns,
                     clip=found.interval,
+                    sieve=sieve[segment.id],
+                    addressed=addressed,
                 )
 
     def to_arrow(

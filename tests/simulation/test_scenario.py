@@ -10,8 +10,8 @@ import pytest
 from airflow_provider_segtable.core import rebase
 from airflow_provider_segtable.core.errors import AlreadyExists, SegtableError
 from airflow_provider_segtable.core.ids import IdSpace
+from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import Conflict
-from airflow_provider_segtable.core.state import PlanStatus
 from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table import committer

@@ -16,10 +16,11 @@ from airflow_provider_segtable.core.events import (
 from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import admit
 from airflow_provider_segtable.core.replacement import closed_region
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.state import PlanStatus, State
+from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

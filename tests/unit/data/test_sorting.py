@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.interval import Granularity, Interval
-from airflow_provider_segtable.core.segment import Replaced, Segment, SegmentId, Shard, tombstone
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard, tombstone
 from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.data.runs import FOLDER
 from airflow_provider_segtable.data.scan import SourceFile
@@ -232,7 +232,7 @@ def test_the_first_segment_of_each_chunk_says_what_it_replaces() -> None:
     files = MemoryFiles()
     tables = [events(300, 1)]
     segments = put_in(files, tables)
-    gone = Replaced(chunk=segments[0].id.chunk, roots=((0, 1),))
+    gone = Roots(chunk=segments[0].id.chunk, spans=((0, 1),))
     what = spec(tables[0].schema, "", intervals=days(31), replaces=(gone,))
     assert {segment.replaces for segment in sort(files, segments, what)} == {(gone,)}
 

@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.state import PlanState
+from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.execution import in_process
