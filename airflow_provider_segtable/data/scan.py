@@ -90,12 +90,13 @@ def read_segment(
     target = pa.schema([schema.field(name) for name in wanted])
     hidden = (ROOT, ROW) if addressed and not sieve.runs else ()
     read = [*wanted, *([time_column] if clip else []), *sieve.reads, *hidden]
+    words = [ROOT] if ROOT in read else []  # pyarrow insists that it is there
     if addressed:
         target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
     try:
         with (
             files.open(segment.path) as source,
-            pq.ParquetFile(SourceFile(source), read_dictionary=[ROOT]) as parquet,
+            pq.ParquetFile(SourceFile(source), read_dictionary=words) as parquet,
         ):
             first = 0
             for batch in parquet.iter_batches(columns=list(dict.fromkeys(read))):
