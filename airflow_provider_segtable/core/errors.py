@@ -32,6 +32,7 @@ libraries raise. A message names the offending value and the way out.
     │   └── ClockSkew
     ├── CommitError
     │   ├── CommitConflict          somebody else's event forbids ours; names the winner
+    │   │   └── ChangeConflict      others kept changing the same rows
     │   ├── CommitUnknown           could not learn whether the event landed
     │   └── BooksDoNotBalance       rows out != rows in
     ├── ExecutionFailed             the engine under the work (Spark) failed; nothing committed
@@ -147,6 +148,10 @@ class CommitError(SegtableError):
 
 class CommitConflict(CommitError):
     """An event that landed first forbids this change; the message names it."""
+
+
+class ChangeConflict(CommitConflict):
+    """Others changed the same rows, again and again; the message names the last winner."""
 
 
 class CommitUnknown(CommitError):

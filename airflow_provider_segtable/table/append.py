@@ -94,7 +94,7 @@ def append(
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
         counts, write = prepare(state)
-        request = _request(ports, state, counts, commit_id, priority)
+        request = append_request(ports, state, counts, commit_id, priority)
         lease = ports.coordinator.acquire(request, wait_s=wait_s)
         try:
             check_clock(ports, lease)
@@ -112,13 +112,14 @@ def append(
     raise CommitConflict(f"append to {ports.uri} was refused {TRIES} times: {outcome.reason}")
 
 
-def _request(
+def append_request(
     ports: TablePorts,
     state: State,
     counts: Mapping[Interval, int],
     commit_id: str,
     priority: int,
 ) -> LockRequest:
+    """Return what an append asks of the coordinator: so many new ids in each time chunk."""
     chunks = {interval: state.append_chunk(interval) for interval in sorted(counts)}
     return LockRequest(
         table=state.table.table_id,
@@ -155,20 +156,23 @@ def check_clock(ports: TablePorts, lease: Lease) -> None:
     )
 
 
-def _write_and_commit(
-    ports: TablePorts, state: State, lease: Lease, write: Write, commit_id: str
-) -> Committed | Conflict:
+def written(ports: TablePorts, lease: Lease, write: Write) -> tuple[Segment, ...]:
+    """Write segments under the ids that a lease allocated; in the order of their ids."""
     ids: dict[Interval, tuple[SegmentId, ...]] = {}
     for segment_id in lease.allocated:
         ids[segment_id.interval] = (*ids.get(segment_id.interval, ()), segment_id)
     segments = tuple(write(AppendTicket(ids=ids, created=ports.clock.now())))
     if not segments or any(segment.rows == 0 for segment in segments):
-        raise InvalidInput(f"append {commit_id} to {ports.uri} has no rows")
-    change = Change(
-        action=Appended(segments=tuple(sorted(segments, key=lambda s: s.id))),
-        commit_id=commit_id,
-        guard=lease.check,
-    )
+        raise InvalidInput(f"there are no rows to append to {ports.uri}")
+    return tuple(sorted(segments, key=lambda s: s.id))
+
+
+def _write_and_commit(
+    ports: TablePorts, state: State, lease: Lease, write: Write, commit_id: str
+) -> Committed | Conflict:
+    segments = written(ports, lease, write)
+    action = Appended(segments=segments)
+    change = Change(action=action, commit_id=commit_id, guard=lease.check)
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):
         raise CommitUnknown(way_out(ports, change, outcome.n))
