@@ -225,6 +225,8 @@ class Segment:
             raise CorruptTable(f"segment {self.id} carries shard {self.shard.partition}")
         if self.lineage and sum(run.rows for run in self.lineage) != self.rows:
             raise CorruptTable(f"lineage of {self.id} does not add up to its {self.rows} rows")
+        if self.lineage and self.roots:
+            raise CorruptTable(f"{self.id} has lineage and hidden columns: only one can be right")
         if self.path and not self.rows:
             raise CorruptTable(f"{self.id} has no rows, so it can have no file {self.path!r}")
 

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.core.codec import decode, encode
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -28,9 +30,20 @@ from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
+    Day,
+    IsNull,
+    Moment,
+    Not,
+)
 from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import ChunkKey, Shard, replaced, tombstone
+from airflow_provider_segtable.core.segment import ChunkKey, Shard, replaced, roots_of, tombstone
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -67,6 +80,21 @@ CORE = tuple(
 )
 LATE = first(2).carried(DAY.segment(2), core=2)
 REST = tombstone(ChunkKey(Interval.parse("2013-01-02/2013-02-01"), BASE + 5), BASE + 6)
+
+VECTORS = VectorFile(
+    path="deletes/00000000deadbeef.arrow",
+    size=321,
+    rows={CHUNK.segment(0): 2, DAY.segment(1): 1},
+)
+SORTED = replace(
+    merged(32769, TWO), lineage=(), roots=roots_of(TWO), purged=12, clustering="carrier", rows=18
+)
+CARRIED = replace(
+    merged(32769, TWO),
+    id=DAY.segment(3),
+    shard=Shard.first_generation(3, core=2),
+    origin=CHUNK.segment(32769),
+)
 
 ROLLED_UP = replace(
     DEFINITION,
@@ -131,6 +159,30 @@ ACTIONS: tuple[Action, ...] = (
         zones=(Zone(CHUNK.interval, Granularity.DAY),),
         reason="the log was torn; repaired",
     ),
+    Changed(
+        kind="update",
+        segments=(replace(first(4), rows=2),),
+        vectors=(VECTORS,),
+        seen=16,
+        matched=2,
+        reason="carrier = 'UA'",
+    ),
+    Changed(
+        kind="delete",
+        predicate=AllOf(
+            (
+                AnyOf((Compare("page", Compares.UNEQUAL, "/"), IsNull("page"))),
+                Not(Among("page", ("/a", 1, 2.5, True))),
+                Compare("at", Compares.AT_LEAST, Moment(BASE)),
+                Compare("day", Compares.LESS, Day(20_000)),
+            )
+        ),
+        matched=7,
+        reason="a page that is gone",
+    ),
+    PlanCompleted(plan_id=PLAN.id, attempt="a1", segments=(SORTED,)),
+    Appended(segments=(CARRIED,)),
+    Restored(segments=(), vectors=(VECTORS,), reason="vectors that the log did not know"),
 )
 
 

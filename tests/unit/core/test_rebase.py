@@ -185,7 +185,7 @@ def test_void_keeps_only_what_is_still_open() -> None:
     [
         (replace(OUTPUT, rows=20, lineage=OUTPUT.lineage[:2]), "lineage"),
         (
-            replace(OUTPUT, lineage=(*OUTPUT.lineage[:2], Run(1, 0, 10))),
+            replace(OUTPUT, lineage=(*OUTPUT.lineage[:2], Run(CHUNK.segment(1), 0, 10))),
             "lineage",
         ),
         (merged(32769, FOUR[:3]), "output ids"),

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import admit
 from airflow_provider_segtable.core.replacement import closed_region
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.testing.builders import (
     BASE,
@@ -54,6 +54,7 @@ def core(partition: int, size: int, chunk: ChunkKey = NEW, rows: int = 10) -> Se
     return replace(
         first(partition, chunk=chunk, rows=rows),
         shard=Shard.first_generation(partition, core=size),
+        roots=roots_of(TWO),
     )
 
 

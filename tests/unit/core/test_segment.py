@@ -12,11 +12,13 @@ from airflow_provider_segtable.core.segment import (
     MAX_MINOR_VERSION,
     ChunkKey,
     GroupKey,
+    Roots,
     Run,
     SegmentId,
     Shard,
     concatenated,
     root_span,
+    roots_of,
 )
 from airflow_provider_segtable.testing.builders import CHUNK, first, merged
 
@@ -50,6 +52,11 @@ def test_what_is_no_id_is_refused(text: str) -> None:
     """An id has four parts, and each must parse."""
     with pytest.raises(SegtableError):
         SegmentId.parse(text)
+
+
+def run(root: int, start: int, rows: int) -> Run:
+    """Return a run of rows of a root of ``CHUNK``."""
+    return Run(CHUNK.segment(root), start, rows)
 
 
 def test_ids_sort_by_time_then_version_then_partition() -> None:
@@ -125,24 +132,29 @@ def test_a_descriptor_may_not_contradict_itself() -> None:
     with pytest.raises(CorruptTable, match="carries shard 4"):
         replace(segment, shard=Shard.first_generation(4))
     with pytest.raises(CorruptTable, match="does not add up"):
-        replace(segment, lineage=(Run(3, 0, 9),))
+        replace(segment, lineage=(run(3, 0, 9),))
+    with pytest.raises(CorruptTable, match="lineage and hidden columns"):
+        replace(segment, lineage=segment.runs, roots=roots_of([segment]))
 
 
 def test_lineage_of_a_first_generation_is_itself() -> None:
     """Its rows came from nowhere else."""
-    assert first(3, rows=10).runs == (Run(3, 0, 10),)
+    assert first(3, rows=10).runs == (run(3, 0, 10),)
 
 
 def test_concatenation_joins_runs_that_continue_each_other() -> None:
     """Compacting halves of a segment gives its one run back; strangers stay apart."""
     whole = first(3, rows=10)
     halves = [
-        replace(whole, rows=4, lineage=(Run(3, 0, 4),)),
-        replace(whole, rows=6, lineage=(Run(3, 4, 6),)),
+        replace(whole, rows=4, lineage=(run(3, 0, 4),)),
+        replace(whole, rows=6, lineage=(run(3, 4, 6),)),
     ]
-    assert concatenated(halves) == (Run(3, 0, 10),)
-    assert concatenated(reversed(halves)) == (Run(3, 4, 6), Run(3, 0, 4))
-    assert concatenated([first(0, rows=2), first(1, rows=3)]) == (Run(0, 0, 2), Run(1, 0, 3))
+    assert concatenated(halves) == (run(3, 0, 10),)
+    assert concatenated(reversed(halves)) == (run(3, 4, 6), run(3, 0, 4))
+    assert concatenated([first(0, rows=2), first(1, rows=3)]) == (
+        run(0, 0, 2),
+        run(1, 0, 3),
+    )
     assert concatenated([]) == ()
 
 
@@ -150,5 +162,31 @@ def test_lineage_survives_chains_of_compactions() -> None:
     """What a merge of merges is made of is still first-generation rows, in order."""
     a, b, c = (first(p, rows=p + 1) for p in range(3))
     twice = merged(32769, [merged(32768, [a, b]), c])
-    assert twice.runs == (Run(0, 0, 1), Run(1, 0, 2), Run(2, 0, 3))
+    assert twice.runs == (
+        run(0, 0, 1),
+        run(1, 0, 2),
+        run(2, 0, 3),
+    )
     assert root_span([a, twice, c]) == (0, 3)
+
+
+def test_what_is_carried_over_keeps_its_rows_addresses() -> None:
+    """Another id, another version, another partition: the file's first name stays the root."""
+    newer = ChunkKey(CHUNK.interval, CHUNK.version + 1)
+    moved = first(3, rows=10).carried(newer.segment(7), core=5)
+    assert moved.runs == (run(3, 0, 10),)
+    both = merged(32768, [moved, first(8, rows=1, chunk=newer)])
+    assert both.runs == (run(3, 0, 10), Run(newer.segment(8), 0, 1))
+    assert roots_of([both]) == (
+        Roots(chunk=CHUNK, spans=((3, 4),)),
+        Roots(chunk=newer, spans=((8, 9),)),
+    )
+
+
+def test_a_segment_with_hidden_columns_is_known_by_its_roots_alone() -> None:
+    """It may hold rows of these, whatever its own id is, and hands them on."""
+    sorted_out = replace(first(0, rows=9), roots=roots_of([first(4), first(5), first(7)]))
+    assert sorted_out.runs == ()
+    assert [p for p in range(9) if sorted_out.may_hold(CHUNK.segment(p))] == [4, 5, 7]
+    assert concatenated([sorted_out, first(1)]) == ()
+    assert roots_of([sorted_out, first(6)]) == (Roots(chunk=CHUNK, spans=((4, 8),)),)

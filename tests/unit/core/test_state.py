@@ -103,4 +103,4 @@ def test_nested_compactions_keep_every_row_once() -> None:
         )
         assert list(violations(state)) == []
     assert [s.id.partition for s in state.timeline.visible_segments()] == [32769]
-    assert [run.root for run in upper.runs] == [0, 1, 2, 3]
+    assert [run.root.partition for run in upper.runs] == [0, 1, 2, 3]
