@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.segment import (
     SegmentId,
     Shard,
     concatenated,
+    roots_of,
 )
 from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
@@ -201,6 +202,7 @@ class History:
         self, plan: CompactionPlan, inputs: tuple[SegmentId, ...], version: int
     ) -> tuple[Segment, ...]:
         """Return the core sets of the new version."""
+        roots = roots_of(s for i in inputs if (s := self.state.timeline.get(i)))
         chunks: dict[Interval, list[int]] = {}
         for at in self.times(inputs):
             chunks.setdefault(layout_after(plan, self.state).chunk(at), []).append(at)
@@ -210,7 +212,8 @@ class History:
             for p, part in enumerate(parts):
                 shard = Shard.first_generation(p, core=len(parts))
                 chunk = ChunkKey(interval, version)
-                made.append(self.file(chunk, shard, part, clustering=plan.clustering))
+                more = {"clustering": plan.clustering, "roots": roots}
+                made.append(self.file(chunk, shard, part, **more))
         return tuple(made)
 
     def group(self, plan: CompactionPlan, ids: tuple[SegmentId, ...]) -> tuple[Segment, ...]:
@@ -220,21 +223,21 @@ class History:
         minor = plan.kind is PlanKind.MINOR
         parts = [rows] if minor else self.cut(rows, most=len(ids))
         lineage = concatenated(inputs) if minor else ()
-        roots = (plan.root_start, plan.root_end)
-        above = self.state.timeline.max_minor(plan.chunk, *roots) + 1
+        above = self.state.timeline.max_minor(plan.chunk, plan.root_start, plan.root_end) + 1
         return tuple(
             self.file(
                 plan.chunk,
                 Shard(
                     partition=segment_id.partition,
-                    root_start=roots[0],
-                    root_end=roots[1],
+                    root_start=plan.root_start,
+                    root_end=plan.root_end,
                     minor_version=above,
                     group_size=len(parts),
                     core=self.state.timeline.core(plan.chunk),
                 ),
                 part,
                 lineage=lineage,
+                roots=() if lineage else roots_of(inputs),
                 clustering=plan.clustering,
             )
             for segment_id, part in zip(ids, parts, strict=False)

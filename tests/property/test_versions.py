@@ -8,6 +8,7 @@ row exactly once, at its own event time, and all invariants hold.
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -29,7 +30,7 @@ from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
 from airflow_provider_segtable.core.rebase import admit
 from airflow_provider_segtable.core.replacement import closed_region, layout_after
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 
@@ -74,8 +75,10 @@ class History:
                 found.update(row for row in rows if seen.interval.holds(row[0]))
         assert found == Counter(self.appended)
 
-    def file(self, chunk: ChunkKey, shard: Shard, rows: list[Row]) -> Segment:
-        """Return a segment that holds rows."""
+    def file(
+        self, chunk: ChunkKey, shard: Shard, rows: list[Row], sorted_from: Sequence[Segment] = ()
+    ) -> Segment:
+        """Return a segment that holds rows: its own, or those of other segments."""
         self.number += 1
         path = f"data/{self.number}.parquet"
         self.held[path] = rows
@@ -89,6 +92,7 @@ class History:
             time_min=min(rows)[0],
             time_max=max(rows)[0],
             created=self.state.time,
+            roots=roots_of(sorted_from),
         )
 
     def begin_append(self) -> None:
@@ -158,7 +162,7 @@ class History:
             for p in range(size):
                 part = rows[p::size]
                 shard = Shard.first_generation(p, core=size)
-                made.append(self.file(ChunkKey(interval, version), shard, part))
+                made.append(self.file(ChunkKey(interval, version), shard, part, inputs))
         return PlanCompleted(plan_id=plan.id, attempt="a", segments=tuple(made))
 
     def end_major(self) -> None:
@@ -216,6 +220,7 @@ class History:
                     core=core,
                 ),
                 rows[p::size],
+                inputs,
             )
             for p, output in enumerate(outputs)
         ]
