@@ -22,7 +22,9 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": _INTEGRATION, "tags": ["apache", "storage", "compaction"]}
         ],
         "hooks": _modules("hooks.segtable"),
-        "operators": _modules("operators.plan", "operators.compact"),
+        "operators": _modules(
+            "operators.application", "operators.change", "operators.compact", "operators.plan"
+        ),
         "sensors": _modules("sensors.small_segments"),
         "triggers": _modules("triggers.table"),
         "connection-types": [_connection_type()],

@@ -1,0 +1,310 @@
+"""Delete, update and merge rows as tasks: each is one event of the table, or nothing.
+
+1. The change has a commit id, by default the name of the task instance: DAG, run, task. Ask the
+   log whether it landed in an earlier try; then there is nothing to launch. So a retried task
+   changes once. A task that is cleared and run again in the same DAG run changes nothing, too.
+2. Launch ``spark_apps/change.py``. Compactions and appends go on meanwhile, and need not wait.
+3. Judge by what the application reported, and by the log where it could not (cluster mode, or it
+   died after its commit). What a retry cannot mend (wrong SQL, a column that is not there) fails
+   the task at once; everything else is tried again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowFailException,
+    Context,
+)
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.events import Changed
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
+from airflow_provider_segtable.operators.author import author_of
+from airflow_provider_segtable.table.log import EventLog
+
+WRONG_ARGUMENTS = 2
+"""Exit code of an application that was asked for what cannot be."""
+_RESULT = ("kind", "event", "matched", "deleted", "inserted", "seconds")
+
+
+class SegtableChangeOperator(SegtableSparkOperator):
+    """Change rows of one table on Spark; a base of the three operators.
+
+    Returns ``{"kind", "event", "matched", "deleted", "inserted", "seconds", "changed_before"}``;
+    ``event`` is None if no row matched, ``deleted`` is None for a rollup table.
+
+    Args:
+        commit_id: equal ids change once; ``dag/run/task`` of the task instance by default.
+        wait_s: how long to wait for the coordinator, in seconds.
+        kwargs: see ``SegtableSparkOperator``.
+    """
+
+    kind: ClassVar[str]
+    template_fields: Sequence[str] = ("commit_id", *SegtableSparkOperator.template_fields)
+    ui_color = "#f5dfe8"
+
+    def __init__(
+        self, *, commit_id: str | None = None, wait_s: float = 60.0, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.commit_id = commit_id
+        self.wait_s = wait_s
+
+    def asked(self) -> Sequence[str]:
+        """Return the application's arguments for what is to change.
+
+        Raises:
+            InvalidInput: they say nothing, or contradict each other.
+        """
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Change the rows, unless an earlier try did."""
+        try:
+            asked = self.asked()
+        except InvalidInput as error:
+            raise AirflowFailException(f"{self.kind} in {self.table}: {error}") from error
+        place = SegtableHook(self.segtable_conn_id).place
+        commit_id = self.commit_id or commit_id_of(context)
+        told = self._landed(place, commit_id, author_of(context))
+        if told is None:
+            named = (f"--commit-id={commit_id}",) if commit_id else ()
+            waits = (f"--wait-s={self.wait_s:g}",)
+            report = self.launch(place, "change", (self.kind, *asked, *named, *waits))
+            told = self._settled(place, commit_id, report)
+        self.log.info("%s", sentence(told))
+        return told
+
+    def _landed(
+        self, place: Place, commit_id: str | None, author: str | None = None
+    ) -> dict[str, Any] | None:
+        """Return what the log says of this change; None if it has not landed."""
+        if not commit_id:
+            return None
+        with place.table_ports(self.table, author=author) as ports:
+            log = EventLog(ports.storage)
+            n = log.load().commits.get(commit_id)
+            event = None if n is None else log.event(n)
+        if event is None or not isinstance(event.action, Changed):
+            return None
+        action = event.action
+        return {
+            "kind": action.kind,
+            "event": n,
+            "matched": action.matched,
+            "deleted": None if action.predicate else action.deleted,
+            "inserted": sum(segment.rows for segment in action.segments),
+            "seconds": None,
+            "changed_before": True,
+        }
+
+    def _settled(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
+        """Return what the change did.
+
+        Raises:
+            AirflowFailException: it can never be done as asked.
+            AirflowException: it failed, and did not land.
+        """
+        facts = report.facts
+        if report.error is None and "matched" in facts:
+            return {**{key: facts.get(key) for key in _RESULT}, "changed_before": False}
+        if facts.get("code") == WRONG_ARGUMENTS:
+            raise AirflowFailException(
+                f"{self.kind} in {self.table} cannot be done as asked: {facts.get('error')}"
+            )
+        told = self._landed(place, commit_id)
+        if told is not None:
+            return {**told, "changed_before": False}
+        if report.error is not None:
+            why = facts.get("error") or report.error
+            raise AirflowException(
+                f"{self.kind} in {self.table} failed, and changed nothing; a retry commits at "
+                f"most once: {why}"
+            )
+        return {**dict.fromkeys(_RESULT), "kind": self.kind, "matched": 0, "changed_before": False}
+
+
+class SegtableRowsOperator(SegtableChangeOperator):
+    """Change the rows that are named by a predicate, a file of matches, or as all; a base.
+
+    Args:
+        where: a Spark SQL expression. One that renders to an empty text fails the task; it never
+            means all.
+        matches: a file, folder or pattern that Spark can read: rows equal to one of its rows.
+            Beside ``where``, both must hold.
+        on: the columns to compare with ``matches``; by default all that it has.
+        format: of ``matches``; by its suffix if left out.
+        options: of Spark's reader of ``matches``.
+        all_rows: every row.
+        kwargs: see ``SegtableChangeOperator``.
+    """
+
+    template_fields: Sequence[str] = (
+        *("where", "matches", "on", "format", "options"),
+        *SegtableChangeOperator.template_fields,
+    )
+
+    def __init__(
+        self,
+        *,
+        where: str | None = None,
+        matches: str | None = None,
+        on: Sequence[str] | str | None = None,
+        format: str | None = None,  # noqa: A002  # Spark's own word
+        options: Mapping[str, str] | None = None,
+        all_rows: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.where = where
+        self.matches = matches
+        self.on = on
+        self.format = format
+        self.options = options
+        self.all_rows = all_rows
+
+    def asked(self) -> Sequence[str]:
+        """Return the application's arguments that say which rows."""
+        return (
+            *chosen(self.where, self.matches, all_rows=self.all_rows),
+            *columns(self.on),
+            *reading(self.format, self.options),
+        )
+
+
+class SegtableDeleteOperator(SegtableRowsOperator):
+    """Delete rows; see ``SegtableRowsOperator`` for which."""
+
+    kind = "delete"
+
+
+class SegtableUpdateOperator(SegtableRowsOperator):
+    """Set columns of rows, to expressions over their old values.
+
+    Args:
+        set: a Spark SQL expression for each column to set.
+        kwargs: see ``SegtableRowsOperator``.
+    """
+
+    kind = "update"
+    template_fields: Sequence[str] = ("set", *SegtableRowsOperator.template_fields)
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **SegtableRowsOperator.template_fields_renderers,
+        "set": "json",
+    }
+
+    def __init__(self, *, set: Mapping[str, str], **kwargs: Any) -> None:  # noqa: A002  # SQL's word
+        super().__init__(**kwargs)
+        self.set = set
+
+    def asked(self) -> Sequence[str]:
+        """Return the application's arguments.
+
+        Raises:
+            InvalidInput: no column is set, or no rows are named.
+        """
+        if not self.set:
+            raise InvalidInput('set is empty: name at least one column, as {"amount": "0"}')
+        return (*(f"--set={name}={to}" for name, to in self.set.items()), *super().asked())
+
+
+class SegtableMergeOperator(SegtableChangeOperator):
+    """Merge rows of a source into the table, by key.
+
+    Args:
+        source: a file, folder or pattern that Spark can read.
+        on: the key columns: a row of the table and one of the source that are equal there match.
+        matched: what becomes of the table's rows that match: update, delete or ignore.
+        unmatched: what becomes of the source's rows that match none: insert or ignore.
+        format: of ``source``; by its suffix if left out.
+        options: of Spark's reader of ``source``.
+        kwargs: see ``SegtableChangeOperator``.
+    """
+
+    kind = "merge"
+    template_fields: Sequence[str] = (
+        *("source", "on", "matched", "unmatched", "format", "options"),
+        *SegtableChangeOperator.template_fields,
+    )
+
+    def __init__(
+        self,
+        *,
+        source: str,
+        on: Sequence[str] | str,
+        matched: str = "update",
+        unmatched: str = "insert",
+        format: str | None = None,  # noqa: A002  # Spark's own word
+        options: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source = source
+        self.on = on
+        self.matched = matched
+        self.unmatched = unmatched
+        self.format = format
+        self.options = options
+
+    def asked(self) -> Sequence[str]:
+        """Return the application's arguments."""
+        if not (self.source and self.on):
+            raise InvalidInput(f"merge needs a source and key columns: {self.source!r}, {self.on}")
+        does = (f"--matched={self.matched}", f"--unmatched={self.unmatched}")
+        read = reading(self.format, self.options)
+        return (f"--source={self.source}", *columns(self.on), *does, *read)
+
+
+def commit_id_of(context: Context) -> str | None:
+    """Return the name of a task instance, the same in all its tries; None outside of a run."""
+    ti = context.get("ti")
+    if ti is None:
+        return None
+    mapped = f"[{ti.map_index}]" if getattr(ti, "map_index", -1) >= 0 else ""
+    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}{mapped}"
+
+
+def chosen(where: str | None, matches: str | None, *, all_rows: bool) -> tuple[str, ...]:
+    """Return the arguments that say which rows.
+
+    Raises:
+        InvalidInput: nothing does, or "all" is said beside something else.
+    """
+    some = bool((where or "").strip() or matches)
+    if some == all_rows:
+        what = "both rows and all_rows" if some else "no rows"
+        raise InvalidInput(
+            f"where = {where!r}, matches = {matches!r}, all_rows = {all_rows} name {what}: "
+            "give where or matches, or all_rows=True alone"
+        )
+    if all_rows:
+        return ("--where=true",)
+    given = (("where", where), ("matches", matches))
+    return tuple(f"--{name}={value}" for name, value in given if value)
+
+
+def columns(on: Sequence[str] | str | None) -> tuple[str, ...]:
+    """Return the arguments that name the columns to compare."""
+    names = on if isinstance(on, str) else ",".join(on or ())
+    return (f"--on={names}",) if names else ()
+
+
+def reading(kind: str | None, options: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Return the arguments that say how to read a file."""
+    told = (f"--option={key}={value}" for key, value in (options or {}).items())
+    return (*((f"--format={kind}",) if kind else ()), *told)
+
+
+def sentence(told: Mapping[str, Any]) -> str:
+    """Return a result in words."""
+    if told["event"] is None:
+        return f"{told['kind']}: no row matched, nothing was written"
+    gone = "what matched" if told["deleted"] is None else f"{told['deleted']:,}"
+    again = ", in an earlier try" if told["changed_before"] else ""
+    return (
+        f"{told['kind']}: {told['matched']:,} rows matched, {gone} deleted, "
+        f"{told['inserted']:,} inserted: event {told['event']}{again}"
+    )
