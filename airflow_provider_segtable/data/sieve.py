@@ -9,7 +9,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.predicate import Predicate, columns_of
-from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment
+from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
 from airflow_provider_segtable.data.bits import Bits, Flags, flags_of
 from airflow_provider_segtable.data.predicates import matches
 
@@ -26,6 +26,11 @@ AnyRows = TypeVar("AnyRows", pa.Table, pa.RecordBatch)
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 ROOT_TYPE = pa.dictionary(pa.int32(), pa.string())
+ADDRESS: "tuple[pa.Field[Any], ...]" = (
+    pa.field(ROOT, pa.string(), nullable=False),
+    pa.field(ROW, pa.int64(), nullable=False),
+)
+"""The hidden columns, as files have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +85,13 @@ class Sieve:
         kept = self.kept(rows, first)
         return rows if kept is None else rows.filter(pa.array(kept))
 
+    def gone(self) -> Flags:
+        """Return which rows of the file are deleted, where runs tell."""
+        return self._by_runs(sum(run.rows for run in self.runs), 0)
+
     def deleted_rows(self) -> int:
         """Return how many rows are deleted, where runs tell."""
-        return int(self._by_runs(sum(run.rows for run in self.runs), 0).sum())
+        return int(self.gone().sum())
 
     def _by_runs(self, count: int, first: int) -> Flags:
         gone = np.zeros(count, np.bool_)
@@ -147,6 +156,17 @@ def _overlapping(runs: Sequence[Run], first: int, count: int) -> Iterator[tuple[
         at += run.rows
         if at >= count:
             return
+
+
+def with_addresses(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the hidden columns of addresses, last, if it has them already or not."""
+    shown = [field for field in schema if field.name not in (ROOT, ROW)]
+    return pa.schema([*shown, *ADDRESS])
+
+
+def sieve_of(sieves: Mapping[SegmentId, Sieve], segment: Segment) -> Sieve:
+    """Return a segment's sieve; an idle one if none is given."""
+    return sieves.get(segment.id) or Sieve.idle(segment)
 
 
 def applied(sieves: Iterable[Sieve]) -> bool:

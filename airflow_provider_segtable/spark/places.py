@@ -3,6 +3,7 @@
 1. A path without a scheme is made absolute in the driver: a task's working directory is its own.
 2. Spark's readers know object stores by their Hadoop names and expand ``*?[]{}`` in paths, so
    those are escaped. Credentials of stores are Spark's own settings (``fs.s3a.*`` and so on).
+3. The *place* of a file is the end of its path, which every reader of it can tell.
 """
 
 import re
@@ -41,3 +42,8 @@ def spark_root(uri: str, options: Mapping[str, str]) -> str:
 
 def _escaped(path: str) -> str:
     return re.sub(r"([*?\[\]{}\\,])", r"\\\1", path)
+
+
+def place(path: str) -> str:
+    """Return what tells a data file among all of its table: ``<interval>/<file>``."""
+    return "/".join(path.rsplit("/", 2)[-2:])
