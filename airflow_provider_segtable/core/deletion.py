@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.predicate import Predicate
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +64,12 @@ def with_file(vectors: Vectors, n: int, file: VectorFile) -> Vectors:
 
 def roots_among(segment: Segment, vectors: Vectors) -> Iterator[SegmentId]:
     """Yield the roots with vectors that a segment may hold rows of, each once."""
-    if segment.traced:
-        yield from (r for r in dict.fromkeys(run.root for run in segment.runs) if r in vectors)
-    else:
-        yield from (root for root in vectors if segment.may_hold(root))
+    if not vectors:
+        return
+    spans = ((some.chunk, span) for some in segment.roots for span in some.spans)
+    named = (chunk.segment(partition) for chunk, span in spans for partition in range(*span))
+    runs = dict.fromkeys(run.root for run in segment.runs)
+    yield from (root for root in (*runs, *named) if root in vectors)
 
 
 def applying(segment: Segment, vectors: Vectors) -> dict[SegmentId, tuple[Deletion, ...]]:
@@ -93,24 +95,10 @@ def needed(vectors: Vectors, present: Iterable[Segment]) -> Vectors:
 def _least_purged(vectors: Vectors, present: Iterable[Segment]) -> dict[SegmentId, int]:
     """Return, by root, how far the holder that is purged least is purged."""
     least: dict[SegmentId, int] = {}
-    if not vectors:
-        return least
-    by_chunk: dict[ChunkKey, dict[SegmentId, tuple[Deletion, ...]]] = {}
-    for root, some in vectors.items():
-        by_chunk.setdefault(root.chunk, {})[root] = some
     for segment in present:
-        for root in _held(segment, vectors, by_chunk):
+        for root in roots_among(segment, vectors):
             least[root] = min(least.get(root, segment.purged), segment.purged)
     return least
-
-
-def _held(
-    segment: Segment, vectors: Vectors, by_chunk: Mapping[ChunkKey, Vectors]
-) -> Iterator[SegmentId]:
-    if segment.traced:
-        yield from roots_among(segment, vectors)
-    for some in segment.roots:
-        yield from roots_among(segment, by_chunk.get(some.chunk, {}))
 
 
 def paths(vectors: Vectors) -> frozenset[str]:
