@@ -4,26 +4,32 @@
    the very segment (or the one it was carried over from).
 2. Columns come in the table's types; columns of few words stay dictionaries on the way. Hidden
    columns (``__segtable_...``) come along; where a file lacks one, an event count is 1, else null.
-3. What is decoded at once is bounded: neighbouring row groups up to ``most`` bytes together, a
+3. Root addresses are told by the file's hidden columns, or by the input's sieve. Deleted rows are
+   left out here, and nowhere later.
+4. What is decoded at once is bounded: neighbouring row groups up to ``most`` bytes together, a
    larger row group in batches.
-4. Each row has an ordinal: the input's number, then the row number.
+5. Each row has an ordinal: the input's number, then the row number in its file, whatever of that
+   was deleted.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
-from airflow_provider_segtable.core.rollup import EVENTS
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.rollup import EVENTS, HIDDEN
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.data.bits import Flags
 from airflow_provider_segtable.data.descriptor import KEY, decode_descriptor
 from airflow_provider_segtable.data.ingest import conformed
 from airflow_provider_segtable.data.ranges import ORDINAL_BITS, Ordinals, plain
 from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.data.sieve import Sieve
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 _WHOLE = 16 << 20
@@ -32,7 +38,10 @@ _WHOLE = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One row group: of input number ``input``, its rows from row ``first`` on, encoded size."""
+    """One row group of input number ``input``: ``rows`` rows from row ``first`` on, encoded size.
+
+    ``kept`` of its rows are not deleted.
+    """
 
     input: int
     path: str
@@ -40,6 +49,7 @@ class Block:
     first: int
     rows: int
     size: int
+    kept: int
 
     @property
     def ordinals(self) -> tuple[int, int]:
@@ -67,10 +77,15 @@ class Shape:
     definition: bytes = b""
 
     @property
+    def dictionaries(self) -> tuple[str, ...]:
+        """Return the columns that stay dictionaries: roots are few words in any case."""
+        return (*self.words, ROOT) if ROOT in self.schema.names else self.words
+
+    @property
     def worded(self) -> pa.Schema:
         """Return the schema with dictionaries."""
         schema = self.schema
-        for name in self.words:
+        for name in self.dictionaries:
             at = schema.get_field_index(name)
             kind = pa.dictionary(pa.int32(), schema.field(at).type)
             schema = schema.set(at, schema.field(at).with_type(kind))
@@ -152,21 +167,65 @@ def blocks_of(parquet: pq.ParquetFile, number: int, path: str) -> list[Block]:
         one = parquet.metadata.row_group(group)
         size = sum(one.column(at).total_compressed_size for at in range(one.num_columns))
         if one.num_rows:
-            found.append(Block(number, path, group, first, one.num_rows, size))
+            found.append(Block(number, path, group, first, one.num_rows, size, one.num_rows))
         first += one.num_rows
     return found
 
 
+def left_out(parquet: pq.ParquetFile, block: Block, sieve: Sieve) -> tuple[int, int]:
+    """Return how many rows of a block are deleted, and how many ingested rows they stand for."""
+    if sieve.passes_all:
+        return 0, 0
+    counted = [EVENTS] if EVENTS in parquet.schema_arrow.names else []
+    rows = events = 0
+    first = block.first
+    for batch in parquet.iter_batches(
+        row_groups=[block.group], columns=[*sieve.reads, *counted], use_threads=False
+    ):
+        kept = sieve.kept(batch, first)
+        first += batch.num_rows
+        if kept is not None:
+            gone = pa.array(~kept)
+            rows += int((~kept).sum())
+            for name in counted:
+                events += pc.sum(batch.column(name).filter(gone)).as_py() or 0
+    return rows, events if counted else rows
+
+
+def sifted(
+    rows: pa.Table, sieve: Sieve, first: int, target: pa.Schema
+) -> tuple[pa.Table, Flags | None]:
+    """Return the rows that are not deleted, and which these are (None: all).
+
+    Args:
+        rows: all rows of a file from number ``first`` on, as many as there are.
+        sieve: of the segment.
+        first: the number of the first row.
+        target: the columns and types to return; with addresses if it names them.
+    """
+    if ROOT in target.names:
+        rows = sieve.addressed(rows, first)
+    kept = sieve.kept(rows, first)
+    rows = fitted(rows, target)
+    return (rows, None) if kept is None else (rows.filter(pa.array(kept)), kept)
+
+
 def read_blocks(
-    files: DataFiles, blocks: Sequence[Block], shape: Shape, *, most: float
+    files: DataFiles,
+    blocks: Sequence[Block],
+    shape: Shape,
+    *,
+    most: float,
+    sieves: Mapping[int, Sieve],
 ) -> Iterator[tuple[pa.Table, Ordinals]]:
-    """Yield the rows of blocks, in order, with their ordinals.
+    """Yield the rows of blocks that are not deleted, in order, with their ordinals.
 
     Args:
         files: where they are.
         blocks: sorted by input and row group.
         shape: how the rows shall look.
         most: how many bytes may be decoded at once.
+        sieves: of the inputs, by number.
 
     Raises:
         CorruptTable: a file cannot be decoded.
@@ -174,13 +233,15 @@ def read_blocks(
     """
     target = shape.worded
     for path, members in _by_path(blocks):
-        with opened(files, path, shape.words) as parquet:
+        with opened(files, path, shape.dictionaries) as parquet:
             for batch in _batches(members, most / shape.width):
-                start = batch[0].ordinals[0]
+                number, first = batch[0].input, batch[0].first
                 for table in _tables(parquet, batch, most / shape.width):
-                    rows = fitted(table, target)
-                    yield rows, np.arange(start, start + rows.num_rows)
-                    start += rows.num_rows
+                    rows, kept = sifted(table, sieves[number], first, target)
+                    ordinals = np.arange(first, first + table.num_rows) + (number << ORDINAL_BITS)
+                    first += table.num_rows
+                    if rows.num_rows:
+                        yield rows, ordinals if kept is None else ordinals[kept]
 
 
 def _tables(parquet: pq.ParquetFile, batch: Sequence[Block], most: float) -> Iterator[pa.Table]:
@@ -220,8 +281,13 @@ def _batches(blocks: Sequence[Block], most: float) -> Iterator[list[Block]]:
 def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
     """Return rows in the target's columns and types, hidden columns filled in."""
     for field in target:
-        if field.name not in rows.column_names and field.name.startswith("__segtable_"):
+        if field.name not in rows.column_names and _made_up(field.name):
             one = 1 if field.name == EVENTS else None
             column = pa.repeat(pa.scalar(one, plain(field.type)), rows.num_rows)
             rows = rows.append_column(field.name, column)
     return conformed(rows, target)
+
+
+def _made_up(name: str) -> bool:
+    """Tell whether a column may be missing; an address can only be known."""
+    return name.startswith(HIDDEN) and name not in (ROOT, ROW)

@@ -4,7 +4,8 @@
    sorted file skip more of it, and the next sort reads less.
 2. Dictionaries stay dictionaries; each row group gets the words that it has. The file's Arrow
    schema is the table's, as if the words had been written one by one.
-3. A dictionary is written where a sorted sample is smaller with it; text always tries.
+3. A dictionary is written where a sorted sample is smaller with it; text always tries, row numbers
+   (``ROW``) never do.
 4. The bytes of dictionaries are spread over a full row group when a small sample is measured.
 """
 
@@ -15,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.data.ingest import GROUP_BYTES, PARQUET
+from airflow_provider_segtable.data.ingest import ENCODINGS, GROUP_BYTES, PARQUET
 from airflow_provider_segtable.data.keys import is_sorted, stable_order
 from airflow_provider_segtable.data.ranges import Keying, plain
 
@@ -51,8 +52,14 @@ def writer(
             [(name, "ascending") for name in keying.columns],
             null_placement="at_start",
         )
-    options = {**PARQUET, "use_dictionary": sorted(coded)}
+    options = {**PARQUET, "use_dictionary": sorted(coded), **_encodings(schema)}
     return pq.ParquetWriter(sink, schema, store_schema=False, sorting_columns=sorting, **options)
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return the option that names the encodings of columns without a dictionary."""
+    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    return {"column_encoding": known} if known else {}
 
 
 def group_rows(rows: pa.Table) -> int:
@@ -85,15 +92,16 @@ def probed(rows: pa.Table, coded: Iterable[str] | None = None) -> Probe:
         coded: the columns that get a dictionary; found out if left out.
     """
     rows = rows.unify_dictionaries()
-    paths = sorted(coded) if coded is not None else None
-    with_words = _encoded(rows, {} if paths is None else {"use_dictionary": paths})
+    bare = _encodings(rows.schema)
     if coded is not None:
-        return Probe(sum(with_words[path][1] for path in with_words), frozenset(coded))
-    without = _encoded(rows, {"use_dictionary": False})
+        found = _encoded(rows, {"use_dictionary": sorted(coded), **bare})
+        return Probe(sum(full for _, full in found.values()), frozenset(coded))
+    with_words = _encoded(rows, {})
+    without = _encoded(rows, {"use_dictionary": False, **bare})
     kept = frozenset(
         path
         for path, (size, _) in with_words.items()
-        if size <= without[path][0] or _text(rows, path)
+        if path not in ENCODINGS and (size <= without[path][0] or _text(rows, path))
     )
     width = sum((with_words if path in kept else without)[path][1] for path in with_words)
     return Probe(width, kept)

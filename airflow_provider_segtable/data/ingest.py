@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.core.rollup import EVENTS
-from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import ROW, Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.data.descriptor import (
     KEY,
     definition_entry,
@@ -40,6 +40,8 @@ PARQUET: dict[str, Any] = {
     "write_statistics": True,
     "write_page_index": True,
 }
+ENCODINGS = {ROW: "DELTA_BINARY_PACKED"}
+"""Row numbers mostly ascend: so they take half of what a dictionary or nothing would give."""
 
 
 def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
@@ -194,11 +196,30 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a segment is among others: its shard, the order of its rows, what it replaces."""
+    """What a segment is among others; as in ``Segment``."""
 
     shard: Shard
     clustering: str = ""
     replaces: tuple[Roots, ...] = ()
+    purged: int = 0
+
+
+def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segment:
+    """Return the segment whose every row was deleted: it has no file, and any time of its chunk."""
+    return Segment(
+        id=segment_id,
+        shard=standing.shard,
+        path="",
+        rows=0,
+        size=0,
+        row_groups=0,
+        time_min=segment_id.interval.start,
+        time_max=segment_id.interval.end - 1,
+        created=created,
+        clustering=standing.clustering,
+        replaces=standing.replaces,
+        purged=standing.purged,
+    )
 
 
 def write_segment(  # noqa: PLR0913 - each goes into the file
@@ -277,6 +298,7 @@ def _write_groups(
         events=events,
         clustering=standing.clustering,
         replaces=standing.replaces,
+        purged=standing.purged,
     )
 
 

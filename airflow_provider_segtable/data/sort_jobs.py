@@ -7,11 +7,12 @@
 3. A large segment is gathered in *parts*, ranges one after another, each no more than its share of
    memory. Small segments are gathered several at once, so that what they share is read once.
 4. With rollup, rows are rolled up when they are scattered and again, wholly, when gathered.
+5. A segment that no row is left for is empty: it has no file, but is there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +39,12 @@ from airflow_provider_segtable.data.encoding import (
     writer,
 )
 from airflow_provider_segtable.data.files import SinkFile, open_files
+from airflow_provider_segtable.data.ingest import Standing, emptied
 from airflow_provider_segtable.data.keys import Numbers, is_sorted, stable_order
 from airflow_provider_segtable.data.ranges import Keying, Marks, Ordinals, Slices, assigned
 from airflow_provider_segtable.data.rollup_hook import Rolling
 from airflow_provider_segtable.data.runs import FOLDER, SortRun, read_run, write_run
+from airflow_provider_segtable.data.sieve import Sieve
 from airflow_provider_segtable.data.times import instants
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -50,7 +53,11 @@ PROBE_ROWS = 32_768
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What scatter and gather jobs share; ``most`` is how many bytes may be decoded at once."""
+    """What scatter and gather jobs share; ``most`` is how many bytes may be decoded at once.
+
+    ``roots`` are those that the inputs may have rows of; ``purged`` is the event up to which the
+    jobs' sieves know what is deleted.
+    """
 
     uri: str
     storage_options: dict[str, str]
@@ -59,6 +66,8 @@ class Task:
     marks: Marks
     rolling: Rolling
     most: float
+    roots: tuple[Roots, ...] = ()
+    purged: int = 0
 
     def open(self) -> DataFiles:
         """Open the table's data files."""
@@ -67,10 +76,14 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterJob:
-    """Part the rows of some blocks by range; ``folder`` is where the run goes."""
+    """Part the rows of some blocks by range; ``folder`` is where the run goes.
+
+    ``sieves`` are those of the blocks' inputs, by number.
+    """
 
     task: Task
     blocks: tuple[Block, ...]
+    sieves: Mapping[int, Sieve]
     folder: str
     attempt: str
 
@@ -94,7 +107,7 @@ class ScatterJob:
         files = self.task.open() if files is None else files
         runs: list[SortRun] = []
         try:
-            for held in _bounded(files, self.blocks, self.task):
+            for held in _bounded(files, self):
                 runs.append(_scattered(self, files, held, len(runs)))
         except Exception:
             for run in runs:
@@ -107,11 +120,13 @@ class ScatterJob:
 Read = list[tuple[pa.Table, Ordinals]]
 
 
-def _bounded(files: DataFiles, blocks: Sequence[Block], task: Task) -> Iterator[Read]:
+def _bounded(files: DataFiles, job: ScatterJob) -> Iterator[Read]:
     """Yield rows as read, together about what may be decoded at once."""
     held: Read = []
-    size = 0
-    for rows, ordinals in read_blocks(files, blocks, task.shape, most=task.most):
+    size, task = 0, job.task
+    for rows, ordinals in read_blocks(
+        files, job.blocks, task.shape, most=task.most, sieves=job.sieves
+    ):
         if held and size + rows.nbytes > 1.5 * task.most:
             yield held
             held, size = [], 0
@@ -194,6 +209,7 @@ class GatherJob:
         parts: the ranges that are read and sorted at once.
         runs: where the rows are, or
         blocks: row groups that may have some, with the first and last range of each.
+        sieves: of the blocks' inputs, by number.
         clustering: the order's text.
         created: when the attempt began.
         size: about how many bytes it reads.
@@ -204,6 +220,7 @@ class GatherJob:
     parts: tuple[tuple[int, int], ...]
     runs: tuple[SortRun, ...] = ()
     blocks: tuple[tuple[Block, int, int], ...] = ()
+    sieves: Mapping[int, Sieve] = field(default_factory=dict)
     clustering: str
     created: Instant
     size: int
@@ -226,7 +243,7 @@ class GatherJob:
 
         Raises:
             CorruptTable: an input or a run cannot be decoded.
-            BooksDoNotBalance: a segment would have no rows, or rows of another time chunk.
+            BooksDoNotBalance: a segment would have rows of another time chunk.
             StorageError: nothing is left behind.
         """
         files = self.task.open() if files is None else files
@@ -242,7 +259,7 @@ class GatherJob:
                 some = [rows.take(places[number])] if number in places else []
                 written.append(_write(self, files, output, iter(some)))
         except Exception:
-            for segment in written:
+            for segment in (one for one in written if one.path):
                 with suppress(StorageError):  # what counts is why it failed
                     files.delete(segment.path)
             raise
@@ -282,7 +299,9 @@ def _from_blocks(
     one = len(job.outputs) == 1
     picks = [at for at in (first - 1, end - 1) if 0 <= at < len(task.marks)]
     marks = task.marks.some(picks) if one else task.marks
-    for rows, ordinals in read_blocks(files, list(near), task.shape, most=task.most / 2):
+    for rows, ordinals in read_blocks(
+        files, list(near), task.shape, most=task.most / 2, sieves=job.sieves
+    ):
         if task.rolling.wanted:
             rows = task.rolling.rolled(rows, task.keying.time_column)  # noqa: PLW2901
         labels = assigned(task.keying, rows, ordinals, marks)
@@ -296,38 +315,70 @@ def _from_blocks(
 
 
 def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.Table]) -> Segment:
-    path = segment_path(output.id, job.attempt)
-    schema = job.task.shape.worded
-    rows = events = groups = 0
-    times: list[Instant] = []
+    task, path = job.task, segment_path(output.id, job.attempt)
+    schema = task.shape.worded
+    seen = _Written()
     with files.create(path) as sink:
-        with writer(SinkFile(sink), schema, job.task.keying, job.task.shape.coded) as parquet:
-            for group in _groups(job.task, parts):
+        with writer(SinkFile(sink), schema, task.keying, task.shape.coded) as parquet:
+            for group in _groups(task, parts):
                 parquet.write_table(group, row_group_size=max(1, group.num_rows))
-                rows, groups = rows + group.num_rows, groups + 1
-                events += job.task.rolling.events(group)
-                times += _ends(group, job.task.keying.time_column)
-            _check(output, rows, times)
-            segment = Segment(
-                id=output.id,
-                shard=output.shard,
-                path=path,
-                rows=rows,
-                size=0,
-                row_groups=groups,
-                time_min=min(times),
-                time_max=max(times),
-                created=job.created,
-                events=events,
-                clustering=job.clustering,
-                replaces=output.replaces,
-            )
+                seen.add(group, task)
+            if not seen.rows:
+                return emptied(output.id, job.created, _standing(job, output))
+            seen.check(output)
+            segment = _described(job, output, seen)
             entry = arrow_schema_entry(plain_schema(schema))
             own = {KEY: encode_descriptor(segment), ARROW_SCHEMA: entry}
-            parquet.add_key_value_metadata(own | definition_entry(job.task.shape.definition))
-        segment = replace(segment, size=sink.position)
+            parquet.add_key_value_metadata(own | definition_entry(task.shape.definition))
+        segment = replace(segment, path=path, size=sink.position)
         sink.commit()
     return segment
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written of a segment so far."""
+
+    rows: int = 0
+    events: int = 0
+    groups: int = 0
+    times: list[Instant] = field(default_factory=list)
+
+    def add(self, group: pa.Table, task: Task) -> None:
+        self.rows += group.num_rows
+        self.events += task.rolling.events(group)
+        self.groups += 1
+        bounds = pc.min_max(instants(group.column(task.keying.time_column)))
+        self.times += (bounds["min"].as_py(), bounds["max"].as_py())
+
+    def check(self, output: Output) -> None:
+        for at in (min(self.times), max(self.times)):
+            if not output.id.interval.holds(at):
+                raise BooksDoNotBalance(
+                    f"segment {output.id} would have a row at {at} µs, outside its time chunk; "
+                    "nothing was published"
+                )
+
+
+def _standing(job: GatherJob, output: Output) -> Standing:
+    return Standing(
+        shard=output.shard,
+        clustering=job.clustering,
+        replaces=output.replaces,
+        purged=job.task.purged,
+    )
+
+
+def _described(job: GatherJob, output: Output, seen: _Written) -> Segment:
+    return replace(
+        emptied(output.id, job.created, _standing(job, output)),
+        rows=seen.rows,
+        events=seen.events,
+        row_groups=seen.groups,
+        time_min=min(seen.times),
+        time_max=max(seen.times),
+        roots=job.task.roots,
+    )
 
 
 def _groups(task: Task, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -342,19 +393,3 @@ def _groups(task: Task, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
                 yield rows.slice(start, step)
             else:
                 yield rows.take(pa.array(order[start : start + step]))
-
-
-def _ends(rows: pa.Table, time_column: str) -> tuple[Instant, Instant]:
-    bounds = pc.min_max(instants(rows.column(time_column)))
-    return bounds["min"].as_py(), bounds["max"].as_py()
-
-
-def _check(output: Output, rows: int, times: Sequence[Instant]) -> None:
-    if not rows:
-        raise BooksDoNotBalance(f"segment {output.id} would have no rows; nothing was published")
-    for at in (min(times), max(times)):
-        if not output.id.interval.holds(at):
-            raise BooksDoNotBalance(
-                f"segment {output.id} would have a row at {at} µs, outside its time chunk; "
-                "nothing was published"
-            )

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -18,14 +18,16 @@ from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.rollup import Rollup
 from airflow_provider_segtable.core.schema import Schema
-from airflow_provider_segtable.core.segment import Roots, Segment
+from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, roots_of
 from airflow_provider_segtable.data.blocks import Block, Shape
 from airflow_provider_segtable.data.keys import Indices, check_sortable
 from airflow_provider_segtable.data.ranges import Keying, Ranges, assigned, cut, grid_of, joined
 from airflow_provider_segtable.data.rollup_hook import Rolling
+from airflow_provider_segtable.data.schema import to_arrow
+from airflow_provider_segtable.data.sieve import Sieve, sieve_of
 from airflow_provider_segtable.data.sizing import Sizing, grouped, packed, parts_of
 from airflow_provider_segtable.data.sort_jobs import Task
-from airflow_provider_segtable.data.survey import Surveyed, SurveyJob
+from airflow_provider_segtable.data.survey import Surveyed, SurveyJob, physical
 
 DIRECT = 2.0
 """Gathering straight from the inputs may read so many times their bytes."""
@@ -54,6 +56,9 @@ class SortSpec:
         rollup: the table's.
         replaces: what the result stands for, kept in the first segment of each time chunk.
         most: there may be no more segments than that (0: any number).
+        member: at least one segment is needed, an empty one if no row is left.
+        sieves: what is deleted, by input; nothing from those that are not there.
+        purged: the event up to which the sieves know what is deleted.
     """
 
     uri: str
@@ -70,6 +75,13 @@ class SortSpec:
     rollup: Rollup | None = None
     replaces: tuple[Roots, ...] = ()
     most: int = 0
+    member: bool = False
+    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
+    purged: int = 0
+
+    def sieves_of(self, inputs: Sequence[Segment]) -> dict[int, Sieve]:
+        """Return the sieves of inputs, by their numbers."""
+        return {number: sieve_of(self.sieves, one) for number, one in enumerate(inputs)}
 
     @property
     def share(self) -> float:
@@ -79,9 +91,10 @@ class SortSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortPlan:
-    """What the survey led to."""
+    """What the survey led to; ``sieves`` are by the inputs' numbers."""
 
     spec: SortSpec
+    sieves: Mapping[int, Sieve]
     task: Task
     ranges: Ranges
     blocks: tuple[tuple[Block, int, int], ...]
@@ -143,7 +156,7 @@ def survey_jobs(
     size = sum(segment.size for segment in inputs)
     segments = max(1, size // spec.target_size)
     points = max(SAMPLED_ROWS, POINTS * Sizing.RANGES * segments + 10 * len(spec.intervals))
-    numbered = list(enumerate(inputs))
+    numbered, sieves = list(enumerate(inputs)), spec.sieves_of(inputs)
     jobs = min(len(inputs), spec.parallelism)
     bounds = np.linspace(0, len(inputs), jobs + 1).astype(int)
     return [
@@ -152,6 +165,7 @@ def survey_jobs(
             storage_options=dict(spec.storage_options),
             inputs=tuple(segment for _, segment in numbered[a:b]),
             numbers=tuple(number for number, _ in numbered[a:b]),
+            sieves={number: sieves[number] for number, _ in numbered[a:b]},
             schema=schema,
             keying=keying,
             stride=max(1, groups // SAMPLED_BLOCKS),
@@ -164,14 +178,15 @@ def survey_jobs(
 
 
 def planned(
-    spec: SortSpec, schema: pa.Schema, keying: Keying, surveys: Sequence[Surveyed]
+    spec: SortSpec, inputs: Sequence[Segment], keying: Keying, surveys: Sequence[Surveyed]
 ) -> SortPlan:
-    """Return the plan that the surveys lead to."""
+    """Return the plan that the surveys lead to; one of them at least found rows."""
+    surveys = [one for one in surveys if one.blocks]
     sample = joined([one.sample for one in surveys])
     if spec.order.curve == "zorder":
         columns = [sample.values.column(name) for name in spec.order.columns]
         keying = replace(keying, grids=tuple(grid_of(c.combine_chunks()) for c in columns))
-    shape = _shape(schema, surveys)
+    shape = _shape(spec, surveys)
     counts = np.sum([one.counts for one in surveys], axis=0)
     weight = np.array([one.sampled for one in surveys], float)
     density = float(np.average([one.density for one in surveys], weights=weight))
@@ -190,14 +205,22 @@ def planned(
         marks=ranges.marks,
         rolling=Rolling(spec.rollup),
         most=spec.share,
+        roots=() if spec.rollup else roots_of(inputs),
+        purged=spec.purged,
     )
-    return SortPlan(spec=spec, task=task, ranges=ranges, blocks=tuple(blocks), density=density)
+    return SortPlan(
+        spec=spec,
+        sieves=spec.sieves_of(inputs),
+        task=task,
+        ranges=ranges,
+        blocks=tuple(blocks),
+        density=density,
+    )
 
 
-def _shape(schema: pa.Schema, surveys: Sequence[Surveyed]) -> Shape:
-    hidden = {field.name: field for one in surveys for field in one.hidden}
-    for field in hidden.values():
-        schema = schema.append(field)
+def _shape(spec: SortSpec, surveys: Sequence[Surveyed]) -> Shape:
+    hidden = {column.name: column for one in surveys for column in one.hidden}
+    schema = physical(to_arrow(spec.schema), hidden.values(), Rolling(spec.rollup))
     sampled = sum(one.sampled for one in surveys)
     words = [n for n in schema.names if 2 * sum(s.words.get(n, 0) for s in surveys) > sampled]
     width = max(one.width for one in surveys)

@@ -1,6 +1,7 @@
 """Sorting segments, in bounded memory, on one machine or many: stages of jobs.
 
-1. *Survey*: inputs are checked, keys sampled, rows counted for each target time chunk.
+1. *Survey*: inputs are checked, keys sampled, rows counted for each target time chunk, and those
+   that are deleted.
 2. The key is cut into *ranges*, several for each segment to be, none empty (``ranges``).
 3. *Scatter*: rows are parted by range and written as runs (``runs``), a bounded batch a job. It is
    left out where gathering straight from the inputs reads no more than ``DIRECT`` times their
@@ -8,8 +9,9 @@
 4. Ranges are put together into segments of about the target size, by what rows take in a sorted
    file (measured); now the number of segments is known, and ids are asked for.
 5. *Gather*: each segment's ranges are read, sorted and written.
-6. The books: as many rows out as in; with rollup, as many ingested rows. Runs are removed at the
-   end, however it ends.
+6. The books: as many rows out as in, less the deleted ones; with rollup, as many ingested rows.
+   Runs are removed at the end, however it ends.
+7. Without rollup each row keeps its root address, in hidden columns from now on.
 
 What a task holds, decoded, is about ``memory``, however large the inputs are: batches of a quarter,
 and parts of a quarter, each of which is there up to three times while it is moved.
@@ -29,6 +31,7 @@ from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard, inherited
 from airflow_provider_segtable.data.distinct import groups
 from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.ingest import Standing, emptied
 from airflow_provider_segtable.data.keys import Numbers
 from airflow_provider_segtable.data.ranges import Ranges
 from airflow_provider_segtable.data.runs import SortRun
@@ -68,7 +71,8 @@ def sort_stages(
         Lists of jobs; their results are to be sent, in order.
 
     Returns:
-        The new segments, by target time chunk and key.
+        The new segments, by target time chunk and key; none where no row is left, unless
+        ``spec.member`` asks for one.
 
     Raises:
         InvalidInput: the order names a column that is not there or cannot be sorted by.
@@ -78,10 +82,12 @@ def sort_stages(
     spec = replace(spec, replaces=spec.replaces or inherited(given))
     schema = to_arrow(spec.schema)
     keying = keying_of(spec, schema)
-    if not given:
-        return ()
-    surveys = yield [*survey_jobs(spec, given, schema, keying)]
-    plan = planned(spec, schema, keying, surveys)
+    surveys = (yield [*survey_jobs(spec, given, schema, keying)]) if given else ()
+    dropped = sum(survey.dropped for survey in surveys)
+    if not any(survey.blocks for survey in surveys):
+        _check_books(spec, given, (), dropped)
+        return _nothing(spec, outputs)
+    plan = planned(spec, given, keying, surveys)
     runs: tuple[SortRun, ...] = ()
     try:
         if not plan.direct:
@@ -90,10 +96,21 @@ def sort_stages(
         jobs = _gathers(plan, runs, outputs)
         results = yield [*jobs]
         segments = tuple(segment for result in results for segment in result)
-        _check_books(given, segments, rollup=spec.rollup is not None)
+        _check_books(spec, given, segments, dropped)
         return segments
     finally:
         discard(files or open_files(spec.uri, spec.storage_options), runs)
+
+
+def _nothing(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
+    """Return the result where no row is left."""
+    if not spec.member:
+        return ()
+    interval = spec.intervals[0]
+    ((name, shard),) = outputs({interval: 1})[interval]
+    order, standing = str(spec.order), spec.replaces
+    own = Standing(shard=shard, clustering=order, replaces=standing, purged=spec.purged)
+    return (emptied(name, spec.created, own),)
 
 
 def discard(files: DataFiles, results: Sequence[Any]) -> None:
@@ -137,6 +154,7 @@ def _scatters(plan: SortPlan) -> list[ScatterJob]:
         ScatterJob(
             task=plan.task,
             blocks=tuple(batch),
+            sieves={block.input: plan.sieves[block.input] for block in batch},
             folder=plan.spec.attempt,
             attempt=plan.spec.attempt,
         )
@@ -170,6 +188,7 @@ def _gathers(plan: SortPlan, runs: Sequence[SortRun], outputs: Outputs) -> list[
                 parts=tuple(parts_of(pack, load, sizing)),
                 runs=tuple(runs),
                 blocks=() if runs else near,
+                sieves={} if runs else {one[0].input: plan.sieves[one[0].input] for one in near},
                 clustering=str(spec.order),
                 created=spec.created,
                 size=int(sum(load[first:end]) * density) + 1,
@@ -213,11 +232,14 @@ def _named(
     ]
 
 
-def _check_books(inputs: Sequence[Segment], outputs: Sequence[Segment], *, rollup: bool) -> None:
-    what = "ingested rows" if rollup else "rows"
-    given = sum(segment.events if rollup else segment.rows for segment in inputs)
-    found = sum(segment.events if rollup else segment.rows for segment in outputs)
-    if given != found:
+def _check_books(
+    spec: SortSpec, inputs: Sequence[Segment], outputs: Sequence[Segment], dropped: int
+) -> None:
+    what = "rows" if spec.rollup is None else "ingested rows"
+    given = sum(segment.events if spec.rollup else segment.rows for segment in inputs)
+    found = sum(segment.events if spec.rollup else segment.rows for segment in outputs)
+    if given - dropped != found:
         raise BooksDoNotBalance(
-            f"{found} {what} out, {given} {what} in for {outputs[0].id}; nothing was published"
+            f"{found} {what} out, {given} {what} in, {dropped} of these deleted, from "
+            f"{inputs[0].id} on; nothing was published"
         )

@@ -6,15 +6,17 @@
    *unbounded*: it may have rows anywhere.
 3. Sampled are rows of every n-th row group in the order of their keys, so that sorted and
    unsorted inputs are both well seen.
-4. Rows are counted exactly for each target time chunk; a row group that lies in one by its
+4. Deleted rows are counted exactly, which reads no more than tells them; they are in no sample and
+   in no other count, and a row group without any other row is not looked at again.
+5. Rows are counted exactly for each target time chunk; a row group that lies in one by its
    statistics is not read for that.
-5. What a row takes, decoded and in a sorted file, is measured on a few row groups.
+6. What a row takes, decoded and in a sorted file, is measured on a few row groups.
 
 Source of the idea: splitters by sampling, as in TeraSort and Spark's range partitioner.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,13 +32,16 @@ from airflow_provider_segtable.data.blocks import (
     checked,
     decoding,
     fitted,
+    left_out,
     opened,
+    sifted,
 )
 from airflow_provider_segtable.data.descriptor import TABLE_KEY
 from airflow_provider_segtable.data.encoding import probed, sorted_rows
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ranges import Keying, Ordinals, Sample, joined
 from airflow_provider_segtable.data.rollup_hook import Rolling
+from airflow_provider_segtable.data.sieve import Sieve, with_addresses
 from airflow_provider_segtable.ports.files import DataFiles
 
 PROBES = 4
@@ -51,7 +56,8 @@ class Surveyed:
     ``counts`` are rows of each target chunk; ``density`` and ``width`` bytes a row in a sorted
     file, and decoded; ``words`` how many sampled blocks have few words in a
     column; ``coded`` the columns that gain by a dictionary; ``definition`` the table's, as some
-    footer has it.
+    footer has it; ``dropped`` the rows that are deleted, or with rollup the ingested rows that
+    they stand for.
     """
 
     blocks: tuple[Block, ...]
@@ -66,6 +72,7 @@ class Surveyed:
     coded: frozenset[str]
     sampled: int
     hidden: tuple[pa.Field, ...]
+    dropped: int
     definition: bytes = b""
 
 
@@ -73,14 +80,16 @@ class Surveyed:
 class SurveyJob:
     """Look at some inputs.
 
-    ``numbers`` are the inputs' places in the whole; every ``stride``-th row group is sampled,
-    ``rate`` is the share of all rows that shall be in the sample.
+    ``numbers`` are the inputs' places in the whole, ``sieves`` are theirs, by number; every
+    ``stride``-th row group is sampled, ``rate`` is the share of all rows that shall be in the
+    sample.
     """
 
     uri: str
     storage_options: dict[str, str]
     inputs: tuple[Segment, ...]
     numbers: tuple[int, ...]
+    sieves: Mapping[int, Sieve]
     schema: pa.Schema
     keying: Keying
     stride: int
@@ -109,27 +118,27 @@ class SurveyJob:
         return _survey(self, files)
 
 
+@dataclass(slots=True)
+class _Footers:
+    """What footers and sieves tell: each list has an entry for each block."""
+
+    blocks: list[Block] = field(default_factory=list)
+    bounds: list[list[tuple[Any, Any]] | None] = field(default_factory=list)
+    wordy: list[set[str]] = field(default_factory=list)
+    hidden: "dict[str, pa.Field[Any]]" = field(default_factory=dict)
+    definition: bytes = b""
+    dropped: int = 0
+
+
 def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
-    blocks: list[Block] = []
-    bounds: list[list[tuple[Any, Any]] | None] = []
-    hidden: dict[str, pa.Field] = {}
-    wordy: list[set[str]] = []
-    definition = b""
-    for number, segment in zip(job.numbers, job.inputs, strict=True):
-        with checked(files, segment) as parquet:
-            found = blocks_of(parquet, number, segment.path)
-            definition = definition or (parquet.metadata.metadata or {}).get(TABLE_KEY, b"")
-            blocks += found
-            bounds += [_bounds(parquet.metadata.row_group(b.group), job) for b in found]
-            wordy += [_wordy(parquet.metadata.row_group(b.group), job.schema) for b in found]
-            more = [f for f in parquet.schema_arrow if f.name.startswith(HIDDEN)]
-            hidden |= {field.name: field.remove_metadata() for field in more}
+    seen = _footers(job, files)
+    blocks = seen.blocks
     kinds = [job.schema.field(name).type for name in job.keying.columns]
-    low, high, bounded = _tables(job.keying.columns, kinds, bounds)
-    picked = _picked(job.keying, low, bounded, job.stride)
-    words = {name: sum(name in wordy[at] for at in picked) for name in job.schema.names}
+    low, high, bounded = _tables(job.keying.columns, kinds, seen.bounds)
+    picked = _picked(job.keying, low, bounded, job.stride) if blocks else []
+    words = {name: sum(name in seen.wordy[at] for at in picked) for name in job.schema.names}
     shape = Shape(
-        schema=_with(job.schema, hidden.values()),
+        schema=physical(job.schema, seen.hidden.values(), job.rolling),
         words=tuple(name for name, often in words.items() if often * 2 > len(picked)),
     )
     density, width, coded = _probed(job, files, [blocks[at] for at in picked], shape)
@@ -145,15 +154,36 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
         words=words,
         coded=coded,
         sampled=len(picked),
-        definition=definition,
-        hidden=tuple(hidden.values()),
+        definition=seen.definition,
+        hidden=tuple(seen.hidden.values()),
+        dropped=seen.dropped,
     )
 
 
-def _with(schema: pa.Schema, fields: Iterable[pa.Field]) -> pa.Schema:
-    for field in fields:
-        schema = schema.append(field)
-    return schema
+def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
+    seen = _Footers()
+    for number, segment in zip(job.numbers, job.inputs, strict=True):
+        with checked(files, segment) as parquet:
+            metadata = parquet.metadata
+            seen.definition = seen.definition or (metadata.metadata or {}).get(TABLE_KEY, b"")
+            for block in blocks_of(parquet, number, segment.path):
+                rows, events = left_out(parquet, block, job.sieves[number])
+                seen.dropped += events if job.rolling.wanted else rows
+                if rows < block.rows:
+                    group = metadata.row_group(block.group)
+                    seen.blocks.append(replace(block, kept=block.rows - rows))
+                    seen.bounds.append(_bounds(group, job))
+                    seen.wordy.append(_wordy(group, job.schema))
+            more = [one for one in parquet.schema_arrow if one.name.startswith(HIDDEN)]
+            seen.hidden |= {one.name: one.remove_metadata() for one in more}
+    return seen
+
+
+def physical(schema: pa.Schema, hidden: "Iterable[pa.Field[Any]]", rolling: Rolling) -> pa.Schema:
+    """Return what is sorted: the schema, what files hide, and addresses, but with rollup."""
+    for one in hidden:
+        schema = schema.append(one)
+    return schema if rolling.wanted else with_addresses(schema)
 
 
 def _bounds(group: pq.RowGroupMetaData, job: SurveyJob) -> list[tuple[Any, Any]] | None:
@@ -223,7 +253,7 @@ def _counts(
 ) -> Ordinals:
     keying, counts = job.keying, np.zeros(len(job.keying.intervals), np.int64)
     if not keying.many:
-        counts[0] = sum(block.rows for block in blocks)
+        counts[0] = sum(block.kept for block in blocks)
         return counts
     unclear = []
     low, high, bounded = bounds
@@ -232,12 +262,14 @@ def _counts(
     last = dict(zip(known.to_pylist(), keying.chunks(high.take(known)), strict=True))
     for at, block in enumerate(blocks):
         if at in first and first[at] == last[at]:
-            counts[first[at]] += block.rows
+            counts[first[at]] += block.kept
         else:
             unclear.append(block)
     for block in unclear:
-        rows = _read(files, block, (keying.time_column,), ())
-        counts += np.bincount(keying.chunks(rows), minlength=len(counts))
+        sieve = job.sieves[block.input]
+        rows = _read(files, block, (keying.time_column, *sieve.reads), ())
+        left = sieve.sifted(rows, block.first)
+        counts += np.bincount(keying.chunks(left), minlength=len(counts))
     return counts
 
 
@@ -256,15 +288,23 @@ def _sample(
     picked: Sequence[int],
     shape: Shape,
 ) -> Sample:
+    if not picked:
+        names = job.keying.columns
+        values = pa.schema([job.schema.field(name) for name in names]).empty_table()
+        return Sample(values=values, ordinals=np.zeros(0, np.int64), weights=np.zeros(0))
     chosen = [blocks[at] for at in picked]
-    scale = sum(block.rows for block in blocks) / sum(block.rows for block in chosen)
+    scale = sum(block.kept for block in blocks) / sum(block.kept for block in chosen)
     return joined([_points(job, files, block, shape, scale) for block in chosen])
 
 
 def _points(job: SurveyJob, files: DataFiles, block: Block, shape: Shape, scale: float) -> Sample:
     """Draw rows of one block; the same ones whenever it is asked again."""
-    names = job.keying.columns
-    rows = _read(files, block, None if job.rolling.wanted else names, shape.words)
+    names, sieve = job.keying.columns, job.sieves[block.input]
+    columns = None if job.rolling.wanted else (*names, *sieve.reads)
+    rows = _read(files, block, columns, shape.dictionaries)
+    kept = sieve.kept(rows, block.first)
+    numbers = np.arange(rows.num_rows) if kept is None else np.flatnonzero(kept)
+    rows = rows.take(pa.array(numbers)) if kept is not None else rows
     if job.rolling.wanted:
         rows = job.rolling.rolled(fitted(rows, shape.worded), job.keying.time_column)
     start, count = block.ordinals[0], rows.num_rows
@@ -276,7 +316,7 @@ def _points(job: SurveyJob, files: DataFiles, block: Block, shape: Shape, scale:
         names=list(names),
     )
     weights = np.full(len(places), scale * count / wanted)
-    return Sample(values=values, ordinals=start + places, weights=weights)
+    return Sample(values=values, ordinals=start + numbers[places], weights=weights)
 
 
 def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -310,7 +350,9 @@ def _probed(
     encoded = decoded = 0.0
     coded: frozenset[str] = frozenset()
     count = 0
-    for rows in _heads(files, picked[::step][:PROBES], shape):
+    if not picked:
+        return 0.0, 1.0, coded
+    for rows in _heads(job, files, picked[::step][:PROBES], shape):
         table = job.rolling.rolled(rows, job.keying.time_column)
         found = probed(sorted_rows(table, job.keying))
         coded |= found.coded
@@ -320,10 +362,19 @@ def _probed(
     return encoded / count, max(decoded / count, 1.0), coded
 
 
-def _heads(files: DataFiles, blocks: Sequence[Block], shape: Shape) -> Iterator[pa.Table]:
+def _heads(
+    job: SurveyJob, files: DataFiles, blocks: Sequence[Block], shape: Shape
+) -> Iterator[pa.Table]:
+    """Yield the first rows of each block that are not deleted."""
     for block in blocks:
-        with opened(files, block.path, shape.words) as parquet, decoding(block.path):
-            rows = next(
-                parquet.iter_batches(PROBE_ROWS, row_groups=[block.group], use_threads=False)
-            )
-        yield fitted(pa.Table.from_batches([rows]), shape.worded)
+        first = block.first
+        with opened(files, block.path, shape.dictionaries) as parquet, decoding(block.path):
+            for batch in parquet.iter_batches(
+                PROBE_ROWS, row_groups=[block.group], use_threads=False
+            ):
+                table = pa.Table.from_batches([batch])
+                rows, _ = sifted(table, job.sieves[block.input], first, shape.worded)
+                first += batch.num_rows
+                if rows.num_rows:
+                    yield rows
+                    break

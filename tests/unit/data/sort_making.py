@@ -11,14 +11,22 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.order import Order
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import (
+    ROOT,
+    ROW,
+    Segment,
+    SegmentId,
+    Shard,
+    roots_of,
+)
 from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.data.scan import SourceFile
 from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.data.sieve import with_addresses
 from airflow_provider_segtable.data.sorting import SortSpec, run_stages, sort_stages
 from airflow_provider_segtable.data.times import instants
-from tests.unit.data.making import MONTH, VERSION, written
+from tests.unit.data.making import MONTH, VERSION, segment_id, written
 
 ATTEMPT = "a" * 16
 
@@ -58,11 +66,15 @@ def sort(files: MemoryFiles, segments: Sequence[Segment], what: SortSpec) -> tup
 
 
 def rows_of(files: MemoryFiles, segment: Segment) -> list[dict[str, Any]]:
-    """Return a segment's rows, in the order of its file."""
-    with files.open(segment.path) as source:
-        table: pa.Table = pq.read_table(SourceFile(source))
-    rows: list[dict[str, Any]] = table.to_pylist()
+    """Return a segment's rows, in the order of its file, without their addresses."""
+    rows: list[dict[str, Any]] = table_of(files, segment).drop_columns([ROOT, ROW]).to_pylist()
     return rows
+
+
+def table_of(files: MemoryFiles, segment: Segment) -> pa.Table:
+    """Return all that a segment's file has."""
+    with files.open(segment.path) as source:
+        return pq.read_table(SourceFile(source))
 
 
 def sort_key(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[Any, ...]:
@@ -81,8 +93,15 @@ def _comparable(value: Any) -> tuple[Any, ...]:
 def expected(
     tables: Sequence[pa.Table], order: Sequence[str], chunks: Sequence[Interval]
 ) -> list[dict[str, Any]]:
-    """Return all rows as plain Python sorts them."""
-    table = pa.concat_tables(tables)
+    """Return all rows as plain Python sorts them, with their addresses."""
+    table = pa.concat_tables(
+        [
+            table.append_column(
+                ROOT, pa.array([str(segment_id(number))] * table.num_rows)
+            ).append_column(ROW, pa.array(range(table.num_rows)))
+            for number, table in enumerate(tables)
+        ]
+    )
     times = instants(table.column("at")).to_pylist()
     rows = list(zip(times, table.to_pylist(), strict=True))
 
@@ -104,22 +123,23 @@ def check(
     tables: Sequence[pa.Table],
     what: SortSpec,
 ) -> None:
-    """Assert that files and descriptors are what was asked for."""
-    rows = [row for segment in results for row in rows_of(files, segment)]
+    """Assert that files and descriptors are what was asked for, of tables that were ``put_in``."""
+    inputs = written(MemoryFiles(), tables)
+    rows = [row for segment in results for row in table_of(files, segment).to_pylist()]
     assert same(rows, expected(tables, what.order.columns, what.intervals))
     for segment in results:
         assert read_descriptor(files, segment.path) == segment
-        with files.open(segment.path) as source:
-            table = pq.read_table(SourceFile(source))
-        assert table.schema == tables[0].schema
+        table = table_of(files, segment)
+        assert table.schema == with_addresses(tables[0].schema)
         times = instants(table.column("at")).to_pylist()
         assert (min(times), max(times)) == (segment.time_min, segment.time_max)
         assert all(segment.id.interval.holds(at) for at in times)
         assert segment.size == len(files.store[segment.path])
         assert segment.clustering == str(what.order)
         assert not segment.lineage
-    inputs = {f"{partition:05d}-{partition:016x}.parquet" for partition in range(len(tables))}
-    left = {path for path in files.store if path.rpartition("/")[2] not in inputs}
+        assert segment.roots == roots_of(inputs)
+        assert segment.purged == what.purged
+    left = files.store.keys() - {segment.path for segment in inputs}
     assert left == {segment.path for segment in results}
 
 

@@ -36,6 +36,7 @@ from tests.unit.data.sort_making import (
     sort,
     sort_key,
     spec,
+    table_of,
 )
 
 START = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
@@ -244,8 +245,7 @@ def test_hidden_columns_go_along() -> None:
     counted = events(50, 2).append_column("__segtable_events", pa.array([3] * 50))
     segments = put_in(files, [plain, counted])
     (result,) = sort(files, segments, spec(plain.schema, "row"))
-    with files.open(result.path) as source:
-        table = pq.read_table(SourceFile(source))
+    table = table_of(files, result)
     assert table.column("__segtable_events").to_pylist() == [1] * 50 + [3] * 50
 
 
@@ -371,7 +371,7 @@ def test_books_that_do_not_balance_are_an_error() -> None:
     jobs = stages.send([job.run(files) for job in next(stages)])
     results = [job.run(files) for job in jobs]
     lost = [tuple(replace(s, rows=s.rows - 1, events=-1) for s in result) for result in results]
-    with pytest.raises(BooksDoNotBalance, match="4999 rows out, 5000"):
+    with pytest.raises(BooksDoNotBalance, match="4999 rows out, 5000 rows in, 0 of"):
         stages.send(lost)
     discard(files, results)
     assert set(files.store) == before
