@@ -32,6 +32,7 @@ def test_the_shipped_dags_load_without_errors() -> None:
     found = dagbag()
     assert found.import_errors == {}
     assert set(found.dags) == {
+        "segtable_forget",
         "segtable_ingest_then_wait",
         "segtable_major__flights",
         "segtable_minor__flights",

@@ -1,0 +1,63 @@
+"""Forget: delete the rows of a list of ids, rewrite what held them, then remove the old files.
+
+``forget`` takes the rows out of every new read at once. Their bytes lie in data files still, which
+earlier versions need: ``rewrite`` writes the chunks anew without them, ``keep`` waits for as long
+as earlier versions are to be kept, and ``clean`` removes the old files. Nothing is locked
+meanwhile: others append, read and compact as they like.
+
+The list is a file with a header, such as ``user`` and one id a line: rows that equal one of its
+rows, in the columns that it has, are deleted. A retried ``forget`` deletes once. Versions with a
+tag are kept, and with them their rows: ``segtable tag TABLE --list``.
+
+Connection ``segtable_default`` says where the tables are. Set in the environment of Airflow::
+
+    SEGTABLE_FORGET_HOURS   how long earlier versions can still be read (24)
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.standard.sensors.time_delta import WaitSensor
+from airflow.sdk import DAG, Param, task
+
+from airflow_provider_segtable.operators.change import SegtableDeleteOperator
+
+HOURS = float(os.environ.get("SEGTABLE_FORGET_HOURS", "24"))
+TABLE = "{{ conn.segtable_default.host }}/{{ params.table }}"
+
+with DAG(
+    "segtable_forget",
+    description="Delete the rows of a list of ids, and then their bytes",
+    schedule=None,
+    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    catchup=False,
+    tags=["segtable", "example"],
+    params={
+        "table": Param("flights", type="string", description="Below the connection's root"),
+        "ids": Param("/data/forget/ids.csv", type="string", description="A file with a header"),
+    },
+):
+    forget = SegtableDeleteOperator(
+        task_id="forget", table="{{ params.table }}", matches="{{ params.ids }}"
+    )
+
+    @task.bash(
+        retries=2,
+        append_env=True,
+        env={
+            "TABLE": TABLE,
+            "SEGTABLE_ZOOKEEPER": "{{ conn.segtable_default.extra_dejson.zookeeper }}",
+        },
+    )
+    def rewrite() -> str:
+        """Rewrite every segment that holds a deleted row, however few they are."""
+        return 'segtable compact "$TABLE" --all --property compaction.deleted_share=0'
+
+    keep = WaitSensor(task_id="keep", time_to_wait=timedelta(hours=HOURS), deferrable=True)
+
+    @task.bash(append_env=True, env={"TABLE": TABLE})
+    def clean() -> str:
+        """Remove what only versions of the time before need; the newest one stays, whatever."""
+        return f'segtable clean "$TABLE" --retention-hours {HOURS:g} --retention-versions 1'
+
+    forget >> rewrite() >> keep >> clean()
