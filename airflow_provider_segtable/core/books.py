@@ -95,12 +95,15 @@ def _deleted(
 
 
 def _whole(root: SegmentId, n: int, inputs: Sequence[Segment], state: State) -> bool:
-    """Tell whether all of a root's rows are in the inputs, none of them purged of event ``n``."""
+    """Tell whether all of a root's rows are in the inputs, none of them purged of event ``n``.
+
+    A tombstone may stand where some of them were, and does not say so.
+    """
     given = {segment.id for segment in inputs}
     return all(
         segment.id in given and segment.purged < n
         for segment in state.timeline.visible_segments(root.interval)
-        if segment.may_hold(root)
+        if segment.may_hold(root) or segment.tombstone
     )
 
 

@@ -259,10 +259,10 @@ class Segment:
         return self.lineage or ((Run(self.file_id, 0, self.rows),) if own else ())
 
     def may_hold(self, root: SegmentId) -> bool:
-        """Tell whether it may have rows of a root."""
+        """Tell whether it may have rows of a root, whose rows all lie in its time chunk."""
         if self.traced:
             return any(run.root == root for run in self.runs)
-        return any(
+        return self.id.interval.overlaps(root.interval) and any(
             start <= root.partition < end
             for some in self.roots
             if some.chunk == root.chunk

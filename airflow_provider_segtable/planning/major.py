@@ -3,8 +3,8 @@
 1. A region is as small as can be without cutting a chunk apart, old or new: one chunk as a rule,
    more where chunks are to be cut anew (24 hours that become a day).
 2. It is worth replacing if its rollup is not perfect (anything shows besides the core set that a
-   major compaction made), too much of it is not sorted, its segments are badly sized, or it is
-   cut otherwise than ``major_granularity``.
+   major compaction made), too much of it is not sorted, much of it is deleted, its segments are
+   badly sized, or it is cut otherwise than ``major_granularity``.
 3. It is due once it is cold: it ended long ago, and so was written what there is to tidy. A late
    row therefore starts one major compaction a while later, not one at once, however many come.
 4. What a major compaction made is not made again for its size alone, whatever that came to.
@@ -156,6 +156,10 @@ def _needs(found: Survey, region: Interval, cut: Granularity | None) -> Iterator
     if policy.clustering and loose and share >= policy.major_unclustered:
         why = f"{100 * share:.0f} % are not sorted by {policy.clustering}"
         yield Need(why=why, segments=loose)
+    much = found.much_deleted(segments)
+    if much:
+        blamed = (s for s in segments if found.deleted.touches(s))
+        yield Need(why=much, segments=tuple(blamed))
     small = tuple(s for s in segments if s.size < policy.small_size)
     large = tuple(s for s in segments if s.size > policy.largest_output)
     if late and len(small) > 1 and len(segments) >= 2 * _ideal(found, region, cut):

@@ -1,13 +1,15 @@
 """Which runs of small adjacent groups a minor compaction should join, and why not the others.
 
 1. In each chunk the visible groups are walked in root order. A group is *eligible* if it is
-   small, not claimed by a pending plan, not resting after an aborted one, and not yet sorted as
-   the policy wants it: joining would undo that.
+   small, or much of it is deleted and the rest fits one output; if it is not claimed by a pending
+   plan, not resting after an aborted one, and not yet sorted as the policy wants it: joining would
+   undo that.
 2. Eligible neighbours form a run as long as they are adjacent (nothing lives, or may come to
    live, between them); a run is cut into batches that fill one output each.
 3. A group much larger than the rest of its batch is left out (size-tiered): a few new rows
    never rewrite a large segment.
-4. A batch is worth it if it fills an output, has ``min_segments``, or its oldest is old enough.
+4. A batch is worth it if it fills an output, has ``min_segments``, or its oldest is old enough;
+   a single group, too, if much of it is deleted.
 5. Batches are ranked by segments removed per byte, and chosen until the budget is used up.
    Whatever is not chosen gets a reason. The dry run is this same object.
 
@@ -61,10 +63,14 @@ def minor_candidates(
 ) -> tuple[Candidate, ...]:
     """Return the minor compactions that would pay in a chunk; say why of the rest."""
     return tuple(
-        Candidate(plan=plan, gain=len(plan.inputs) - plan.outputs)
+        Candidate(plan=plan, gain=len(plan.inputs) - plan.outputs + _purged(found, batch))
         for batch in _batches(found, chunk, skipped)
         for plan in (_plan(found, chunk, batch),)
     )
+
+
+def _purged(found: Survey, batch: Run) -> float:
+    return found.deleted.bytes_of(members(batch)) / found.policy.target_size
 
 
 def _batches(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator[Run]:
@@ -96,9 +102,12 @@ def _eligible_runs(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> It
 
 def _ineligible(group: Group, found: Survey) -> str | None:
     policy, size = found.policy, group_size(group)
-    if size >= policy.small_size:
+    much = found.much_deleted(group.segments)
+    if size >= policy.small_size and not much:
         share = 100 * size / policy.target_size
         return f"large enough: {describe_size(size)}, {share:.0f} % of the target"
+    if size > policy.largest_output:
+        return f"{much}, but {describe_size(size)} are too much for one output"
     wanted = policy.clustering
     if wanted and all(segment.clustering == wanted for segment in group.segments):
         return f"sorted by {wanted} already: left to semi-major compaction"
@@ -135,6 +144,10 @@ def _tiered(batch: Run, policy: Policy) -> Iterator[Run]:
 
 def _not_worth_it(batch: Run, found: Survey) -> str | None:
     policy, count = found.policy, len(members(batch))
+    if not any(segment.rows for segment in members(batch)):
+        return "all its rows are deleted already: joined as soon as a neighbour is"
+    if found.due_for_deletes(batch):
+        return None
     if count < 2:
         return "alone: no small neighbour next to it"
     if _fills(batch, policy) or count >= policy.min_segments:
@@ -157,16 +170,11 @@ def _oldest_minutes(batch: Run, now: Instant) -> float:
 
 
 def _plan(found: Survey, chunk: ChunkKey, batch: Run) -> CompactionPlan:
-    segments, policy = members(batch), found.policy
+    segments = members(batch)
     inputs = tuple(segment.id for segment in segments)
-    size = run_size(batch)
-    if len(inputs) >= policy.min_segments:
-        why = f"at least {policy.min_segments} of them"
-    elif _fills(batch, policy):
-        why = "they fill an output"
-    else:
-        why = f"the oldest is {_oldest_minutes(batch, found.now):.0f} min old"
+    size, left = run_size(batch), run_size(batch) - found.deleted.bytes_of(segments)
     average = describe_size(size / len(inputs))
+    what = "small segments" if len(inputs) > 1 else "segment"
     return CompactionPlan(
         id=plan_id(found.state.table.table_id, PlanKind.MINOR, inputs),
         kind=PlanKind.MINOR,
@@ -177,5 +185,17 @@ def _plan(found: Survey, chunk: ChunkKey, batch: Run) -> CompactionPlan:
         outputs=1,
         rows=sum(segment.rows for segment in segments),
         size=size,
-        reason=f"{len(inputs)} small segments of {average} -> 1 of {describe_size(size)}: {why}",
+        reason=f"{len(inputs)} {what} of {average} -> 1 of {describe_size(left)}: "
+        f"{_why(batch, found)}",
     )
+
+
+def _why(batch: Run, found: Survey) -> str:
+    policy, much = found.policy, found.due_for_deletes(batch)
+    if much:
+        return much
+    if len(members(batch)) >= policy.min_segments:
+        return f"at least {policy.min_segments} of them"
+    if _fills(batch, policy):
+        return "they fill an output"
+    return f"the oldest is {_oldest_minutes(batch, found.now):.0f} min old"

@@ -5,8 +5,9 @@
 2. By default small segments are joined, and a chunk is sorted or replaced only where that gains
    something: semi-major needs a ``clustering``, major a chunk that has gone cold.
 
-Source of the defaults: Amoro (sizes, counts, ages), Druid (``skipOffsetFromLatest`` P1D, share of
-what is not compacted yet), CarbonData (levels), Hudi (attempts).
+Source of the defaults: Amoro (sizes, counts, ages, share of deleted rows), Druid
+(``skipOffsetFromLatest`` P1D, share of what is not compacted yet), CarbonData (levels), Hudi
+(attempts).
 """
 
 from collections.abc import Mapping
@@ -39,6 +40,10 @@ class Policy:
         max_plans: plans one planner run may ask for (64).
         max_attempts: a plan whose workers died this often is aborted (5).
         retry_aborted_minutes: an aborted plan's inputs rest this long (60).
+        deleted_share: segments are rewritten once this share of their rows is deleted (0.1); with
+            0 for any deleted row.
+        deleted_predicates: in a rollup table, segments are rewritten once so many deletions by
+            predicate wait for them, whatever they delete (1: at once).
         clustering: how semi-major and major compaction sort rows, e.g. ``carrier,origin`` or
             ``zorder(carrier,origin)``; by event time if empty ("").
         semi_major: ``auto``: where ``clustering`` is given and it pays; ``off``: never (auto).
@@ -63,6 +68,8 @@ class Policy:
     max_plans: int = 64
     max_attempts: int = 5
     retry_aborted_minutes: float = 60.0
+    deleted_share: float = 0.1
+    deleted_predicates: int = 1
     clustering: str = ""
     semi_major: str = AUTO
     semi_major_unclustered: float = 0.5
@@ -78,7 +85,7 @@ class Policy:
             value = getattr(self, name)
             if not value >= least:
                 raise InvalidInput(f"policy {name} = {value} is too low: at least {least}")
-        for name in ("semi_major_unclustered", "major_unclustered"):
+        for name in ("deleted_share", "semi_major_unclustered", "major_unclustered"):
             if getattr(self, name) > 1.0:
                 raise InvalidInput(f"policy {name} = {getattr(self, name)} is a share: at most 1")
         for name, words in _WORDS.items():
@@ -143,6 +150,8 @@ _LEAST: Mapping[str, float] = {
     "max_plans": 1,
     "max_attempts": 1,
     "retry_aborted_minutes": 0.0,
+    "deleted_share": 0.0,
+    "deleted_predicates": 1,
     "semi_major_unclustered": 0.0,
     "semi_major_interval_minutes": 0.0,
     "major_after_minutes": 0.0,

@@ -1,7 +1,9 @@
 """Which chunks a semi-major compaction should sort, and why not the others.
 
-1. A chunk is due when enough of its bytes are not sorted as the policy wants (``clustering``),
-   there is enough of it to be worth sorting, and it was not sorted just now.
+1. A chunk is due when enough of its bytes are not sorted as the policy wants (``clustering``) and
+   there is enough of it to be worth sorting, or when much of it is deleted; and if it was not
+   sorted just now. Without a ``clustering`` only a group of which much is deleted, and which is too
+   large for a minor compaction, is due.
 2. Its inputs are all visible groups of the chunk as of the plan. Appends go on: what comes later
    stands beside the sorted segments, until the chunk is due again.
 3. If a writer still lives between the groups, or some rest after an aborted plan, the longest run
@@ -17,6 +19,7 @@ Source of the idea: "semi-major", named in Druid's proposal for segment locking,
 share and interval as in Druid's switch from minor to full compaction and Amoro's full one.
 """
 
+from collections.abc import Iterator
 from math import ceil
 
 from airflow_provider_segtable.core.interval import Instant
@@ -31,6 +34,7 @@ from airflow_provider_segtable.planning.selection import Candidate, Draining, ch
 from airflow_provider_segtable.planning.survey import (
     Run,
     Survey,
+    group_size,
     members,
     run_size,
     skip,
@@ -64,10 +68,12 @@ def semi_major_due(
     found: Survey, chunk: ChunkKey, skipped: list[Skipped]
 ) -> Candidate | Draining | None:
     """Return the semi-major compaction that a chunk is due for, if any."""
-    if found.policy.semi_major == OFF or not found.policy.clustering:
+    if found.policy.semi_major == OFF:
         return None
+    if not found.policy.clustering:
+        return _oversized(found, chunk)
     segments = members(found.groups(chunk))
-    if not unsorted(segments, found.policy.clustering):
+    if not unsorted(segments, found.policy.clustering) and not found.much_deleted(segments):
         return None
     why_not = _not_due(found, chunk, segments)
     if why_not:
@@ -77,20 +83,42 @@ def semi_major_due(
     if waits_for:
         return Draining(kind=KIND, interval=chunk.interval, waits_for=waits_for.plan.id)
     run = longest_run(found, chunk, skipped)
+    why = "; ".join(_reasons(found, run))
+    return sorting(found, chunk, run, why) if why else None
+
+
+def _reasons(found: Survey, run: Run) -> Iterator[str]:
     left = unsorted(members(run), found.policy.clustering)
-    if not left:
+    if left:
+        yield f"{100 * left / run_size(run):.0f} % are not sorted"
+    much = found.much_deleted(members(run))
+    if much:
+        yield much
+
+
+def _oversized(found: Survey, chunk: ChunkKey) -> Candidate | None:
+    """Return the plan for the group that loses most; it has nothing to do with its neighbours."""
+    large = [
+        group
+        for group in found.groups(chunk)
+        if found.policy.largest_output < group_size(group) <= found.policy.max_plan_bytes
+        and found.much_deleted(group.segments)
+        and not found.claim(group.segments, KIND)
+    ]
+    if not large:
         return None
-    share = f"{100 * left / run_size(run):.0f} % are not sorted"
-    return sorting(found, chunk, run, share)
+    most = max(large, key=lambda group: found.deleted.bytes_of(group.segments))
+    return sorting(found, chunk, (most,), found.much_deleted(most.segments) or "")
 
 
 def _not_due(found: Survey, chunk: ChunkKey, segments: tuple[Segment, ...]) -> str | None:
     policy, size = found.policy, max(1, sum(segment.size for segment in segments))
     share = unsorted(segments, policy.clustering) / size
-    if share < policy.semi_major_unclustered:
+    much = found.much_deleted(segments)
+    if share < policy.semi_major_unclustered and not much:
         wanted = 100 * policy.semi_major_unclustered
         return f"{100 * share:.0f} % are not sorted by {policy.clustering}, of {wanted:g} %"
-    if size < policy.target_size and len(segments) < policy.min_segments:
+    if size < policy.target_size and len(segments) < policy.min_segments and not much:
         return (
             f"too little to sort: {describe_size(size)} in {len(segments)} segments, "
             f"of {describe_size(policy.target_size)} or {policy.min_segments}"
@@ -164,8 +192,9 @@ def sorting(found: Survey, chunk: ChunkKey, run: Run, why: str) -> Candidate:
         ),
         clustering=order,
     )
-    tidied = unsorted(segments, order) / found.policy.target_size
-    return Candidate(plan=plan, gain=max(0, len(inputs) - about) + tidied)
+    tidied = unsorted(segments, order) + found.deleted.bytes_of(segments)
+    gain = max(0, len(inputs) - about) + tidied / found.policy.target_size
+    return Candidate(plan=plan, gain=gain)
 
 
 def _at(state: State, draining: Draining) -> ChunkKey:

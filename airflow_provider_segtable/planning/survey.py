@@ -4,11 +4,15 @@
    whole region. After a plan was aborted its inputs *rest* for a while, from plans of its kind
    and larger ones.
 2. Tombstones hold no rows: they are never inputs, and what consists of them only is not looked at.
+   A group all of whose rows were deleted is none: it is an input beside others, or would keep its
+   neighbours apart.
 3. Neighbouring groups are one *run* as long as nothing lives, or may come to live, between them.
+4. *Much* is deleted of segments from ``deleted_share`` of their rows on, by estimate; of a rollup's
+   from ``deleted_predicates`` on.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.adjacency import adjacent
 from airflow_provider_segtable.core.interval import Instant, Interval
@@ -17,6 +21,7 @@ from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.planning.deleted import Deleted, deleted_in
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 
@@ -30,7 +35,7 @@ class Survey:
     """A table at one version under a policy, at a time.
 
     ``claims`` and ``resting`` (by kind of the aborted plan) say why a segment is not free;
-    ``pending`` are the plans that are not done yet.
+    ``pending`` are the plans that are not done yet; ``deleted`` is what rewriting would get rid of.
     """
 
     state: State
@@ -39,11 +44,30 @@ class Survey:
     claims: Mapping[SegmentId, str]
     resting: Mapping[PlanKind, Mapping[SegmentId, str]]
     pending: tuple[PlanState, ...]
+    deleted: Deleted = field(default_factory=Deleted)
 
     def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
-        """Return the visible groups of a chunk that have rows, by root."""
+        """Return the visible groups of a chunk, by root, but for a tombstone; none without rows."""
         visible = self.state.timeline.visible_groups(chunk)
-        return tuple(group for group in visible if not group.segments[0].tombstone)
+        groups = tuple(g for g in visible if not _stone(g.segments[0]))
+        return groups if any(s.rows for g in groups for s in g.segments) else ()
+
+    def much_deleted(self, segments: Iterable[Segment]) -> str | None:
+        """Return, in words, that much of some segments is deleted; None if it is not."""
+        some = tuple(segments)
+        waiting, share = self.deleted.waiting(some), self.deleted.share(some)
+        if waiting >= self.policy.deleted_predicates:
+            what = "deletion by predicate waits" if waiting == 1 else "deletions by predicate wait"
+            return f"{waiting} {what} for it"
+        if share and share >= self.policy.deleted_share:
+            return f"{100 * share:.0f} % of its rows are deleted"
+        return None
+
+    def due_for_deletes(self, groups: Iterable[Group]) -> str | None:
+        """Return why some groups together, or any one of them, should lose deleted rows."""
+        some = tuple(groups)
+        together = self.much_deleted(members(some))
+        return together or next(filter(None, (self.much_deleted(g.segments) for g in some)), None)
 
     def segments(self, interval: Interval) -> tuple[Segment, ...]:
         """Return the visible segments of a stretch of time that have rows."""
@@ -129,7 +153,13 @@ def survey(state: State, policy: Policy, now: Instant) -> Survey:
         claims=claims,
         resting=resting,
         pending=state.pending_plans(),
+        deleted=deleted_in(state),
     )
+
+
+def _stone(segment: Segment) -> bool:
+    """Tell tombstones from segments that lost all their rows: those are not alone in a core."""
+    return not segment.rows and segment.shard.core == 1 and segment.id.partition == 0
 
 
 def group_size(group: Group) -> int:

@@ -1,25 +1,31 @@
 """Random tables, planned and compacted for a while: every plan is sound, every skip explained.
 
-A seed makes a history: appends with holes and voids, plans requested, carried out, given up or left
-pending, time passing. After each step the planner is asked, and what it answers must be
+A seed makes a history: appends with holes and voids, rows deleted, plans requested, carried out,
+given up or left pending, time passing. After each step the planner is asked, and what it answers
+must be
 
 1. admissible: requested one after another, the log's own rules let every plan in, so none breaks
    adjacency or takes what another has claimed, nor touches a pending major compaction's region;
 2. within the budget; 3. complete: each visible segment is an input or has a reason;
 4. a function: asked again, the same plans with the same ids.
 
-In the end nobody appends any more: then planning comes to rest, whatever the policy wants.
+In the end nobody appends or deletes any more: then planning comes to rest, whatever the policy
+wants, and no chunk is left of which much is deleted, unless nothing is planned there for another
+reason.
 """
 
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.events import (
     Action,
     Appended,
+    Changed,
     Event,
     PlanAborted,
     PlanCompleted,
@@ -44,6 +50,7 @@ from airflow_provider_segtable.core.segment import (
 from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.survey import survey
 from airflow_provider_segtable.planning.table import plan_all
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, created
 
@@ -53,14 +60,24 @@ ROW_BYTES = 100
 ROUNDS_TO_REST = 40
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Row:
+    """A row's event time and address."""
+
+    at: int
+    root: SegmentId
+    number: int
+
+
 class History:
-    """A table without files: ``rows`` keeps the event times behind each path."""
+    """A table without files: ``rows`` by path, ``gone`` says which event deleted a row."""
 
     def __init__(self, seed: int) -> None:
         self.draw = Random(seed)
         hours = {"granularity": Granularity.HOUR}
         self.state: State = created(replace(DEFINITION, **hours))
-        self.rows: dict[str, list[int]] = {}
+        self.rows: dict[str, list[Row]] = {}
+        self.gone: dict[Row, int] = {}
         self.policy = self.some_policy()
         self.idle_us = 0
 
@@ -79,6 +96,7 @@ class History:
             max_plans=pick([1, 64]),
             max_plan_bytes=pick([2000, 10**9]),
             clustering=pick(["", "carrier"]),
+            deleted_share=pick([0.0, 0.1, 0.5]),
             semi_major_interval_minutes=pick([0.0, 60.0]),
             major=pick(["auto", "auto", "off"]),
             major_after_minutes=pick([0.0, 1440.0]),
@@ -97,10 +115,12 @@ class History:
         self.state = apply(self.state, event)
         return True
 
-    def file(self, chunk: ChunkKey, shard: Shard, rows: list[int], **more: object) -> Segment:
-        """Return a segment with rows at these times."""
-        path = f"{len(self.rows)}.parquet"
-        self.rows[path] = rows
+    def file(self, chunk: ChunkKey, shard: Shard, rows: list[Row], **more: object) -> Segment:
+        """Return a segment with these rows; without any it has no file."""
+        path = f"{len(self.rows)}.parquet" if rows else ""
+        if rows:
+            self.rows[path] = rows
+        inside = [row.at for row in rows] or [chunk.interval.start, chunk.interval.end - 1]
         made = Segment(
             id=chunk.segment(shard.partition),
             shard=shard,
@@ -108,8 +128,8 @@ class History:
             rows=len(rows),
             size=ROW_BYTES * len(rows),
             row_groups=1,
-            time_min=min(rows),
-            time_max=max(rows),
+            time_min=min(inside),
+            time_max=max(inside),
             created=self.now,
         )
         return replace(made, **more)
@@ -125,9 +145,29 @@ class History:
                 continue
             following = self.state.id_space(chunk, Generation.FIRST).next
             shard = Shard.first_generation(following + self.draw.choice([0, 0, 0, 1]))
-            rows = [at + k for k in range(self.draw.choice([1, 3, 15, 40]))]
+            root = chunk.segment(shard.partition)
+            rows = [Row(at + k, root, k) for k in range(self.draw.choice([1, 3, 15, 40]))]
             segments.append(self.file(chunk, shard, rows))
         assert self.commit(Appended(segments=tuple(segments)))
+
+    def delete(self) -> None:
+        """Delete few rows, many, or all of some segments."""
+        visible = [s for s in self.state.timeline.visible_segments() if s.path]
+        some = self.draw.sample(visible, min(len(visible), self.draw.choice([1, 3])))
+        chance = self.draw.choice([0.05, 0.3, 1.0])
+        going = [
+            row
+            for segment in some
+            for row in self.rows[segment.path]
+            if row not in self.gone and self.draw.random() < chance
+        ]
+        if not going:
+            return
+        counts = Counter(row.root for row in going)
+        file = VectorFile(path=f"{self.state.n}.arrow", size=1, rows=dict(counts))
+        change = Changed(kind="delete", vectors=(file,), seen=self.state.n, matched=len(going))
+        assert self.commit(change)
+        self.gone |= dict.fromkeys(going, self.state.n)
 
     def void(self) -> None:
         """Some writer gave up."""
@@ -151,11 +191,11 @@ class History:
         assert all(skipped.reason for skipped in found.skipped)
         taken = {segment_id for plan in found.chosen for segment_id in plan.inputs}
         for segment in self.state.timeline.visible_segments():
-            explained = segment.tombstone or segment.id in taken or _left(segment.id, found)
+            explained = not segment.rows or segment.id in taken or _left(segment.id, found)
             assert explained, f"{segment.id} is neither chosen nor explained"
         for plan in found.chosen:
             assert all(i in self.state.timeline for i in plan.inputs)
-            assert not any(s.tombstone for i in plan.inputs if (s := self.state.timeline.get(i)))
+            assert any(s.rows for i in plan.inputs if (s := self.state.timeline.get(i)))
         return found
 
     def give_up(self) -> None:
@@ -196,6 +236,9 @@ class History:
             assert self.commit(gone)
             return
         made = self.major(plan, inputs, version or 0) if major else self.group(plan, ids)
+        made = tuple(replace(segment, purged=self.state.n) for segment in made)
+        if self.draw.random() < 0.2:
+            self.delete()
         assert self.commit(PlanCompleted(plan_id=plan.id, attempt="a", segments=made))
 
     def major(
@@ -203,9 +246,9 @@ class History:
     ) -> tuple[Segment, ...]:
         """Return the core sets of the new version."""
         roots = roots_of(s for i in inputs if (s := self.state.timeline.get(i)))
-        chunks: dict[Interval, list[int]] = {}
-        for at in self.times(inputs):
-            chunks.setdefault(layout_after(plan, self.state).chunk(at), []).append(at)
+        chunks: dict[Interval, list[Row]] = {}
+        for row in self.left(inputs):
+            chunks.setdefault(layout_after(plan, self.state).chunk(row.at), []).append(row)
         made: list[Segment] = []
         for interval, rows in chunks.items():
             parts = self.cut(rows)
@@ -219,10 +262,11 @@ class History:
     def group(self, plan: CompactionPlan, ids: tuple[SegmentId, ...]) -> tuple[Segment, ...]:
         """Return the atomic update group of a minor or semi-major compaction."""
         inputs = [s for i in plan.inputs if (s := self.state.timeline.get(i))]
-        rows = self.times(plan.inputs)
+        rows = self.left(plan.inputs)
         minor = plan.kind is PlanKind.MINOR
-        parts = [rows] if minor else self.cut(rows, most=len(ids))
-        lineage = concatenated(inputs) if minor else ()
+        parts = [rows] if minor or not rows else self.cut(rows, most=len(ids))
+        whole = len(rows) == sum(segment.rows for segment in inputs)
+        lineage = concatenated(inputs) if minor and whole else ()
         above = self.state.timeline.max_minor(plan.chunk, plan.root_start, plan.root_end) + 1
         return tuple(
             self.file(
@@ -243,12 +287,12 @@ class History:
             for segment_id, part in zip(ids, parts, strict=False)
         )
 
-    def times(self, inputs: tuple[SegmentId, ...]) -> list[int]:
-        """Return the rows of segments."""
-        found = (s for i in inputs if (s := self.state.timeline.get(i)))
-        return [at for segment in found for at in self.rows[segment.path]]
+    def left(self, inputs: tuple[SegmentId, ...]) -> list[Row]:
+        """Return the rows of segments that are not deleted."""
+        found = (s for i in inputs if (s := self.state.timeline.get(i)) and s.path)
+        return [r for s in found for r in self.rows[s.path] if r not in self.gone]
 
-    def cut(self, rows: list[int], most: int = 1000) -> list[list[int]]:
+    def cut(self, rows: list[Row], most: int = 1000) -> list[list[Row]]:
         """Return rows as well-sized parts, or larger ones if that gives too many."""
         per_part = max(self.policy.target_size // ROW_BYTES, -(-len(rows) // most))
         return [rows[at : at + per_part] for at in range(0, len(rows), per_part)]
@@ -266,8 +310,19 @@ class History:
             for plan in planned.chosen:
                 self.finish(plan)
             if not planned.chosen:
+                self.check_purged()
                 return
         raise AssertionError(f"not at rest after {ROUNDS_TO_REST} rounds: {planned.chosen[0]}")
+
+    def check_purged(self) -> None:
+        """At rest no chunk has many deleted rows, but for the budget; estimates add up."""
+        found = survey(self.state, self.policy, self.now)
+        visible = [s for s in self.state.timeline.visible_segments() if s.path]
+        gone = sum(row in self.gone for s in visible for row in self.rows[s.path])
+        assert round(found.deleted.rows_of(visible), 6) == gone
+        for chunk in self.state.timeline.visible_chunks():
+            much = found.much_deleted(found.segments(chunk.interval))
+            assert self.policy.max_plan_bytes < 10**9 or not much, f"{chunk}: {much}"
 
     def holes(self) -> tuple[SegmentId, ...]:
         """Return the ids that somebody may still publish."""
@@ -297,6 +352,7 @@ def test_plans_are_sound_explained_and_come_to_an_end(seed: int, steps: int) -> 
         history.append,
         history.append,
         history.append,
+        history.delete,
         history.void,
         history.request,
         history.carry_out,

@@ -1,0 +1,190 @@
+"""How much of each segment is deleted already, told by the log alone: no file is read.
+
+1. The log says how many rows of a root each event deleted, and which segments may hold the root:
+   those of its time. Where one segment holds all of it that is exact. Else the rows are spread in
+   proportion: to how many rows of the root a traced segment has, to all rows of one with hidden
+   columns.
+2. Only deletions that still apply count (``Segment.purged``). Whatever was rewritten since has none
+   left, however wrong the estimate was, so planning by it comes to an end.
+3. How many rows a predicate deletes from a rollup table nobody knows before reading: what counts
+   is how many predicates wait for a segment, and may hold for any of its time.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
+    Moment,
+    Not,
+    Predicate,
+)
+from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, SegmentId
+from airflow_provider_segtable.core.state import State
+
+Partitions = Mapping[ChunkKey, list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """What is deleted and still in files: estimated ``rows``, and how many predicates wait."""
+
+    rows: Mapping[SegmentId, float] = field(default_factory=dict)
+    predicates: Mapping[SegmentId, int] = field(default_factory=dict)
+
+    def rows_of(self, segments: Iterable[Segment]) -> float:
+        """Return about how many rows of some segments are deleted."""
+        return sum(self.rows.get(segment.id, 0.0) for segment in segments)
+
+    def share(self, segments: Iterable[Segment]) -> float:
+        """Return which share of the rows of some segments is deleted, 0 to 1."""
+        some = tuple(segments)
+        return self.rows_of(some) / max(1, sum(segment.rows for segment in some))
+
+    def waiting(self, segments: Iterable[Segment]) -> int:
+        """Return how many predicates wait for the segment that most wait for."""
+        return max((self.predicates.get(segment.id, 0) for segment in segments), default=0)
+
+    def touches(self, segment: Segment) -> bool:
+        """Tell whether anything may be deleted in a segment."""
+        return segment.id in self.rows or segment.id in self.predicates
+
+    def bytes_of(self, segments: Iterable[Segment]) -> float:
+        """Return about how many bytes of some segments are deleted."""
+        return sum(
+            segment.size * self.rows.get(segment.id, 0.0) / max(1, segment.rows)
+            for segment in segments
+        )
+
+
+def deleted_in(state: State) -> Deleted:
+    """Return what is deleted in the visible segments of a state."""
+    if not state.vectors and not state.erasures:
+        return Deleted()
+    visible = [segment for segment in state.timeline.visible_segments() if segment.rows]
+    return Deleted(rows=dict(_spread(state, visible)), predicates=dict(_waiting(state, visible)))
+
+
+def _waiting(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, int]]:
+    time = state.table.time_column
+    for segment in segments if state.erasures else ():
+        hitting = [
+            each
+            for each in state.erased(segment)
+            if may_hold(each.predicate, time, segment.time_min, segment.time_max)
+        ]
+        if hitting:
+            yield segment.id, len(hitting)
+
+
+def may_hold(
+    predicate: Predicate, time: str, first: Instant, last: Instant, *, wanted: bool = True
+) -> bool:
+    """Tell whether a predicate may be ``wanted`` for a row with an event time in first..last.
+
+    It is unknown of every column but ``time``, so anything may be true there.
+    """
+    match predicate:
+        case Compare(column=column, how=how, value=Moment(us=us)) if column == time:
+            return _compared(how, us, first, last, wanted=wanted)
+        case Among(column=column, values=values) if column == time and wanted:
+            return any(not isinstance(v, Moment) or first <= v.us <= last for v in values)
+        case Not(of=one):
+            return may_hold(one, time, first, last, wanted=not wanted)
+        case AllOf(of=some) | AnyOf(of=some):
+            each = (may_hold(one, time, first, last, wanted=wanted) for one in some)
+            return all(each) if isinstance(predicate, AllOf) is wanted else any(each)
+        case _:
+            return True
+
+
+def _compared(how: Compares, us: Instant, first: Instant, last: Instant, *, wanted: bool) -> bool:
+    low, high = (first < us, last >= us)
+    answers = {
+        Compares.LESS: (low, high),
+        Compares.AT_LEAST: (high, low),
+        Compares.AT_MOST: (first <= us, last > us),
+        Compares.MORE: (last > us, first <= us),
+        Compares.EQUAL: (first <= us <= last, (first, last) != (us, us)),
+        Compares.UNEQUAL: ((first, last) != (us, us), first <= us <= last),
+    }
+    return answers[how][0 if wanted else 1]
+
+
+@dataclass(slots=True)
+class _Holders:
+    """Segments that hold, or may hold, the same roots: rows of each, and deleted ones so far."""
+
+    segments: list[Segment]
+    purged: int
+    deleted: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.rows for segment in self.segments)
+
+
+def _spread(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, float]]:
+    by_root: dict[SegmentId, list[tuple[_Holders, int]]] = {}
+    every: list[_Holders] = []
+    partitions = _partitions(state)
+    for holders in _together(segments):
+        every.append(holders)
+        for root, rows in _held(holders, partitions):
+            if root in state.vectors:
+                by_root.setdefault(root, []).append((holders, rows))
+    for root, held in by_root.items():
+        for deletion in state.vectors[root]:
+            due = [(holders, rows) for holders, rows in held if holders.purged < deletion.n]
+            whole = sum(rows for _, rows in due)
+            for holders, rows in due:
+                holders.deleted += deletion.rows * rows / whole
+    for holders in every:
+        share = min(1.0, holders.deleted / max(1, holders.rows))
+        if share:
+            yield from ((segment.id, share * segment.rows) for segment in holders.segments)
+
+
+def _together(segments: Iterable[Segment]) -> Iterator[_Holders]:
+    """Yield traced segments alone, and the others with those of their plan and chunk."""
+    alike: dict[tuple[ChunkKey, tuple[Roots, ...], int], list[Segment]] = {}
+    for segment in segments:
+        if segment.traced:
+            yield _Holders([segment], segment.purged)
+        else:
+            alike.setdefault((segment.id.chunk, segment.roots, segment.purged), []).append(segment)
+    for (_, _, purged), members in alike.items():
+        yield _Holders(members, purged)
+
+
+def _held(holders: _Holders, partitions: Partitions) -> Iterator[tuple[SegmentId, int]]:
+    """Yield the roots that may be held, each once, with how many rows of it."""
+    segment = holders.segments[0]
+    if segment.traced:
+        rows: dict[SegmentId, int] = {}
+        for run in segment.runs:
+            rows[run.root] = rows.get(run.root, 0) + run.rows
+        yield from rows.items()
+        return
+    whole = holders.rows
+    for some in segment.roots:
+        if not some.chunk.interval.overlaps(segment.id.interval):
+            continue
+        known = partitions.get(some.chunk, [])
+        for start, end in some.spans:
+            for partition in known[bisect_left(known, start) : bisect_left(known, end)]:
+                yield some.chunk.segment(partition), whole
+
+
+def _partitions(state: State) -> Partitions:
+    """Return which roots have deletions, by chunk and in order."""
+    found: dict[ChunkKey, list[int]] = {}
+    for root in sorted(state.vectors):
+        found.setdefault(root.chunk, []).append(root.partition)
+    return found
