@@ -2,17 +2,21 @@
 
 1. A predicate is a tree of comparisons, sets, null tests, ``and``, ``or`` and ``not``, with SQL's
    three-valued logic: a row for which it is unknown does not match.
-2. A value is None, a bool, int, float or text; event times and other timestamps are *instants*
-   (``Moment``, microseconds), dates are days (``Day``, since 1970-01-01).
-3. It is JSON in the log; ``data.predicates`` makes Arrow filters of it, ``spark`` makes SQL of it.
+2. A value is None (null: unknown beside everything), a bool, int, decimal, finite float or text;
+   event times and other timestamps are *instants* (``Moment``, microseconds), dates are days
+   (``Day``, since 1970-01-01).
+3. Numbers compare as Spark has them: minus zero is zero, NaN is over every other.
+4. It is JSON in the log; ``data.predicates`` makes Arrow filters of it, ``data.sql`` SQL.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.interval import DAY_US, MAX_INSTANT, MIN_INSTANT, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class Day:
     days: int
 
 
-Value: TypeAlias = bool | int | float | str | Moment | Day
+Value: TypeAlias = bool | int | float | Decimal | str | Moment | Day | None
 
 
 class Compares(StrEnum):
@@ -103,6 +107,57 @@ def columns_of(predicate: Predicate) -> Iterator[str]:
                 yield from columns_of(one)
 
 
+def reach(predicate: Predicate, column: str) -> tuple[Instant, Instant]:
+    """Return the first and the last instant of a time column at which a predicate can hold.
+
+    It may hold nowhere in between, and holds nowhere at all if the first is after the last.
+    """
+    match predicate:
+        case Compare(column=name, how=how, value=value) if name == column and value is not None:
+            return _reach(how, instant_of(value))
+        case Among(column=name, values=values) if name == column:
+            at = [instant_of(value) for value in values if value is not None]
+            known = [each for each in at if each is not None]
+            return EVERYWHERE if len(known) < len(at) else _hull([(each, each) for each in known])
+        case AllOf(of=some):
+            parts = [EVERYWHERE, *(reach(one, column) for one in some)]
+            return max(first for first, _ in parts), min(last for _, last in parts)
+        case AnyOf(of=some):
+            return _hull([reach(one, column) for one in some])
+        case _:
+            return EVERYWHERE
+
+
+EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
+
+
+def instant_of(value: Value) -> Instant | None:
+    """Return a value's instant, a day's being its midnight; None if it is no time."""
+    match value:
+        case Moment(us=us):
+            return us
+        case Day(days=days):
+            return days * DAY_US
+        case _:
+            return None
+
+
+def _reach(how: Compares, at: Instant | None) -> tuple[Instant, Instant]:
+    first, last = EVERYWHERE
+    if at is None or how is Compares.UNEQUAL:
+        return EVERYWHERE
+    if how in {Compares.LESS, Compares.AT_MOST}:
+        return first, min(at, last)
+    if how in {Compares.MORE, Compares.AT_LEAST}:
+        return max(at, first), last
+    return at, at
+
+
+def _hull(parts: Sequence[tuple[Instant, Instant]]) -> tuple[Instant, Instant]:
+    first, last = EVERYWHERE
+    return min((a for a, _ in parts), default=last), max((b for _, b in parts), default=first)
+
+
 def encode_predicate(predicate: Predicate) -> list[Any]:
     """Return a predicate as JSON: a list of its kind and its parts."""
     match predicate:
@@ -144,6 +199,8 @@ def _encode_value(value: Value) -> Any:
             return {"us": us}
         case Day(days=days):
             return {"days": days}
+        case Decimal():
+            return {"decimal": str(value)}
         case _:
             return value
 
@@ -154,6 +211,8 @@ def _decode_value(body: Any) -> Value:
             return Moment(body["us"])
         case Mapping() if "days" in body:
             return Day(body["days"])
-        case bool() | int() | float() | str():
+        case Mapping() if "decimal" in body:
+            return Decimal(body["decimal"])
+        case None | bool() | int() | float() | str():
             return body
     raise CorruptTable(f"{body!r} is no value of a predicate")

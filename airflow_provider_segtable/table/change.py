@@ -15,13 +15,13 @@ but without a table-wide lock, and never executed again because of a compaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletion import Deletion, VectorFile
-from airflow_provider_segtable.core.errors import ChangeConflict, CommitUnknown
+from airflow_provider_segtable.core.errors import ChangeConflict, CommitUnknown, NotFound
 from airflow_provider_segtable.core.events import Changed
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.rebase import Conflict
@@ -90,14 +90,21 @@ Find = Callable[[Snapshot], Found]
 class ChangeResult:
     """What a change did: event ``n`` (None if there was nothing to do), and rows.
 
-    ``deleted`` is None where only a reader could count: in rollup tables.
+    ``deleted`` is None where only a reader could count: in rollup tables. It is less than
+    ``matched`` if others deleted some of the rows meanwhile, or a merge leaves them.
     """
 
     n: int | None
-    state: State
+    state: State = field(repr=False)
     matched: int
     deleted: int | None
     inserted: int
+
+    def __str__(self) -> str:
+        """Return e.g. ``3 rows matched, 3 deleted, 0 inserted: event 7``."""
+        gone = "an unknown number" if self.deleted is None else self.deleted
+        event = "nothing to do, no event" if self.n is None else f"event {self.n}"
+        return f"{self.matched} rows matched, {gone} deleted, {self.inserted} inserted: {event}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +220,7 @@ class _Settling:
             done = self._rounds()
         except CommitUnknown:
             raise
-        except BaseException:
+        except Exception:  # no more: whoever interrupts a put cannot know whether it landed
             self._discard()
             raise
         if isinstance(done, Conflict) or done.n is None:
@@ -257,7 +264,10 @@ class _Settling:
         rivals = {root: some for root, some in rivals.items() if some}
         if not rivals or newest.forgotten > self.state.n:
             return conflict
-        theirs = deleted_rows(ports.files, rivals)
+        try:
+            theirs = deleted_rows(ports.files, rivals)
+        except NotFound:  # cleaned since: find again, without those rows
+            return conflict
         common = {root: rows for root in theirs if (rows := self.rows[root] & theirs[root])}
         if common and not (self._plain() and _all_plain(ports, common, rivals)):
             return conflict

@@ -6,14 +6,14 @@
    in part is read with its event times clipped. Tombstones are not shown.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.overshadow import Visible
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.deletions import sieves
 from airflow_provider_segtable.data.rollup import (
@@ -24,6 +24,7 @@ from airflow_provider_segtable.data.rollup import (
 )
 from airflow_provider_segtable.data.scan import read_segment
 from airflow_provider_segtable.data.schema import to_arrow
+from airflow_provider_segtable.data.sieve import Sieve
 from airflow_provider_segtable.table.ports import TablePorts
 
 
@@ -55,11 +56,17 @@ class Snapshot:
         return tuple(segment for segment in segments if not segment.tombstone)
 
     def count(self) -> int:
-        """Return the number of rows; from the log alone, where nothing was deleted."""
-        whole = all(found.interval == found.chunk.interval for found in self.visible())
-        if whole and not self.state.vectors and not self.state.erasures:
-            return sum(segment.rows for segment in self.segments())
-        return sum(batch.num_rows for batch in self.batches(columns=[]))
+        """Return the number of rows, reading as little as possible.
+
+        Where the log knows each row, that is vectors at most; elsewhere hidden columns, event
+        times of chunks that are hidden in part, and what a predicate names.
+        """
+        return sum(
+            _known_rows(segment, sieve)
+            if clip is None and not sieve.reads
+            else sum(batch.num_rows for batch in self._rows_of(segment, sieve, clip, columns=[]))
+            for segment, sieve, clip in self._parts(None)
+        )
 
     def batches(
         self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
@@ -68,35 +75,63 @@ class Snapshot:
         return self._read(self.schema, columns, interval)
 
     def addressed(
-        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        interval: Interval | None = None,
+        roots: Collection[SegmentId] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows with their root addresses, as the last two columns (``ROOT``, ``ROW``).
 
-        An address names a row for ever, whatever is compacted; ``Table.delete`` takes it.
+        An address names a row for ever, whatever is compacted; ``Table.delete`` takes it. With
+        ``roots`` only the segments that may hold rows of these are read.
         """
-        return self._read(self.schema, columns, interval, addressed=True)
+        for segment, sieve, clip in self._parts(interval, roots):
+            yield from self._rows_of(segment, sieve, clip, columns=columns, addressed=True)
 
     def _read(
         self,
         schema: pa.Schema,
         columns: Sequence[str] | None,
         interval: Interval | None,
+    ) -> Iterator[pa.RecordBatch]:
+        for segment, sieve, clip in self._parts(interval):
+            yield from self._rows_of(segment, sieve, clip, schema=schema, columns=columns)
+
+    def _parts(
+        self, interval: Interval | None, roots: Collection[SegmentId] | None = None
+    ) -> Iterator[tuple[Segment, Sieve, Interval | None]]:
+        """Yield the segments to read, with what is deleted, and the time to clip to, if any."""
+        parts = [
+            (segment, None if _within(segment, found.interval) else found.interval)
+            for found in self.visible(interval)
+            for segment in found.segments
+            if segment.rows and (roots is None or _holds_any(segment, roots))
+        ]
+        sieve = sieves(self.ports.files, self.state, (segment for segment, _ in parts))
+        for segment, clip in parts:
+            yield segment, sieve[segment.id], clip
+
+    def _rows_of(
+        self,
+        segment: Segment,
+        sieve: Sieve,
+        clip: Interval | None,
         *,
+        schema: pa.Schema | None = None,
+        columns: Sequence[str] | None = None,
         addressed: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        sieve = sieves(self.ports.files, self.state, self.segments(interval))
-        for found in self.visible(interval):
-            for segment in (segment for segment in found.segments if segment.rows):
-                yield from read_segment(
-                    self.ports.files,
-                    segment,
-                    schema=schema,
-                    time_column=self.state.table.time_column,
-                    columns=columns,
-                    clip=found.interval,
-                    sieve=sieve[segment.id],
-                    addressed=addressed,
-                )
+        return read_segment(
+            self.ports.files,
+            segment,
+            schema=schema or self.schema,
+            time_column=self.state.table.time_column,
+            columns=columns,
+            clip=clip,
+            sieve=sieve,
+            addressed=addressed,
+        )
 
     def to_arrow(
         self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
@@ -123,3 +158,17 @@ class Snapshot:
         rows = pa.Table.from_batches(self._read(physical, None, interval), physical)
         merged = visible(rolled_up(rows, rollup, time_column=time_column))
         return merged if columns is None else merged.select(list(columns))
+
+
+def _within(segment: Segment, interval: Interval) -> bool:
+    return interval.holds(segment.time_min) and interval.holds(segment.time_max)
+
+
+def _holds_any(segment: Segment, roots: Collection[SegmentId]) -> bool:
+    if segment.traced:
+        return any(run.root in roots for run in segment.runs)
+    return any(segment.may_hold(root) for root in roots)
+
+
+def _known_rows(segment: Segment, sieve: Sieve) -> int:
+    return segment.rows - (0 if sieve.passes_all else sieve.deleted_rows())

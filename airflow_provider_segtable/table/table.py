@@ -1,49 +1,51 @@
-"""``Table``: the library's face. Create, open, append, read; compaction is ``services``' business.
+"""``Table``: the library's face. Create, open, append, change, read; ``services`` compact.
 
 :Example:
 
 >>> table = Table.create("flights", schema=schema, time_column="time_hour",
 ...                      granularity="month", zookeeper="127.0.0.1:2181")
 >>> table.append(rows)                     # one atomic event
+>>> table.delete("carrier = 'AA'")         # another, whatever is being compacted
 >>> table.snapshot().to_arrow()            # the newest state
 >>> table.snapshot(version=3).count()      # any earlier one
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.codec import encode
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
-    InvalidInput,
     InvalidName,
     OutcomeUnknown,
     SchemaMismatch,
     TableExists,
 )
 from airflow_provider_segtable.core.events import Event, TableCreated
-from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
-from airflow_provider_segtable.core.layout import Layout
+from airflow_provider_segtable.core.interval import Granularity, Instant
 from airflow_provider_segtable.core.rollup import Rollup, bound, input_schema, stored_schema
-from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.descriptor import encode_definition
-from airflow_provider_segtable.data.ingest import check_rows, write_segment
+from airflow_provider_segtable.data.ingest import check_rows
 from airflow_provider_segtable.data.rollup import from_input
 from airflow_provider_segtable.data.schema import from_arrow, to_arrow
-from airflow_provider_segtable.data.times import instants, is_time
+from airflow_provider_segtable.data.times import is_time
 from airflow_provider_segtable.storage import probe
-from airflow_provider_segtable.table.append import AppendTicket, Write, append
+from airflow_provider_segtable.table.append import append
+from airflow_provider_segtable.table.change import ChangeKind, ChangeResult, change
 from airflow_provider_segtable.table.committer import Committed
+from airflow_provider_segtable.table.deleting import Deletes
+from airflow_provider_segtable.table.incoming import incoming
 from airflow_provider_segtable.table.log import EventLog, event_path
+from airflow_provider_segtable.table.matching import Where
+from airflow_provider_segtable.table.merging import Merges
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.tags import known_tag, put_tag, remove_tag
+from airflow_provider_segtable.table.updating import Updates
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,28 +179,90 @@ class Table:
         if definition.rollup:
             checked = from_input(checked, definition.rollup, time_column=definition.time_column)
 
-        def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
-            parts = split_by_chunk(checked, definition.time_column, state.layout)
-            return dict.fromkeys(parts, 1), lambda ticket: self._write(parts, ticket, state)
-
         name = commit_id or self.ports.chance.token()
-        return append(self.ports, prepare, commit_id=name, state=state)
+        return append(self.ports, incoming(self.ports, checked), commit_id=name, state=state)
 
-    def _write(
-        self, parts: Mapping[Interval, pa.Table], ticket: AppendTicket, state: State
-    ) -> list[Segment]:
-        return [
-            write_segment(
-                self.ports.files,
-                parts[interval],
-                segment_id=ids[0],
-                time_column=state.table.time_column,
-                created=ticket.created,
-                token=self.ports.chance.token(),
-                definition=encode_definition(state.table, state.base_version),
-            )
-            for interval, ids in ticket.ids.items()
-        ]
+    def delete(
+        self,
+        where: Where | None = None,
+        *,
+        rows: pa.Table | None = None,
+        addresses: pa.Table | None = None,
+        commit_id: str | None = None,
+    ) -> ChangeResult:
+        """Delete rows, in one atomic event; needs no lock and waits for nobody.
+
+        Args:
+            where: those for which a condition holds: SQL (``data.sql`` says how much of it; Spark
+                takes more), or a ``pyarrow.compute.Expression``. ``"true"`` is all rows.
+            rows: those that equal one of these in all their columns; null equals null.
+            addresses: those at these root addresses, columns ``__segtable_root`` and
+                ``__segtable_row`` as ``Snapshot.addressed`` has them. What is of no row that is
+                there now is left out.
+            commit_id: equal ids delete once; a fresh one by default.
+
+        Raises:
+            InvalidInput: what is given says nothing about this table. From a rollup table only SQL
+                over dimensions and time deletes.
+            ChangeConflict: others updated the same rows first, again and again.
+            CommitUnknown: run again with the same commit id.
+        """
+        wanted = Deletes(where=where, rows=rows, addresses=addresses)
+        return self._change(ChangeKind.DELETE, wanted, commit_id)
+
+    def update(
+        self,
+        set: Mapping[str, Any],  # noqa: A002 - SQL's word
+        where: Where,
+        *,
+        commit_id: str | None = None,
+    ) -> ChangeResult:
+        """Change rows: they are deleted and appended as they shall be, in one atomic event.
+
+        Args:
+            set: by column, a value, or a ``pyarrow.compute.Expression`` over the row as it was.
+            where: a condition, as for ``delete``; ``"true"`` is all rows.
+            commit_id: equal ids update once; a fresh one by default.
+
+        Raises:
+            InvalidInput: a column is not there or cannot become this, or the table rolls up.
+            ChangeConflict: others changed the same rows first, again and again.
+            LockLost, CommitUnknown: as ``append``.
+        """
+        return self._change(ChangeKind.UPDATE, Updates(set=set, where=where), commit_id)
+
+    def merge(
+        self,
+        source: pa.Table,
+        *,
+        on: Sequence[str],
+        matched: str = "update",
+        unmatched: str = "insert",
+        commit_id: str | None = None,
+    ) -> ChangeResult:
+        """Join rows to the table's by equality of some columns, and change both sides at once.
+
+        Args:
+            source: some of the table's columns, those of ``on`` among them.
+            on: what to join by; null equals nothing.
+            matched: the table's row gets the other columns of the source (``"update"``), goes
+                (``"delete"``) or stays (``"ignore"``).
+            unmatched: the source's row comes (``"insert"``; columns that it lacks are null), or
+                does not (``"ignore"``). Two merges at once may both insert a key.
+            commit_id: equal ids merge once; a fresh one by default.
+
+        Raises:
+            InvalidInput: the columns do not fit, or several rows would update one.
+            ChangeConflict, LockLost, CommitUnknown: as ``update``.
+        """
+        wanted = Merges.of(source, on, matched, unmatched)
+        return self._change(ChangeKind.MERGE, wanted, commit_id)
+
+    def _change(
+        self, kind: ChangeKind, wanted: Deletes | Updates | Merges, commit_id: str | None
+    ) -> ChangeResult:
+        name = commit_id or self.ports.chance.token()
+        return change(self.ports, wanted.find, kind=kind, reason=str(wanted), commit_id=name)
 
 
 def create_table(ports: TablePorts, definition: TableCreated) -> Table:
@@ -237,23 +301,6 @@ def _rolling(definition: TableCreated, rollup: Rollup) -> TableCreated:
     given, time = definition.schema, definition.time_column
     found = bound(rollup, given, time_column=time, granularity=definition.granularity)
     return replace(definition, schema=stored_schema(found, given, time_column=time), rollup=found)
-
-
-def split_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[Interval, pa.Table]:
-    """Cut rows into time chunks, each sorted by event time (stable)."""
-    if rows.num_rows == 0:
-        raise InvalidInput("there are no rows to append")
-    times = instants(rows.column(time_column).combine_chunks())
-    order = pc.sort_indices(times)
-    ordered, times = rows.take(order), times.take(order)
-    parts: dict[Interval, list[pa.Table]] = {}
-    start = 0
-    while start < len(times):
-        first = times[start].as_py()
-        inside: Any = pc.sum(pc.less(times.slice(start), layout.edge(first)))
-        parts.setdefault(layout.chunk(first), []).append(ordered.slice(start, inside.as_py()))
-        start += inside.as_py()
-    return {chunk: pa.concat_tables(pieces) for chunk, pieces in parts.items()}
 
 
 def _granularity(value: str | Granularity) -> Granularity:
