@@ -12,14 +12,20 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import BooksDoNotBalance
 from airflow_provider_segtable.data.footer import Footer, read_footer
 from airflow_provider_segtable.data.passthrough import MOST_GROUPS, Assembly, Movable, examined
-from airflow_provider_segtable.data.rewrite import ARROW_SCHEMA, arrow_schema, empty_file, rewritten
+from airflow_provider_segtable.data.rewrite import (
+    ARROW_SCHEMA,
+    Range,
+    arrow_schema,
+    empty_file,
+    rewritten,
+)
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
 CREATED_BY = f"segtable version {__version__}".encode()
@@ -129,8 +135,8 @@ def merge(
         if isinstance(step, Piece):
             _move(files, step, assembly)
         else:
-            for source in rewritten(files, _ranges(step), arrow_schema(first)):
-                assembly.append(source, _surely(read_input(source)))
+            for source in rewritten(files, map(range_of, step), arrow_schema(first)):
+                append_rewritten(assembly, source)
     expected = sum(piece.rows for piece in pieces)
     if assembly.rows != expected:
         raise BooksDoNotBalance(
@@ -147,14 +153,21 @@ def _move(files: DataFiles, piece: Piece, assembly: Assembly) -> None:
         assembly.append(source, _surely(piece.input), piece.first, piece.end)
 
 
+def append_rewritten(assembly: Assembly, source: Source) -> None:
+    """Move what ``rewritten`` yields into an assembly."""
+    assembly.append(source, _surely(read_input(source)))
+
+
 def _surely(one: Input) -> Movable:
     assert isinstance(one.file, Movable), one.file  # noqa: S101 - what _steps or pyarrow saw to
     return one.file
 
 
-def _ranges(pieces: Sequence[Piece]) -> Iterator[tuple[str, range, tuple[int, int] | None]]:
-    for piece in pieces:
-        yield piece.input.path, range(piece.first, piece.end), piece.cut
+def range_of(piece: Piece) -> Range:
+    """Return which rows a piece is."""
+    before = sum(group.rows for group in piece.input.footer.groups[: piece.first])
+    groups = range(piece.first, piece.end)
+    return Range(path=piece.input.path, groups=groups, first=before, cut=piece.cut)
 
 
 def _steps(pieces: Sequence[Piece], grain: Grain) -> tuple[list[Step], Footer]:

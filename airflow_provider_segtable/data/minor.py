@@ -6,15 +6,18 @@
 3. Outputs are contiguous parts of the inputs' concatenation, about equal in bytes: cut between
    inputs if there are enough of them, else between row groups, else between rows. An output
    spans the event times of all inputs it has rows of: exact, unless an input was cut.
-4. Rows out equal rows in, and each output's lineage says where its rows came from.
-5. Files get names that carry the attempt: two tries of one job never meet. After a failure the
+4. Rows out equal rows in, less the deleted ones. Where none is deleted, rows pass through
+   undecoded, and the outputs' lineage, or the hidden columns that all inputs have, say where each
+   came from. Else rows are decoded (``sifting``), and all outputs have hidden columns.
+5. An output that no row is left for is empty: it has no file, but is there.
+6. Files get names that carry the attempt: two tries of one job never meet. After a failure the
    files written so far are deleted: nobody can have heard of them.
 
-Source of the idea: Druid's minor compaction; rows pass through undecoded (``passthrough``).
+Source of the idea: Druid's minor compaction; ``passthrough``.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -33,6 +36,7 @@ from airflow_provider_segtable.core.segment import (
     Shard,
     concatenated,
     inherited,
+    roots_of,
 )
 from airflow_provider_segtable.data.descriptor import (
     KEY,
@@ -43,7 +47,10 @@ from airflow_provider_segtable.data.descriptor import (
     segment_path,
 )
 from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.ingest import Standing, emptied
 from airflow_provider_segtable.data.merge import Grain, Input, Piece, merge, read_input
+from airflow_provider_segtable.data.sieve import Sieve, sieve_of
+from airflow_provider_segtable.data.sifting import Tally, sift
 from airflow_provider_segtable.ports.files import DataFiles
 
 FILE_COST = 1024 * 1024
@@ -56,7 +63,8 @@ class MinorJob:
 
     ``inputs`` are in row order; ``outputs`` are ids and shards allocated for the result;
     ``created`` is when the attempt began; ``attempt`` becomes part of the file names (16 hex
-    digits, unique to each try; made here if left out).
+    digits, unique to each try; made here if left out). ``sieves`` tell what is deleted, nothing of
+    inputs that are not among them; they know it up to event ``purged``.
     """
 
     uri: str
@@ -67,6 +75,8 @@ class MinorJob:
     time_column: str
     attempt: str = ""
     grain: Grain = field(default_factory=Grain)
+    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
+    purged: int = 0
 
     @property
     def cost(self) -> int:
@@ -97,21 +107,30 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
     """
     files = open_files(job.uri, job.storage_options) if files is None else files
     token = job.attempt or secrets.token_hex(8)
-    given = tuple(segment for segment in job.inputs if not segment.tombstone)
-    job = replace(job, inputs=given)
-    inputs = _read_inputs(files, given)
+    job = replace(job, inputs=tuple(one for one in job.inputs if one.rows), attempt=token)
+    if not job.inputs:
+        return tuple(_emptied(job, *output) for output in job.outputs)
+    inputs = _read_inputs(files, job.inputs)
     parts = cut(inputs, len(job.outputs))
+    passing = _passing(job)
     written: list[Segment] = []
     try:
-        for planned, pieces in zip(_planned(job, inputs, parts, token), parts, strict=True):
-            written.append(_write(files, planned, pieces, job.grain))
-        _check_books(job.inputs, written)
+        for segment in (_passed if passing else _sifted)(files, job, inputs, parts):
+            written.append(segment)  # noqa: PERF402  # those before a failure have to be known
+        if passing:
+            _check_books(job.inputs, written)
     except Exception:
-        for segment in written:
+        for segment in (one for one in written if one.path):
             with suppress(StorageError):  # what counts is why it failed
                 files.delete(segment.path)
         raise
     return tuple(written)
+
+
+def _passing(job: MinorJob) -> bool:
+    """Tell whether no row has to be left out or to be given an address."""
+    alike = len({segment.traced for segment in job.inputs}) == 1
+    return alike and not any(sieve_of(job.sieves, one).holds_back for one in job.inputs)
 
 
 def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
@@ -200,32 +219,87 @@ def _between(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
     return found
 
 
-def _planned(
-    job: MinorJob, inputs: Sequence[Input], parts: Sequence[Sequence[Piece]], token: str
-) -> list[Segment]:
-    """Return the outputs' descriptors, but for size and row groups."""
+Parts = Sequence[Sequence[Piece]]
+
+
+def _passed(
+    files: DataFiles, job: MinorJob, inputs: Sequence[Input], parts: Parts
+) -> Iterator[Segment]:
+    """Write outputs whose rows pass through."""
     segments = {one.path: segment for one, segment in zip(inputs, job.inputs, strict=True)}
-    runs, start, planned = concatenated(job.inputs), 0, []
-    for (segment_id, shard), pieces in zip(job.outputs, parts, strict=True):
+    runs, start = concatenated(job.inputs), 0
+    for output, pieces in zip(job.outputs, parts, strict=True):
         rows = sum(piece.rows for piece in pieces)
         sources = [segments[piece.input.path] for piece in pieces]
-        planned.append(
-            Segment(
-                id=segment_id,
-                shard=shard,
-                path=segment_path(segment_id, token),
-                rows=rows,
-                size=0,
-                row_groups=0,
-                time_min=min(source.time_min for source in sources),
-                time_max=max(source.time_max for source in sources),
-                created=job.created,
-                lineage=sliced(runs, start, rows),
-                replaces=() if start else inherited(job.inputs),
-            )
+        planned = replace(
+            _emptied(job, *output),
+            path=segment_path(output[0], job.attempt),
+            rows=rows,
+            events=rows,
+            time_min=min(source.time_min for source in sources),
+            time_max=max(source.time_max for source in sources),
+            lineage=sliced(runs, start, rows),
+            roots=() if runs else roots_of(job.inputs),
+            replaces=() if start else inherited(job.inputs),
         )
+        yield _write(files, planned, pieces, job.grain)
         start += rows
-    return planned
+
+
+def _sifted(
+    files: DataFiles, job: MinorJob, inputs: Sequence[Input], parts: Parts
+) -> Iterator[Segment]:
+    """Write outputs whose rows are decoded."""
+    sieves = {
+        one.path: sieve_of(job.sieves, segment)
+        for one, segment in zip(inputs, job.inputs, strict=True)
+    }
+    replaces = inherited(job.inputs)
+    for output, pieces in zip(job.outputs, parts, strict=True):
+        planned = replace(
+            _emptied(job, *output), replaces=replaces, path=segment_path(output[0], job.attempt)
+        )
+        segment = _sift(files, job, planned, [(p, sieves[p.input.path]) for p in pieces])
+        yield segment
+        replaces = () if segment.rows else replaces  # for a footer, and so for the first with one
+
+
+def _sift(
+    files: DataFiles, job: MinorJob, planned: Segment, pieces: Sequence[tuple[Piece, Sieve]]
+) -> Segment:
+    tally, table = Tally(job.time_column), pieces[0][0].input.footer.metadata.get(TABLE_KEY)
+    segment = planned
+
+    def metadata(found: Tally) -> dict[bytes, bytes]:
+        nonlocal segment
+        segment = replace(
+            planned,
+            rows=found.rows,
+            events=found.rows,
+            row_groups=found.row_groups,
+            time_min=min(found.times),
+            time_max=max(found.times),
+            roots=roots_of(job.inputs),
+        )
+        return {KEY: encode_descriptor(segment), **definition_entry(table)}
+
+    with files.create(planned.path) as sink:
+        sift(files, pieces, sink, tally, metadata)
+        rows = sum(piece.rows for piece, _ in pieces)
+        if tally.rows + tally.dropped != rows:
+            raise BooksDoNotBalance(
+                f"{tally.rows} rows out and {tally.dropped} deleted, {rows} rows in for "
+                f"{planned.id}; nothing was published"
+            )
+        if not tally.rows:
+            return replace(planned, path="")
+        segment = replace(segment, size=sink.position)
+        sink.commit()
+    return segment
+
+
+def _emptied(job: MinorJob, segment_id: SegmentId, shard: Shard) -> Segment:
+    return emptied(segment_id, job.created, Standing(shard=shard, purged=job.purged))
 
 
 def sliced(runs: Sequence[Run], start: int, rows: int) -> tuple[Run, ...]:

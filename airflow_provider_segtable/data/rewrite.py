@@ -2,19 +2,30 @@
 
 1. Memory is bounded: one row group decoded, one encoded.
 2. Columns of few words stay dictionaries on the way, which saves decoding and hashing each value.
-   Which these are, the first file tells; where words hardly repeat it would cost, threefold.
+   Which these are, the first file tells; where words hardly repeat it would cost, threefold. Roots
+   of addresses always are.
+3. What is read may be changed on the way: rows left out, columns filled in.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.segment import ROOT
 from airflow_provider_segtable.data.files import MemorySource
 from airflow_provider_segtable.data.footer import MAGIC, Footer
-from airflow_provider_segtable.data.ingest import GROUP_BYTES, GROUP_ROWS, PARQUET, conformed
+from airflow_provider_segtable.data.ingest import (
+    ENCODINGS,
+    GROUP_BYTES,
+    GROUP_ROWS,
+    PARQUET,
+    conformed,
+)
 from airflow_provider_segtable.data.scan import SourceFile
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
@@ -22,8 +33,27 @@ ARROW_SCHEMA = b"ARROW:schema"
 _WHOLE = 32 << 20
 """Files up to this size are read in one go."""
 
-Range = tuple[str, range, tuple[int, int] | None]
-"""A file's path, its row groups, and which rows of those (None: all)."""
+Change = Callable[[pa.Table, int], pa.Table]
+"""What is done to rows, given the number of the first one in its file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Rows to be read.
+
+    Attributes:
+        path: of the file.
+        groups: its row groups.
+        first: the number of their first row in the file.
+        cut: which rows of the row groups (None: all).
+        change: what to do to them, if anything.
+    """
+
+    path: str
+    groups: range
+    first: int = 0
+    cut: tuple[int, int] | None = None
+    change: Change | None = None
 
 
 def arrow_schema(footer: Footer) -> pa.Schema:
@@ -60,17 +90,19 @@ def rewritten(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> I
 
 def _tables(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> Iterator[pa.Table]:
     target: pa.Schema | None = None
-    for path, groups, cut in ranges:
-        with files.open(path) as source, _decoding(path):
+    for one in ranges:
+        with files.open(one.path) as source, _decoding(one.path):
             file = _seekable(source)
             metadata = pq.read_metadata(file)
             target = target or _with_dictionaries(schema, metadata)
             words = [f.name for f in target if f.type != schema.field(f.name).type]
             have = [name for name in words if name in _paths(metadata)]
             with pq.ParquetFile(file, metadata=metadata, read_dictionary=have) as parquet:
-                batches = parquet.iter_batches(row_groups=list(groups))
-                for batch in batches if cut is None else _cut(batches, *cut):
-                    yield conformed(pa.Table.from_batches([batch]), target)
+                batches = parquet.iter_batches(row_groups=list(one.groups))
+                for batch, at in _cut(batches, *(one.cut or (0, metadata.num_rows))):
+                    rows = pa.Table.from_batches([batch])
+                    changed = one.change(rows, one.first + at) if one.change else rows
+                    yield conformed(changed, target)
 
 
 def _seekable(source: Source) -> pa.BufferReader | SourceFile:
@@ -79,13 +111,16 @@ def _seekable(source: Source) -> pa.BufferReader | SourceFile:
     return SourceFile(source)
 
 
-def _cut(batches: Iterable[pa.RecordBatch], start: int, stop: int) -> Iterator[pa.RecordBatch]:
+def _cut(
+    batches: Iterable[pa.RecordBatch], start: int, stop: int
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield what rows ``start..stop`` have of each batch, and where that begins."""
     at = 0
     for batch in batches:
         low, high = max(start - at, 0), min(stop - at, batch.num_rows)
-        at += batch.num_rows
         if low < high:
-            yield batch.slice(low, high - low)
+            yield batch.slice(low, high - low), at + low
+        at += batch.num_rows
 
 
 @contextmanager
@@ -102,6 +137,9 @@ def _paths(metadata: pq.FileMetaData) -> set[str]:
 
 def _with_dictionaries(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
     """Return the schema with top-level columns of few words as dictionaries."""
+    if (at := schema.get_field_index(ROOT)) >= 0:
+        field = schema.field(at).with_type(pa.dictionary(pa.int32(), pa.string()))
+        schema = schema.set(at, field)
     if metadata.num_row_groups:
         group = metadata.row_group(0)
         for chunk in (group.column(number) for number in range(group.num_columns)):
@@ -124,5 +162,17 @@ def _encoded(table: pa.Table) -> Source:
     stream = pa.BufferOutputStream()
     rows = max(1, table.num_rows)
     options = {**PARQUET, "store_schema": False}  # the output keeps that of its inputs
+    options |= _encodings(table.schema)
     pq.write_table(table.unify_dictionaries(), stream, row_group_size=rows, **options)
     return MemorySource("a rewritten row group", stream.getvalue().to_pybytes())
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return the options by which some columns have an encoding and all others a dictionary."""
+    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    if not known:
+        return {}
+    stream = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), stream)
+    paths = _paths(pq.read_metadata(pa.BufferReader(stream.getvalue())))
+    return {"use_dictionary": sorted(paths - known.keys()), "column_encoding": known}

@@ -8,15 +8,16 @@
 3. Sketches are Spark's and stay opaque here: tables that have them roll up by ``spark.rollup``.
 4. Dictionaries stay dictionaries; nothing is needed but Arrow and numpy.
 5. ``RollupJob`` is minor compaction of a rollup table: adjacent small segments become few, rolled
-   up as far as these go. Its books are kept in events. Where fewer groups are left than segments
-   asked for, rows are not rolled up but only divided, as nothing can be written of no rows.
+   up as far as these go. Its books are kept in events, those of deleted rows left out. Where fewer
+   groups are left than segments asked for, rows are not rolled up but only divided; where deletions
+   leave fewer rows, some segments are empty.
 
 Source of the idea: Druid's IncrementalIndex and its combining aggregator factories.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pyarrow as pa
@@ -39,6 +40,7 @@ from airflow_provider_segtable.data.ingest import (
     Standing,
     check_times,
     conformed,
+    emptied,
     write_segment,
 )
 from airflow_provider_segtable.data.rollup_codes import (
@@ -53,6 +55,7 @@ from airflow_provider_segtable.data.rollup_codes import (
 from airflow_provider_segtable.data.rollup_metrics import REDUCED, sizes, summed, timed
 from airflow_provider_segtable.data.scan import SourceFile
 from airflow_provider_segtable.data.schema import parse_type, to_arrow
+from airflow_provider_segtable.data.sieve import Sieve, sieve_of
 from airflow_provider_segtable.data.times import instants
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -184,8 +187,8 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 class RollupJob:
     """One minor compaction of a rollup table, fit to be sent to another process.
 
-    ``inputs`` and ``outputs`` are as in ``data.minor``; ``schema`` is the table's, as stored;
-    ``attempt`` is 16 hex digits, unique to each try.
+    ``inputs``, ``outputs``, ``sieves`` and ``purged`` are as in ``data.minor``; ``schema`` is the
+    table's, as stored; ``attempt`` is 16 hex digits, unique to each try.
     """
 
     uri: str
@@ -197,6 +200,8 @@ class RollupJob:
     schema: Schema
     rollup: Rollup
     attempt: str
+    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
+    purged: int = 0
 
     @property
     def cost(self) -> int:
@@ -213,29 +218,34 @@ class RollupJob:
 
         Raises:
             InvalidInput: the rollup has sketches, a sum does not fit, or there are fewer rows
-                than outputs.
+                than outputs (and none is deleted).
             CorruptTable: an input is not what the log says; the message names the file.
-            BooksDoNotBalance: the outputs stand for other numbers of given rows than the inputs.
+            BooksDoNotBalance: the outputs stand for other numbers of given rows than the inputs'
+                rows that are not deleted.
             StorageError: nothing is left behind.
         """
         check_arrow(self.rollup)
         files = open_files(self.uri, self.storage_options) if files is None else files
         schema = physical_schema(to_arrow(self.schema), self.rollup)
-        rows = pa.concat_tables([self._read(files, one, schema) for one in self.inputs if one.rows])
+        read = [self._read(files, one, schema) for one in self.inputs if one.rows]
+        tables = [left for left, _ in read]
+        rows = pa.concat_tables(tables) if tables else schema.empty_table()
         merged = rolled_up(rows, self.rollup, time_column=self.time_column)
         enough = merged.num_rows >= len(self.outputs)
+        dropped = sum(events for _, events in read)
         written: list[Segment] = []
         try:
             self._write(files, conformed(merged if enough else rows, schema), written)
-            self._check_books(written)
+            self._check_books(written, dropped)
         except Exception:
-            for segment in written:
+            for segment in (one for one in written if one.path):
                 with suppress(StorageError):  # what counts is why it failed
                     files.delete(segment.path)
             raise
         return tuple(written)
 
-    def _read(self, files: DataFiles, segment: Segment, schema: pa.Schema) -> pa.Table:
+    def _read(self, files: DataFiles, segment: Segment, schema: pa.Schema) -> tuple[pa.Table, int]:
+        """Return the rows that are not deleted, and for how many events the others stand."""
         found = read_descriptor(files, segment.path).id
         if found != segment.file_id:
             raise CorruptTable(
@@ -257,17 +267,25 @@ class RollupJob:
                 f"{segment.path} has {rows.num_rows} rows of {events} events, segment "
                 f"{segment.id} has {segment.rows} of {segment.events}: restore the file"
             )
-        return rows
+        left = sieve_of(self.sieves, segment).sifted(rows, 0)
+        return left, segment.events - (pc.sum(left.column(EVENTS)).as_py() or 0)
 
     def _write(self, files: DataFiles, rows: pa.Table, written: list[Segment]) -> None:
         parts = len(self.outputs)
-        if rows.num_rows < parts:
+        full = all(one.rows for one in self.inputs)
+        if rows.num_rows < parts and full and not any(s.predicates for s in self.sieves.values()):
             raise InvalidInput(
                 f"{rows.num_rows} rows cannot be divided among {parts} outputs: plan fewer"
             )
         bounds = [rows.num_rows * part // parts for part in range(parts + 1)]
-        table = read_definition(files, next(one.path for one in self.inputs if one.rows))
+        given = next((one.path for one in self.inputs if one.rows), None)
+        table = read_definition(files, given) if given else b""
         for (segment_id, shard), (start, end) in zip(self.outputs, pairwise(bounds), strict=True):
+            replaces = () if start else inherited(self.inputs)
+            standing = Standing(shard=shard, replaces=replaces, purged=self.purged)
+            if start == end:
+                written.append(emptied(segment_id, self.created, standing))
+                continue
             segment = write_segment(
                 files,
                 rows.slice(start, end - start),
@@ -275,17 +293,18 @@ class RollupJob:
                 time_column=self.time_column,
                 created=self.created,
                 token=self.attempt,
-                standing=Standing(shard=shard, replaces=() if start else inherited(self.inputs)),
+                standing=standing,
                 definition=table,
             )
             written.append(segment)
 
-    def _check_books(self, written: Sequence[Segment]) -> None:
+    def _check_books(self, written: Sequence[Segment], dropped: int) -> None:
         given = sum(segment.events for segment in self.inputs)
         kept = sum(segment.events for segment in written)
-        if given != kept:
+        if given - dropped != kept:
             raise BooksDoNotBalance(
-                f"{kept} events out, {given} events in for {written[0].id}; nothing was published"
+                f"{kept} events out, {given} events in, {dropped} of these deleted, for "
+                f"{written[0].id}; nothing was published"
             )
 
 

@@ -7,7 +7,7 @@
 3. In a rollup table rows have no address; its deletions are predicates over visible columns.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -58,6 +58,11 @@ class Sieve:
         return not self.deleted and not self.predicates
 
     @property
+    def holds_back(self) -> bool:
+        """Tell whether a row is deleted; where only the file can tell, whether one may be."""
+        return not self.passes_all and (not self.runs or self.deleted_rows() > 0)
+
+    @property
     def reads(self) -> tuple[str, ...]:
         """Return the columns that ``kept`` needs."""
         hidden = (ROOT, ROW) if self.deleted and not self.runs else ()
@@ -90,7 +95,7 @@ class Sieve:
         return self._by_runs(sum(run.rows for run in self.runs), 0)
 
     def deleted_rows(self) -> int:
-        """Return how many rows are deleted, where runs tell."""
+        """Return how many rows vectors delete, where runs tell."""
         return int(self.gone().sum())
 
     def _by_runs(self, count: int, first: int) -> Flags:
@@ -167,8 +172,3 @@ def with_addresses(schema: pa.Schema) -> pa.Schema:
 def sieve_of(sieves: Mapping[SegmentId, Sieve], segment: Segment) -> Sieve:
     """Return a segment's sieve; an idle one if none is given."""
     return sieves.get(segment.id) or Sieve.idle(segment)
-
-
-def applied(sieves: Iterable[Sieve]) -> bool:
-    """Tell whether any of the sieves holds something back."""
-    return not all(sieve.passes_all for sieve in sieves)

@@ -48,7 +48,15 @@ from airflow_provider_segtable.data.sort_plan import (
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Job
 
-__all__ = ["Outputs", "SortSpec", "SortStages", "discard", "run_stages", "sort_stages"]
+__all__ = [
+    "Outputs",
+    "SortSpec",
+    "SortStages",
+    "discard",
+    "run_stages",
+    "sort_stages",
+    "without_rows",
+]
 
 Outputs = Callable[[Mapping[Interval, int]], Mapping[Interval, Sequence[tuple[SegmentId, Shard]]]]
 
@@ -86,7 +94,7 @@ def sort_stages(
     dropped = sum(survey.dropped for survey in surveys)
     if not any(survey.blocks for survey in surveys):
         _check_books(spec, given, (), dropped)
-        return _nothing(spec, outputs)
+        return without_rows(spec, outputs)
     plan = planned(spec, given, keying, surveys)
     runs: tuple[SortRun, ...] = ()
     try:
@@ -102,8 +110,8 @@ def sort_stages(
         discard(files or open_files(spec.uri, spec.storage_options), runs)
 
 
-def _nothing(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
-    """Return the result where no row is left."""
+def without_rows(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
+    """Return the result where no row is left: nothing, or the one empty segment that is needed."""
     if not spec.member:
         return ()
     interval = spec.intervals[0]

@@ -10,6 +10,9 @@ major          the same into a new version, by chunk           the same; rollup 
 
 A rollup table with sketches is one job of one stage, for Spark's driver: there all kinds sort, and
 roll up all the rows that they see.
+
+All leave out the rows that are deleted in the state that the attempt began with, and say so: what
+they make is ``purged`` up to its last event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +23,7 @@ from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.replacement import layout_after
 from airflow_provider_segtable.core.segment import SegmentId, Shard, replaced
+from airflow_provider_segtable.data.deletions import sieves
 from airflow_provider_segtable.data.minor import MinorJob
 from airflow_provider_segtable.data.rollup import RollupJob
 from airflow_provider_segtable.data.sketch_job import SketchJob
@@ -50,6 +54,8 @@ def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
         "created": ports.clock.now(),
         "time_column": attempt.state.table.time_column,
         "attempt": attempt.token,
+        "sieves": sieves(ports.files, attempt.state, attempt.inputs),
+        "purged": attempt.state.n,
     }
     table = attempt.state.table
     if table.rollup is None:
@@ -60,6 +66,8 @@ def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
 
 
 def _sketched(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+    if not attempt.inputs:
+        return ()
     spec = _spec(ports, attempt, parallelism)
     job = SketchJob(spec=spec, inputs=attempt.inputs, outputs=_namer(attempt))
     results = yield [job]
@@ -67,6 +75,8 @@ def _sketched(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
 
 
 def _sorted(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+    if not attempt.inputs:  # others left nothing of a region
+        return ()
     spec = _spec(ports, attempt, parallelism)
     return (yield from sort_stages(spec, attempt.inputs, _namer(attempt)))
 
@@ -88,6 +98,9 @@ def _spec(ports: TablePorts, attempt: Attempt, parallelism: int) -> SortSpec:
         rollup=table.rollup,
         replaces=replaced(attempt.inputs) if major else (),
         most=0 if major else len(attempt.lease.allocated),
+        member=not major,
+        sieves=sieves(ports.files, attempt.state, attempt.inputs),
+        purged=attempt.state.n,
     )
 
 

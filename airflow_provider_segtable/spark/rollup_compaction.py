@@ -1,14 +1,15 @@
 """Compacting rollup tables that have sketches, which only Spark can merge.
 
-1. Inputs' footers must name the segments. All input rows are rolled up at once, so rollup is
-   perfect, whatever the kind of compaction.
+1. Inputs' footers must name the segments. All input rows (but deleted ones) are rolled up at once,
+   so rollup is perfect, whatever the kind of compaction.
 2. The result is kept (``persist``) and cut into *ranges* of (time chunk, order), several for each
    segment to be; ranges are counted and weighed, and some encoded as a file would have them.
 3. Within a time chunk, neighbouring ranges become as many *slots* as the chunk's bytes are target
    sizes, rounded, of about equal bytes. Only now ids are asked for, one for each slot.
 4. Slots are sorted and written by the same tasks as an ingest's, one file each. Each try of a task
    writes under names of its own.
-5. The books: every given row that the inputs stand for is in an output, or nothing is left.
+5. The books: every given row that the inputs stand for is in an output or counted as deleted, or
+   nothing is left.
 """
 
 import math
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import accumulate, groupby
 from operator import attrgetter
 
@@ -32,6 +34,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     SegtableError,
 )
+from airflow_provider_segtable.core.predicate import AnyOf, Predicate
 from airflow_provider_segtable.core.rollup import EVENTS, Rollup
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, inherited
 from airflow_provider_segtable.data.descriptor import read_definition, read_descriptor
@@ -40,10 +43,12 @@ from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ingest import Standing
 from airflow_provider_segtable.data.rollup import physical_schema
 from airflow_provider_segtable.data.schema import to_arrow
-from airflow_provider_segtable.data.sorting import Outputs, SortSpec
+from airflow_provider_segtable.data.sieve import sieve_of
+from airflow_provider_segtable.data.sorting import Outputs, SortSpec, without_rows
 from airflow_provider_segtable.spark.failures import raise_told, told, translated
 from airflow_provider_segtable.spark.ingest import dealt
 from airflow_provider_segtable.spark.places import absolute, spark_root
+from airflow_provider_segtable.spark.predicates import matching
 from airflow_provider_segtable.spark.rollup import rolled_up
 from airflow_provider_segtable.spark.schemas import readable, spark_schema
 from airflow_provider_segtable.spark.times import column, instant
@@ -92,7 +97,7 @@ def spark_rollup(
     """
     given = [segment for segment in inputs if segment.rows]
     if not given:
-        return ()
+        return without_rows(spec, outputs)
     if spec.rollup is None or spec.order.curve != "lexicographic":
         raise InvalidInput(
             f"order {str(spec.order)!r} of a rollup with sketches: Spark sorts by columns only, "
@@ -104,6 +109,9 @@ def spark_rollup(
         ranged = work.ranged().persist()
         try:
             slots = grouped(work.weighed(ranged), spec.target_size, spec.most)
+            if not slots:
+                work.check_books(())
+                return without_rows(spec, outputs)
             return work.write(ranged, slots, outputs)
         finally:
             ranged.unpersist()
@@ -206,6 +214,8 @@ class _Work:
             widths.append(F.coalesce(F.octet_length(sketch), F.lit(0)))
         weight = F.sum(sum(widths[1:], widths[0])).alias("weight")
         found = ranged.groupBy(_CHUNK, _RANGE).agg(weight).orderBy(_CHUNK, _RANGE).collect()
+        if not found:
+            return []
         pieces = [Piece(row[_CHUNK], row[_RANGE], row["weight"]) for row in found]
         scale = self._scale(ranged, pieces)
         return [replace(piece, weight=piece.weight * scale) for piece in pieces]
@@ -238,10 +248,33 @@ class _Work:
                 f"Spark cannot hold the columns of {self.spec.uri} exactly ({schema}): a table "
                 "with sketches needs microseconds and no half floats"
             )
+        read = (
+            frame.where(~_gone(frame, predicates)) if predicates else frame
+            for predicates, frame in self._frames(schema)
+        )
+        return reduce(DataFrame.union, read)
+
+    def _frames(self, schema: pa.Schema) -> Iterator[tuple[tuple[Predicate, ...], DataFrame]]:
+        """Yield the inputs' rows, those together of which the same is deleted."""
         root = spark_root(self.spec.uri, self.spec.storage_options)
         reader = self.spark.read.schema(spark_schema(schema))
         reader = reader.option("datetimeRebaseMode", "CORRECTED")
-        return reader.parquet(*(f"{root}/{segment.path}" for segment in self.inputs))
+        paths: dict[tuple[Predicate, ...], list[str]] = {}
+        for segment in self.inputs:
+            predicates = sieve_of(self.spec.sieves, segment).predicates
+            paths.setdefault(predicates, []).append(f"{root}/{segment.path}")
+        for predicates, some in paths.items():
+            yield predicates, reader.parquet(*some)
+
+    def _dropped(self) -> int:
+        """Return for how many given rows the deleted ones stand."""
+        schema = physical_schema(to_arrow(self.spec.schema), self.rollup)
+        deleted = (
+            frame.where(_gone(frame, predicates)).agg(F.sum(EVENTS)).collect()[0][0] or 0
+            for predicates, frame in self._frames(schema)
+            if predicates
+        )
+        return sum(deleted)
 
     def write(
         self, ranged: DataFrame, slots: Sequence[tuple[Piece, ...]], outputs: Outputs
@@ -260,7 +293,7 @@ class _Work:
                 if result.error is not None:
                     raise_told(result.error, result.message)
             segments = [decode_result(result.segment) for result in results]
-            self._check_books(segments)
+            self.check_books(segments)
         except BaseException:
             files = open_files(task.uri, task.storage_options)
             for path in left.value:
@@ -287,6 +320,7 @@ class _Work:
                     shard=shard,
                     clustering=str(self.spec.order),
                     replaces=self._replaces(segment_id) if segment_id in firsts else (),
+                    purged=self.spec.purged,
                 )
                 for segment_id, shard in ids
             ),
@@ -311,14 +345,20 @@ class _Work:
         tasks = min(len(slots), max(cores, math.ceil(size / self.spec.target_size)))
         return dealt(joined.select(*columns), tasks).sortWithinPartitions(SLOT, *self._order())
 
-    def _check_books(self, segments: Sequence[Segment]) -> None:
+    def check_books(self, segments: Sequence[Segment]) -> None:
+        """Refuse outputs that do not balance."""
         given = sum(segment.events for segment in self.inputs)
-        kept = sum(segment.events for segment in segments)
-        if given != kept:
+        kept, dropped = sum(segment.events for segment in segments), self._dropped()
+        if given - dropped != kept:
             raise BooksDoNotBalance(
-                f"{kept} events out, {given} events in ({EVENTS}) for {self.spec.uri}; "
-                "nothing was published"
+                f"{kept} events out, {given} events in, {dropped} of these deleted, from "
+                f"{self.inputs[0].id} on; nothing was published"
             )
+
+
+def _gone(frame: DataFrame, predicates: Sequence[Predicate]) -> Column:
+    """Return which rows are deleted."""
+    return F.coalesce(matching(AnyOf(tuple(predicates)), frame), F.lit(False))
 
 
 def _strange(

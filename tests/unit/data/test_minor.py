@@ -83,7 +83,8 @@ def test_compactions_of_compactions_keep_root_lineage() -> None:
     moved = job((*first, segments[2]))
     outputs = ((segment_id(40000), replace(moved.outputs[0][1], partition=40000)),)
     (second,) = run_minor(replace(moved, outputs=outputs), files)
-    assert second.lineage == (Run(0, 0, 3), Run(1, 0, 4), Run(2, 0, 5))
+    expected = [(0, 0, 3), (1, 0, 4), (2, 0, 5)]
+    assert second.lineage == tuple(Run(segment_id(n), a, rows) for n, a, rows in expected)
 
 
 def test_a_job_travels() -> None:
@@ -230,7 +231,8 @@ def test_the_old_descriptor_is_replaced() -> None:
 
 def test_sliced_lineage() -> None:
     """A part of a lineage is cut at rows, not at runs."""
-    runs = (Run(0, 0, 5), Run(1, 3, 5))
+    one, two = segment_id(0), segment_id(1)
+    runs = (Run(one, 0, 5), Run(two, 3, 5))
     assert sliced(runs, 0, 10) == runs
-    assert sliced(runs, 3, 4) == (Run(0, 3, 2), Run(1, 3, 2))
-    assert sliced(runs, 5, 2) == (Run(1, 3, 2),)
+    assert sliced(runs, 3, 4) == (Run(one, 3, 2), Run(two, 3, 2))
+    assert sliced(runs, 5, 2) == (Run(two, 3, 2),)
