@@ -62,8 +62,8 @@ from airflow_provider_segtable.core.lockbox import Generation
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.replacement import moved, taken_over
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
-from airflow_provider_segtable.core.state import State, generation_of
+from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, SegmentId
+from airflow_provider_segtable.core.state import State, forgettable, generation_of
 
 __all__ = ["Conflict", "admit", "inputs_gone"]
 
@@ -125,7 +125,8 @@ def _clean(action: Cleaned, state: State) -> Action | Conflict:
         name, n = unknown[0]
         return Conflict(reason=f"version {n} was tagged {name!r} meanwhile; look again")
     ids = still_cleanable(action.ids, state)
-    if not ids and action.retained_from <= state.retained_from:
+    older = action.retained_from <= state.retained_from
+    if not ids and older and not forgettable(state):
         return Conflict(reason="others cleaned all of this meanwhile")
     return replace(action, ids=ids)
 
@@ -155,20 +156,32 @@ def _change(action: Changed, state: State) -> Action | Conflict:
 
 
 def _placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | Conflict:
-    """Return new segments where they belong now; of a rollup, after all deletions so far."""
+    """Return new segments where they belong now; of a rollup, after all deletions so far.
+
+    A file may have been written under an id that another file was written under, too. The first to
+    come has it as its root; the others' rows get addresses by the id that they are published under.
+    """
     spaces: dict[ChunkKey, IdSpace] = {}
+
+    def space_of(chunk: ChunkKey) -> IdSpace:
+        return spaces.get(chunk) or state.id_space(chunk, Generation.FIRST)
+
     placed: list[Segment] = []
     for segment in segments:
-        target = moved(segment, state)
+        target, written = moved(segment, state), segment.id
         if isinstance(target, Conflict):
             return target
-        space = spaces.get(target) or state.id_space(target, Generation.FIRST)
-        partition = segment.id.partition
-        if segment.id.chunk != target or not space.free(partition):
-            partition = space.next
-        spaces[target] = space.settle([partition])
+        unsettled = space_of(written.chunk).free(written.partition)
+        stays = written.chunk == target and unsettled
+        partition = written.partition if stays else space_of(target).next
+        for chunk, taken in ((target, partition), (written.chunk, written.partition)):
+            spaces[chunk] = space_of(chunk).settle([taken])
         carried = segment.carried(target.segment(partition), state.timeline.core(target))
-        placed.append(replace(carried, purged=state.n) if state.table.rollup else carried)
+        if state.table.rollup:
+            carried = replace(carried, purged=state.n)
+        elif not unsettled:
+            carried = replace(carried, lineage=(Run(carried.id, 0, carried.rows),))
+        placed.append(carried)
     return tuple(placed)
 
 

@@ -275,8 +275,16 @@ def _forgetting(state: State) -> State:
     )
 
 
+def forgettable(state: State) -> bool:
+    """Tell whether a cleaning would let go of deletions, even if it took no segment away."""
+    after = _forgetting(state)
+    return (after.vectors, after.erasures) != (state.vectors, state.erasures)
+
+
 def _publish(state: State, segments: tuple[Segment, ...]) -> State:
-    settled = _settle(state, tuple(segment.id for segment in segments))
+    ids = (segment.id for segment in segments)
+    origins = (segment.origin for segment in segments if segment.origin)  # they may be roots
+    settled = _settle(state, (*ids, *origins))
     return replace(settled, timeline=state.timeline.with_changes(add=segments))
 
 

@@ -69,14 +69,15 @@ def test_append_under_a_used_or_voided_id_gets_another() -> None:
     """Ids are settled once, and a writer that was thought dead loses nothing: its file is kept."""
     taken = admit(Appended(segments=(first(0),)), running())
     assert isinstance(taken, Appended)
-    assert taken.segments == (
-        replace(first(0), id=CHUNK.segment(4), shard=first(4).shard, origin=CHUNK.segment(0)),
-    )
+    moved = replace(first(0), id=CHUNK.segment(4), shard=first(4).shard, origin=CHUNK.segment(0))
+    own_root = (Run(CHUNK.segment(4), 0, 10),)  # rows of root 0 are another file's
+    assert taken.segments == (replace(moved, lineage=own_root),)
     voided = running(Voided(ids=(CHUNK.segment(5),), reason="dead"))
     late = admit(Appended(segments=(first(5), first(6), first(4))), voided)
     assert isinstance(late, Appended)
     assert [s.id.partition for s in late.segments] == [6, 7, 4]
     assert [s.file_id.partition for s in late.segments] == [5, 6, 4]
+    assert [s.runs[0].root.partition for s in late.segments] == [6, 7, 4]
 
 
 def test_late_append_fills_its_hole() -> None:
