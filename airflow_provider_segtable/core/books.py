@@ -114,7 +114,8 @@ def _group(
     strangers = {s.id for s in segments} - set(found.outputs)
     if strangers or not segments:
         yield f"output ids: expected some of {found.outputs}, found {[s.id for s in segments]}"
-    if state.table.rollup is None and all(segment.traced for segment in segments):
+    left = any(segment.rows for segment in segments)
+    if state.table.rollup is None and left and all(segment.traced for segment in segments):
         runs = concatenated(sorted(segments, key=lambda s: s.shard.partition))
         yield from _unequal("lineage", runs, concatenated(inputs))
     minor = state.timeline.max_minor(plan.chunk, plan.root_start, plan.root_end)
