@@ -256,9 +256,7 @@ def _sifted(
     }
     replaces = inherited(job.inputs)
     for output, pieces in zip(job.outputs, parts, strict=True):
-        planned = replace(
-            _emptied(job, *output), replaces=replaces, path=segment_path(output[0], job.attempt)
-        )
+        planned = replace(_emptied(job, *output), replaces=replaces)
         segment = _sift(files, job, planned, [(p, sieves[p.input.path]) for p in pieces])
         yield segment
         replaces = () if segment.rows else replaces  # for a footer, and so for the first with one
@@ -268,12 +266,13 @@ def _sift(
     files: DataFiles, job: MinorJob, planned: Segment, pieces: Sequence[tuple[Piece, Sieve]]
 ) -> Segment:
     tally, table = Tally(job.time_column), pieces[0][0].input.footer.metadata.get(TABLE_KEY)
-    segment = planned
+    segment, path = planned, segment_path(planned.id, job.attempt)
 
     def metadata(found: Tally) -> dict[bytes, bytes]:
         nonlocal segment
         segment = replace(
             planned,
+            path=path,
             rows=found.rows,
             events=found.rows,
             row_groups=found.row_groups,
@@ -283,7 +282,7 @@ def _sift(
         )
         return {KEY: encode_descriptor(segment), **definition_entry(table)}
 
-    with files.create(planned.path) as sink:
+    with files.create(path) as sink:
         sift(files, pieces, sink, tally, metadata)
         rows = sum(piece.rows for piece, _ in pieces)
         if tally.rows + tally.dropped != rows:
@@ -292,7 +291,7 @@ def _sift(
                 f"{planned.id}; nothing was published"
             )
         if not tally.rows:
-            return replace(planned, path="")
+            return planned
         segment = replace(segment, size=sink.position)
         sink.commit()
     return segment
