@@ -85,6 +85,8 @@ def describe(facts: Facts) -> RenderableType:
     rolled = f" of {counts['events']:,} events" if counts["events"] != counts["rows"] else ""
     rows = f"{counts['rows']:,} rows{rolled}"
     holds.add_row("holds", f"{rows}, {size}, in {counts['chunks']} chunks")
+    if gone := _deleted(counts):
+        holds.add_row("of them", f"{gone}, and still in files")
     for zone in facts["zones"]:
         holds.add_row(f"by {zone['granularity']}", short_interval(zone["interval"]))
     holds.add_row(
@@ -97,6 +99,16 @@ def describe(facts: Facts) -> RenderableType:
     if pending:
         parts.append(plans("Pending plans", pending))
     return Group(*parts)
+
+
+def _deleted(counts: Facts) -> str:
+    """Return what is deleted and not yet rewritten; a predicate's rows nobody has counted."""
+    parts = []
+    if counts["deleted_rows"]:
+        parts.append(f"{counts['deleted_rows']:,} deleted")
+    if counts["deleted_predicates"]:
+        parts.append(f"what matches {counts['deleted_predicates']:,} deletes")
+    return ", ".join(parts)
 
 
 def _small(small: int, visible: int, health: Facts) -> Text:

@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.interval import Interval, iso
 from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, SegmentId
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.planning.deleted import deleted_in
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped, describe_size
 
@@ -57,7 +58,7 @@ def definition_facts(uri: str, state: State) -> Facts:
 
 def describe_facts(uri: str, state: State) -> Facts:
     """Return what a table is, holds, and how well it is."""
-    policy = Policy.read(state.table.properties)
+    policy, deleted = Policy.read(state.table.properties), deleted_in(state)
     shown = state.timeline.visible_segments()
     visible = [segment for segment in shown if not segment.tombstone]
     return {
@@ -71,6 +72,8 @@ def describe_facts(uri: str, state: State) -> Facts:
             "chunks": len({segment.id.chunk for segment in visible}),
             "segments": len(visible),
             "rows": sum(segment.rows for segment in visible),
+            "deleted_rows": round(deleted.rows_of(visible)),
+            "deleted_predicates": deleted.waiting(visible),
             "events": sum(segment.events for segment in visible),
             "bytes": sum(segment.size for segment in visible),
             "hidden_segments": sum(1 for _ in state.timeline.segments()) - len(shown),
@@ -198,10 +201,8 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
             return f"{_many(len(ids), 'id')} will never come: {reason}"
         case PlanRequested(plan=plan):
             return f"{plan.id}: {plan.reason}"
-        case Changed(kind=kind, segments=segments, predicate=predicate):
-            gone = "what matched" if predicate else _many(action.deleted, "row")
-            came = f", {_made(segments)} appended" if segments else ""
-            return f"{kind}: {gone} deleted{came}"
+        case Changed():
+            return _change(action)
         case PlanInflight(plan_id=plan_id, version=int(version)):
             return f"{plan_id} -> version {iso(version)}"
         case PlanInflight(plan_id=plan_id, outputs=outputs):
@@ -224,6 +225,15 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
             return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
         case _:
             assert_never(action)
+
+
+def _change(action: Changed) -> str:
+    gone = _many(action.deleted, "row")
+    if action.predicate:
+        gone = f"{_many(action.matched, 'row')}, and all that matched,"
+    came = f", +{_amount(action.segments)}" if action.segments else ""
+    why = f": {action.reason}" if action.reason else ""
+    return f"{action.kind}: {gone} deleted{came}{why}"
 
 
 def skipped_facts(skipped: Skipped) -> Facts:
