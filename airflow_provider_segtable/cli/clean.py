@@ -79,6 +79,8 @@ def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
         ],
         "kept": [{"id": str(i), "reason": why.value} for i, why in run.kept.items()],
         "files": list(run.files),
+        "vectors": [{"path": e.path, "bytes": e.size} for e in run.vectors],
+        "vectors_kept": run.vectors_kept,
         "orphans": [
             {"path": e.path, "bytes": e.size, "modified": iso(e.modified)} for e in run.orphans
         ],
@@ -93,13 +95,16 @@ def _draw(facts: Facts) -> RenderableType:
     for what, key in (
         ("hidden segments", "segments"),
         ("data files of segments", "files"),
-        ("data files that nobody names", "orphans"),
+        ("files of deletions, all applied", "vectors"),
+        ("files that nobody names", "orphans"),
         ("files of the log", "log_files"),
     ):
         taken.add_row(what, f"{len(facts[key]):,}")
     lines = [f"{describe_size(facts['bytes'])}; kept are versions from {facts['retained_from']} on"]
     reasons = Counter(each["reason"] for each in facts["kept"])
     lines += [f"{count:,} hidden segments stay: {why}" for why, count in reasons.items()]
+    if facts["vectors_kept"]:
+        lines.append(f"{facts['vectors_kept']:,} files of deletions stay: segments need them")
     if facts["young"]:
         lines.append(f"{facts['young']:,} files that nobody names stay: they are too young")
     return Group(taken, *(Text(line) for line in lines))

@@ -3,8 +3,10 @@
 1. ``Cleaned`` takes hidden segments from the timeline and dooms their files (``core.cleaning``
    decides which); then the doomed files are deleted; then ``Swept`` forgets them. After a crash
    in between, the next run deletes the doomed again: it does no harm to delete a file twice.
-2. *Orphans* are files below ``data/`` that nobody names: not a segment, not the list of the
-   doomed. They go when they are older than ``orphan_hours``, and than every attempt in flight.
+   Deletions that no present segment needs are forgotten by ``Cleaned``, and doom their files.
+2. *Orphans* are files below ``data/`` and ``deletes/`` that nobody names: not a segment, not a
+   deletion, not the list of the doomed. They go when they are older than ``orphan_hours``, and than
+   every attempt in flight.
 3. The *log expires* behind the newest readable checkpoint that is no newer than the oldest kept
    version: marker first, then events from the oldest on, then checkpoints (``table.log``).
 4. On any doubt nothing is deleted: a listing, tag or checkpoint that cannot be read is an error
@@ -23,12 +25,14 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.cleaning import Cleanable, Keep, cleanable
 from airflow_provider_segtable.core.conflict import Conflict
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
 from airflow_provider_segtable.core.events import Cleaned, Event, Restored, Swept
 from airflow_provider_segtable.core.interval import Instant, iso
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.core.state import State, apply, forgettable
+from airflow_provider_segtable.data.vectors import FOLDER as DELETES
 from airflow_provider_segtable.planning.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.committer import Change, Committed, commit_or_raise
@@ -61,7 +65,9 @@ class CleaningRun:
         segments: removed from the timeline.
         kept: why each other hidden segment stays.
         files: data files deleted because no segment names them any more.
-        orphans: data files deleted that nobody ever named, or not for long.
+        vectors: files of deletion vectors deleted: no present segment has rows that they name.
+        vectors_kept: how many others stay, as present segments need them.
+        orphans: files deleted that nobody ever named, or not for long.
         young: how many files without a name are too young to be called orphans.
         log_from: events below this number are deleted; 0 if the log is whole.
         log_files: events, checkpoints and markers deleted.
@@ -72,6 +78,8 @@ class CleaningRun:
     segments: tuple[Segment, ...] = ()
     kept: Mapping[SegmentId, Keep] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    vectors: tuple[Entry, ...] = ()
+    vectors_kept: int = 0
     orphans: tuple[Entry, ...] = ()
     young: int = 0
     log_from: int = 0
@@ -79,9 +87,10 @@ class CleaningRun:
 
     @property
     def bytes_freed(self) -> int:
-        """Return the size of the data files that go, as far as it is known."""
-        sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in self.orphans}
-        going = {*self.files, *(entry.path for entry in self.orphans)}
+        """Return the size of the files that go, as far as it is known."""
+        entries = (*self.orphans, *self.vectors)
+        sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in entries}
+        going = {*self.files, *(entry.path for entry in entries)}
         return sum(size for path, size in sizes.items() if path in going)
 
 
@@ -96,7 +105,8 @@ class _Look:
     @property
     def worth_an_event(self) -> bool:
         later = self.found.retained_from > self.head.retained_from
-        return bool(self.found.segments) or bool(later and self.run.log_files)
+        gone = bool(self.found.segments) or forgettable(self.head)
+        return gone or bool(later and self.run.log_files)
 
 
 def clean(
@@ -151,7 +161,7 @@ def _earlier_now(ports: TablePorts) -> Instant:
 
 def _look(ports: TablePorts, retention: Retention | None, now: Instant) -> _Look:
     """Find out what may go. Files are listed first, so that who commits meanwhile is seen."""
-    listed = tuple(ports.storage.list(DATA))
+    listed = (*ports.storage.list(DATA), *ports.storage.list(DELETES))
     log = EventLog(ports.storage)
     newest = log.load()
     keep = retention or Retention.read(newest.table.properties)
@@ -168,7 +178,9 @@ def _look(ports: TablePorts, retention: Retention | None, now: Instant) -> _Look
         retained_from=found.retained_from,
         segments=found.segments,
         kept=found.kept,
-        files=tuple(sorted(after.doomed)),
+        files=tuple(sorted(path for path in after.doomed if not _of_deletions(path))),
+        vectors=tuple(e for e in listed if e.path in after.doomed and _of_deletions(e.path)),
+        vectors_kept=len(paths(after.vectors)),
         orphans=orphans,
         young=young,
         log_from=log_from,
@@ -212,7 +224,12 @@ def _orphans(
 
 
 def _named(state: State) -> frozenset[str]:
-    return state.doomed | {segment.path for segment in state.timeline.segments()}
+    segments = {segment.path for segment in state.timeline.segments()}
+    return state.doomed | segments | paths(state.vectors)
+
+
+def _of_deletions(path: str) -> bool:
+    return path.startswith(f"{DELETES}/")
 
 
 def _expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
