@@ -23,7 +23,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.interval import DAY_US, moment, parse_instant
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -41,7 +41,10 @@ from airflow_provider_segtable.core.predicate import (
 from airflow_provider_segtable.data.predicates import scalar
 
 _DIALECT = "spark"
-_WAY_OUT = "give it to Spark, which reads any expression: `segtable delete`, or spark.change.delete"
+_WAY_OUT = (
+    "give it to Spark, which reads any expression: `segtable delete --engine spark`, or "
+    "spark.change.delete"
+)
 _KNOWN = (
     "this reads comparisons of a column with a value, IN (values), BETWEEN, IS NULL, AND, OR, NOT"
 )
@@ -75,8 +78,9 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
         schema: the columns it may name, letter for letter.
 
     Raises:
-        InvalidInput: naming the part that is no SQL, no column, no value of its column, or more
-            than a predicate can say.
+        SchemaMismatch: naming a column that is not there.
+        InvalidInput: naming the part that is no SQL, no value of its column, or more than a
+            predicate can say.
     """
     try:
         trees = sqlglot.parse(text, dialect=_DIALECT)
@@ -172,7 +176,7 @@ class _Reader:
         if tree.args.get("table") or not isinstance(tree.this, exp.Identifier):
             raise _refused(tree, "it is a part of a column, or a column of some table")
         if tree.name not in self.schema.names:
-            raise InvalidInput(
+            raise SchemaMismatch(
                 f"there is no column {tree.name!r}: the table has {', '.join(self.schema.names)}"
             )
         return self.schema.field(tree.name)
