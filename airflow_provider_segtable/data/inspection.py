@@ -6,11 +6,14 @@
 3. A lexicographic order can be seen in the rows, and so is checked, across batches. A z-order is
    over ranks that only its writer knew, so it is believed. Ties go by event time; in rollup tables
    by the other dimensions first, so there only the order's own columns are compared.
+4. Root addresses: the hidden columns are there exactly where ``roots`` says so. No row is without
+   an address, none has one of other roots, no two have the same.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,12 +24,13 @@ from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import iso
 from airflow_provider_segtable.core.order import Order
 from airflow_provider_segtable.core.rollup import EVENTS
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.keys import column_codes, composed, is_sorted
 from airflow_provider_segtable.data.rollup import physical_schema
 from airflow_provider_segtable.data.scan import SourceFile, read_segment
 from airflow_provider_segtable.data.schema import to_arrow
+from airflow_provider_segtable.data.sieve import Numbers, hidden_of
 from airflow_provider_segtable.data.times import instants
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -66,9 +70,14 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> l
         whose = f"its footer says it is {found.id}, the log says {segment.file_id}"
         return [*problems, Problem("foreign-file", whose)]
     problems += [Problem("wrong-footer", each) for each in disagreements(segment, found)]
-    missing = [name for name in stored(table).names if name not in names]
+    addresses = () if segment.traced else (ROOT, ROW)
+    missing = [name for name in (*stored(table).names, *addresses) if name not in names]
     if missing:
         problems.append(Problem("missing-columns", f"it lacks the columns {', '.join(missing)}"))
+    stray = [name for name in (ROOT, ROW) if name in names and name not in addresses]
+    if stray:
+        what = f"it has the columns {', '.join(stray)}, but the log says where its rows come from"
+        problems.append(Problem("stray-addresses", what))
     return problems
 
 
@@ -86,7 +95,11 @@ def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> lis
     seen = _Seen(segment=segment, table=table)
     try:
         for batch in read_segment(
-            files, segment, schema=stored(table), time_column=table.time_column
+            files,
+            segment,
+            schema=stored(table),
+            time_column=table.time_column,
+            addressed=not segment.traced,
         ):
             seen.look(batch)
     except (CorruptTable, UnsupportedFormat, SchemaMismatch, pa.ArrowException, OSError) as error:
@@ -105,6 +118,7 @@ class _Seen:
     events: int = 0
     last: pa.RecordBatch | None = None
     problems: dict[str, Problem] = field(default_factory=dict)
+    numbers: dict[str, list[Numbers]] = field(default_factory=dict)
 
     def look(self, batch: pa.RecordBatch) -> None:
         """Look at some more rows."""
@@ -114,6 +128,8 @@ class _Seen:
         self.rows += batch.num_rows
         if self.table.rollup:
             self.events += pc.sum(batch.column(EVENTS)).as_py() or 0
+        if not self.segment.traced:
+            self._addresses(batch)
         self._order(batch)
 
     def close(self) -> None:
@@ -123,10 +139,36 @@ class _Seen:
             self._say("wrong-rows", lambda: f"it has {self.rows} rows, the log says {rows}")
         if self.table.rollup and self.events != events:
             self._say("wrong-events", lambda: f"{self.events} events, the log says {events}")
+        for root, parts in self.numbers.items():
+            rows_of, times = np.unique(np.concatenate(parts), return_counts=True)
+            if (times > 1).any():
+                row = rows_of[np.argmax(times > 1)]
+                self._say("doubled-address", lambda r=root, n=row: f"row {n} of {r} is there twice")
 
     def _say(self, code: str, what: Callable[[], str]) -> None:
         if code not in self.problems:
             self.problems[code] = Problem(code, what())
+
+    def _addresses(self, batch: pa.RecordBatch) -> None:
+        nulls = max(batch.column(name).null_count for name in (ROOT, ROW))
+        if nulls:
+            self._say("null-address", lambda: f"{nulls} rows have no root address")
+            return
+        roots, codes, numbers = hidden_of(batch)
+        for code, root in enumerate(roots):
+            some = numbers[codes == code]
+            if not len(some):
+                continue
+            self.numbers.setdefault(root, []).append(some)
+            if some.min() < 0 or not self._may_hold(root):
+                what = f"row {some.min()} of {root} is none of its inputs'"
+                self._say("foreign-address", lambda what=what: what)
+
+    def _may_hold(self, root: str) -> bool:
+        try:
+            return self.segment.may_hold(SegmentId.parse(root))
+        except CorruptTable:
+            return False
 
     def _times(self, times: pa.Int64Array) -> None:
         segment, chunk = self.segment, self.segment.id.interval
