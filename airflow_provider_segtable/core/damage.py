@@ -44,6 +44,31 @@ def unread_file(segment: Segment, error: SegtableError) -> Finding:
     )
 
 
+def damaged_vectors(path: str, code: str, what: str, rows: int) -> Finding:
+    """A file of deletion vectors is gone, or is not what the log says."""
+    return Finding(
+        code=code,
+        severity=Severity.CRITICAL,
+        where=path,
+        what=f"file of deletions ({rows} rows): {what}",
+        why="scans of what may hold these rows fail; nothing else tells which rows were deleted",
+        do=f"restore {path} from a backup; without one, move _segtable away, and rebuild the log "
+        "with what is left of the deletions: segtable repair TABLE --deletes apply",
+    )
+
+
+def unread_vectors(path: str, error: SegtableError) -> Finding:
+    """Storage failed, so nothing is known of a file of deletion vectors."""
+    return Finding(
+        code="unread",
+        severity=Severity.UNCHECKED,
+        where=path,
+        what=f"file of deletions could not be read: {error}",
+        why="nobody knows whether it is sound",
+        do="make the storage readable from here, then verify again",
+    )
+
+
 def broken_event(where: str, what: str) -> Finding:
     """An event is torn, misplaced, or cannot follow the one before."""
     return Finding(

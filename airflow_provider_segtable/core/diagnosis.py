@@ -18,6 +18,7 @@ from enum import StrEnum
 
 from airflow_provider_segtable.core.events import (
     Appended,
+    Changed,
     Event,
     PlanAborted,
     PlanCompleted,
@@ -95,7 +96,7 @@ _WITHOUT_SEGMENTS = frozenset(
 def _touched(event: Event) -> frozenset[Interval] | None:
     """Return the intervals that an event can have changed; None: any."""
     action = event.action
-    if isinstance(action, Appended | PlanCompleted):
+    if isinstance(action, Appended | Changed | PlanCompleted):
         return frozenset(segment.id.interval for segment in action.segments)
     if isinstance(action, Voided):
         return frozenset(segment_id.interval for segment_id in action.ids)

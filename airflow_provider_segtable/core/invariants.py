@@ -23,6 +23,7 @@ def violations(state: State) -> Iterator[str]:
     yield from _groups_complete(state)
     yield from _ids_settled(state)
     yield from _plans_sound(state)
+    yield from _deletions_sound(state)
 
 
 def _visible_as_descriptors_say(state: State) -> Iterator[str]:
@@ -125,3 +126,21 @@ def _plans_sound(state: State) -> Iterator[str]:
             if segment_id in claimed:
                 yield f"{segment_id} is claimed by {claimed[segment_id]} and {known.plan.id}"
             claimed[segment_id] = known.plan.id
+
+
+def _deletions_sound(state: State) -> Iterator[str]:
+    """Nothing is deleted by events to come; whose rows are traced has no other word for it."""
+    for root, some in state.vectors.items():
+        numbers = [each.n for each in some]
+        if numbers != sorted(numbers) or any(not 0 <= n <= state.n for n in numbers):
+            yield f"deletions of {root} are of events {numbers}, at event {state.n}"
+        if not some or any(each.rows <= 0 for each in some):
+            yield f"deletions of {root} have no rows: {[each.rows for each in some]}"
+    erased = [each.n for each in state.erasures]
+    if erased != sorted(erased) or any(n > state.n for n in erased):
+        yield f"deletions by predicate are of events {erased}, at event {state.n}"
+    for segment in state.timeline.segments():
+        if segment.purged > state.n:
+            yield f"{segment.id} is purged up to event {segment.purged}, at event {state.n}"
+        if segment.lineage and segment.roots:
+            yield f"{segment.id} has lineage and roots"

@@ -1,30 +1,42 @@
 """Looking at the operation of a table: gather what can be seen, and let ``planning.health`` judge.
 
 1. Reads only: no lock is taken, nothing is written, not even to the coordinator.
-2. ``data/`` is listed before the log is read, so that what is committed in between is named; the
-   log before the locks, so that a worker that finishes in between is never taken for dead.
+2. ``data/`` and ``deletes/`` are listed before the log is read, so that what is committed in
+   between is named; the log before the locks, so that a worker that finishes in between is never
+   taken for dead.
 3. A coordinator that does not answer is a finding, never an error. The same holds for a policy
    that the table's columns cannot carry out.
 4. Whether a worker moves needs two looks, ``watch_s`` apart; with 0 there is one look.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.damage import damaged_vectors, unread_vectors
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.errors import CoordinationError, InvalidInput, StorageError
+from airflow_provider_segtable.core.errors import (
+    CoordinationError,
+    InvalidInput,
+    NotFound,
+    StorageError,
+)
 from airflow_provider_segtable.core.lockbox import Lock
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.health import Bounds, Observed, Progress, diagnose
+from airflow_provider_segtable.planning.health_deletes import undone_deletions
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table import plan_all
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.request import checked_order
+from airflow_provider_segtable.services.vectors import named
 from airflow_provider_segtable.table.log import CHECKPOINTS, EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
 HOUR_US = 3_600_000_000
 DATA = "data"
+DELETES = "deletes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +73,7 @@ def examine(
     """
     bounds = bounds or Bounds()
     findings: list[Finding] = []
-    listed = _listed(ports, DATA, findings)
+    listed = [e for folder in (DATA, DELETES) for e in _listed(ports, folder, findings)]
     state = EventLog(ports.storage).load()
     workers = _workers(ports, state, watch_s)
     policy, planned = _planned(ports, state, findings)
@@ -88,7 +100,12 @@ def examine(
     return Examination(
         version=state.n,
         coordinator=known.address if known else None,
-        findings=(*findings, *diagnose(seen, bounds)),
+        findings=(
+            *findings,
+            *diagnose(seen, bounds),
+            *undone_deletions(seen),
+            *_lost_vectors(ports, state, listed),
+        ),
     )
 
 
@@ -116,8 +133,23 @@ def _number(entry: Entry) -> int | None:
 
 def _unnamed(listed: list[Entry], state: State) -> list[Entry]:
     """Return the files that neither a present segment nor the list of the doomed names."""
-    named = {segment.path for segment in state.timeline.segments()}
+    named = {segment.path for segment in state.timeline.segments()} | paths(state.vectors)
     return [entry for entry in listed if entry.path not in named | state.doomed]
+
+
+def _lost_vectors(ports: TablePorts, state: State, listed: list[Entry]) -> Iterator[Finding]:
+    """Yield files of deletions that were not listed, and are not there for anybody."""
+    there = {entry.path for entry in listed}
+    for path in sorted(paths(state.vectors) - there):  # committed since, or gone
+        try:
+            with ports.files.open(path):
+                continue
+        except NotFound:
+            yield damaged_vectors(
+                path, "missing-vectors", "it is not there", named(state.vectors, path)
+            )
+        except StorageError as error:
+            yield unread_vectors(path, error)
 
 
 def _workers(ports: TablePorts, state: State, watch_s: float) -> _Workers:

@@ -8,9 +8,10 @@
    time only where the event changed something. No file is visible twice.
 3. *The files* of all visible segments (``all_versions``: of all present ones): footers, with
    ``deep`` every row (``data.inspection``). A few threads read at once.
-4. It needs no coordinator and no lock. What is listed first is the snapshot; a file that is not
+4. *The vectors* that the newest version needs, every row number of them (``services.vectors``).
+5. It needs no coordinator and no lock. What is listed first is the snapshot; a file that is not
    there is called lost only if a newer snapshot still has its segment.
-5. Storage that fails is no proof of damage: what it kept from being read is UNCHECKED.
+6. Storage that fails is no proof of damage: what it kept from being read is UNCHECKED.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.data.inspection import inspect_footer, inspect_rows
+from airflow_provider_segtable.services.vectors import check_vectors
 from airflow_provider_segtable.table.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log import (
     CHECKPOINTS,
@@ -127,6 +129,7 @@ def verify(
             findings += found
             report("files", done, len(segments))
         findings += files.still_lost(EventLog(ports.storage))
+        findings += check_vectors(ports, state)
     rows = sum(segment.rows for segment in segments) if deep else 0
     return _verification(walk, len(segments), rows)
 
