@@ -121,9 +121,6 @@ def _clipped(batch: pa.RecordBatch, time_column: str, clip: Interval) -> pa.Reco
 
 def _in_schema(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     if not target.names:
-        empty = pa.schema([])
-        return pa.RecordBatch.from_struct_array(
-            pa.array([{}] * batch.num_rows, type=pa.struct([]))
-        ).cast(empty)
+        return batch.select([])  # keeps the number of rows; a cast would not
     arrays = [batch.column(field.name).cast(field.type) for field in target]
     return pa.RecordBatch.from_arrays(arrays, schema=target)

@@ -22,7 +22,6 @@ from airflow_provider_segtable.core.predicate import (
     instant_of,
 )
 from airflow_provider_segtable.core.rollup import QueryGranularity, Rollup
-from airflow_provider_segtable.data.sql import parse_predicate
 from airflow_provider_segtable.table.change import Found
 from airflow_provider_segtable.table.matching import by_predicate
 from airflow_provider_segtable.table.snapshot import Snapshot
@@ -34,6 +33,8 @@ def erasure(snapshot: Snapshot, rollup: Rollup, where: str) -> Found:
     Raises:
         InvalidInput: it cannot be read, or names a metric, or a time within a step.
     """
+    from airflow_provider_segtable.data.sql import parse_predicate  # slow to import
+
     time_column = snapshot.state.table.time_column
     predicate = parse_predicate(where, snapshot.schema)
     check_erasure(predicate, rollup, time_column)

@@ -22,7 +22,6 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, SegmentId
 from airflow_provider_segtable.data.ingest import conformed
 from airflow_provider_segtable.data.predicates import matches
 from airflow_provider_segtable.data.sieve import hidden_of
-from airflow_provider_segtable.data.sql import parse_predicate
 from airflow_provider_segtable.data.times import instants, is_time
 from airflow_provider_segtable.data.vectors import Rows
 from airflow_provider_segtable.table.snapshot import Snapshot
@@ -55,6 +54,8 @@ def condition(where: Where, schema: pa.Schema, time_column: str) -> Condition:
         InvalidInput: it cannot be read, or names what is not there.
     """
     if isinstance(where, str):
+        from airflow_provider_segtable.data.sql import parse_predicate  # slow to import
+
         return by_predicate(parse_predicate(where, schema), time_column)
     if not isinstance(where, pc.Expression):
         raise InvalidInput(

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.data.ingest import check_rows
@@ -71,7 +72,7 @@ def _assigned(rows: pa.Table, name: str, value: Any) -> pa.ChunkedArray:
             return _evaluated(rows, value).cast(kind)
         if isinstance(value, pa.Scalar):
             return pa.chunked_array([pa.repeat(value.cast(kind), rows.num_rows)], kind)
-        one = pa.array([value], kind)
+        one = pa.array([value]).cast(kind) if _may_lose(value, kind) else pa.array([value], kind)
         return pa.chunked_array([pa.repeat(one[0], rows.num_rows)], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SchemaMismatch(
@@ -79,7 +80,15 @@ def _assigned(rows: pa.Table, name: str, value: Any) -> pa.ChunkedArray:
         ) from None
 
 
+def _may_lose(value: Any, kind: pa.DataType) -> bool:
+    """Tell whether Arrow would cut a Python value short without a word; its casts refuse to."""
+    number = isinstance(value, float | Decimal) and pa.types.is_integer(kind)
+    return number or (isinstance(value, datetime) and pa.types.is_temporal(kind))
+
+
 def _evaluated(rows: pa.Table, value: pc.Expression) -> pa.ChunkedArray:
+    from pyarrow import acero  # slow to import
+
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
     project = acero.Declaration("project", acero.ProjectNodeOptions([value], ["value"]))
     plan = acero.Declaration.from_sequence([source, project])

@@ -1,0 +1,168 @@
+"""Conditions in SQL: what is read, and how the rest is refused."""
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
+    Day,
+    IsNull,
+    Moment,
+    Not,
+    Predicate,
+)
+from airflow_provider_segtable.data.sql import parse_predicate, to_sql
+
+SCHEMA = pa.schema(
+    [
+        ("x", pa.int64()),
+        ("f", pa.float32()),
+        ("s", pa.string()),
+        ("at", pa.timestamp("ms")),
+        ("d", pa.date32()),
+        ("b", pa.bool_()),
+        ("m", pa.decimal128(10, 2)),
+        ("l", pa.list_(pa.int64())),
+        ("a b`", pa.string()),
+    ]
+)
+ONE = Compare("x", Compares.EQUAL, 1)
+JANUARY = 1_356_998_400_000_000
+
+
+def at(how: Compares, us: int = JANUARY) -> Predicate:
+    return Compare("at", how, Moment(us))
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate"),
+    [
+        ("x = 1", ONE),
+        ("((x)) == +1", ONE),
+        ("1 = x -- one", ONE),
+        ("x = 1L", ONE),
+        ("x = 1.0", ONE),
+        ("x <> - 1", Compare("x", Compares.UNEQUAL, -1)),
+        ("5 <= x", Compare("x", Compares.AT_LEAST, 5)),
+        ("5 > x", Compare("x", Compares.LESS, 5)),
+        ("x IN (1, -2, NULL)", Among("x", (1, -2, None))),
+        ("x NOT IN (1)", Not(Among("x", (1,)))),
+        ("x IS NULL", IsNull("x")),
+        ("l IS NOT NULL", Not(IsNull("l"))),
+        ("x = 1 AND x = 1 AND x = 1", AllOf((ONE, ONE, ONE))),
+        ("x = 1 OR x = 1 AND x = 1", AnyOf((ONE, AllOf((ONE, ONE))))),
+        (
+            "NOT (b OR b = FALSE)",
+            Not(AnyOf((Compare("b", Compares.EQUAL, True), Compare("b", Compares.EQUAL, False)))),
+        ),
+        ("true", AllOf(())),
+        ("FALSE", AnyOf(())),
+        ("f > 1.5D", Compare("f", Compares.MORE, 1.5)),
+        ("f > -1", Compare("f", Compares.MORE, -1.0)),
+        ("s = 'it\\'s'", Compare("s", Compares.EQUAL, "it's")),
+        ('s = "text"', Compare("s", Compares.EQUAL, "text")),
+        ("`a b``` = 'x'", Compare("a b`", Compares.EQUAL, "x")),
+        ("at < '2013-01-01'", at(Compares.LESS)),
+        ("at < DATE '2013-01-01'", at(Compares.LESS)),
+        ("at < TIMESTAMP '2013-01-01 01:00:00+01:00'", at(Compares.LESS)),
+        ("CAST('2013-01-01T00:00:00Z' AS timestamp) < at", at(Compares.MORE)),
+        ("at = TIMESTAMP_NTZ '2013-01-01'", at(Compares.EQUAL)),
+        ("d = '2013-01-01'", Compare("d", Compares.EQUAL, Day(15706))),
+        ("d = TIMESTAMP '2013-01-01 00:00:00'", Compare("d", Compares.EQUAL, Day(15706))),
+        (
+            "at NOT BETWEEN '2013-01-01' AND '2013-01-01 00:00:00.001'",
+            Not(AllOf((at(Compares.AT_LEAST), at(Compares.AT_MOST, JANUARY + 1000)))),
+        ),
+    ],
+)
+def test_conditions_are_read(text: str, predicate: Predicate) -> None:
+    """Each form that SQL has for what a predicate can say is read, and written back."""
+    assert parse_predicate(text, SCHEMA) == predicate
+    assert parse_predicate(to_sql(predicate), SCHEMA) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("x <=> 1", "IS NOT DISTINCT FROM"),
+        ("x = x", "compares two columns"),
+        ("lower(s) = 'a'", r"LOWER\(s\)"),
+        ("x + 1 = 2", r"x \+ 1"),
+        ("x = 1 + 1", r"1 \+ 1"),
+        ("s LIKE 'a%'", "LIKE"),
+        ("x IN (SELECT 1)", "SELECT 1"),
+        ("x IN (1, x)", "'x'"),
+        ("EXISTS (SELECT 1)", "EXISTS"),
+        ("1 = 1", "no column beside"),
+        ("NULL IS NULL", "no column beside"),
+        ("t.x = 1", "'t.x'"),
+        ("x", "neither true nor false"),
+        ("x IS TRUE", "IS TRUE"),
+        ("x y", "AS y"),
+        ("x = ?", "no plain value"),
+        ("x = -'a'", "no plain value"),
+        ("DELETE FROM t WHERE x = 1", "DELETE"),
+        ("(" * 3000 + "x = 1" + ")" * 3000, "nested too deeply"),
+        ("x = 'a'", "it is text"),
+        ("s = 1", "it is a number"),
+        ("b = 1", "it is a number"),
+        ("x = TRUE", "it is a boolean"),
+        ("l = 1", "list<item: int64>"),
+        ("x = 1.5", "whole numbers"),
+        ("x = 1e300", "whole numbers"),
+        ("f = 1e999", "too large"),
+        ("at = '2013-01-01 00:00:00.1234567'", "microseconds"),
+        ("d = TIMESTAMP '2013-01-01 12:00:00'", "within a day"),
+        ("d = '2013-13-01'", "d"),
+    ],
+)
+def test_what_is_more_than_a_predicate_goes_to_spark(text: str, named: str) -> None:
+    """All else is refused naming the piece, and the way to have it done."""
+    with pytest.raises(InvalidInput, match=named) as refused:
+        parse_predicate(text, SCHEMA)
+    assert "`segtable delete" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "no condition"),
+        ("x = 1; x = 2", "no condition"),
+        ("x =", "no condition in Spark's SQL"),
+        ("s = 'a", "no condition in Spark's SQL"),
+        ("x = 1 WHERE b", "no condition in Spark's SQL"),
+        ("nope = 1", "no column 'nope': the table has x, f, s"),
+        ("X = 1", "no column 'X'"),
+        ("x = NULL", "write `x` IS NULL"),
+        ("at = 'yesterday'", "'yesterday' is no time"),
+        ("m = 1.555", "no value of column 'm'"),
+        ("x = 9223372036854775808", "no value of column 'x'"),
+        ("at = '2013-01-01 00:00:00.0001'", "no value of column 'at'"),
+    ],
+)
+def test_mistakes_are_told(text: str, named: str) -> None:
+    """What Spark would refuse, too, is refused by name."""
+    with pytest.raises(InvalidInput, match=named):
+        parse_predicate(text, SCHEMA)
+
+
+def test_what_is_written_is_spark_sql() -> None:
+    """Names are quoted, times carry their zone, doubles an exponent, decimals none."""
+    text = "x = -1 AND f < 2 AND m >= 1.50 AND at <> '2013-01-01' AND s = 'a\\'b' AND x IN (NULL)"
+    assert to_sql(parse_predicate(text, SCHEMA)) == (
+        r"(`x` = -1) AND (`f` < 2.0E0) AND (`m` >= 1.50) AND "
+        r"(`at` <> CAST('2013-01-01 00:00:00+00:00' AS TIMESTAMP)) AND (`s` = 'a\'b') AND "
+        r"(`x` IN (NULL))"
+    )
+    assert to_sql(Among("x", ())) == "FALSE"
+
+
+def test_a_long_chain_is_read() -> None:
+    """A condition of thousands of parts is no deeper than one of two."""
+    text = " OR ".join(f"x = {number}" for number in range(2000))
+    assert len(parse_predicate(text, SCHEMA).of) == 2000  # type: ignore[union-attr,arg-type]

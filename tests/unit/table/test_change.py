@@ -1,0 +1,365 @@
+"""The loop of a change: beside compactions, appends and other changes, over failing storage."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.core.errors import (
+    ChangeConflict,
+    CommitUnknown,
+    CoordinatorUnavailable,
+    LockLost,
+    OutcomeUnknown,
+    StorageError,
+    StorageFull,
+)
+from airflow_provider_segtable.core.events import (
+    Changed,
+    Event,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+)
+from airflow_provider_segtable.core.interval import HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.table.append import AppendTicket, Write
+from airflow_provider_segtable.table.change import ChangeKind, Found, change
+from airflow_provider_segtable.table.committer import Change, Committed, commit
+from airflow_provider_segtable.table.deleting import Deletes
+from airflow_provider_segtable.table.incoming import incoming
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.table import Table
+from tests.unit.table.conftest import files, numbers, rows
+
+Strike = Callable[[str, bytes], None]
+
+
+@dataclass(slots=True)
+class Trap:
+    """A storage whose next creates of events go wrong, one by one."""
+
+    inner: Storage
+    strikes: list[Strike] = field(default_factory=list)
+
+    @property
+    def uri(self) -> str:
+        """Return the root URI."""
+        return self.inner.uri
+
+    def create(self, path: str, data: bytes) -> None:
+        """Spring the next trap, or create."""
+        if self.strikes:
+            self.strikes.pop(0)(path, data)
+        else:
+            self.inner.create(path, data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+def trapped(table: Table, *strikes: Strike) -> Table:
+    """Return the table over a storage with traps."""
+    storage = Trap(table.ports.storage, list(strikes))
+    return Table(replace(table.ports, storage=storage))  # type: ignore[arg-type]
+
+
+def rival(act: Callable[[], object], storage: Storage) -> Strike:
+    """Somebody acts right before our put, which then fails, for the number is taken."""
+
+    def strike(path: str, data: bytes) -> None:
+        act()
+        storage.create(path, data)
+
+    return strike
+
+
+def lost(storage: Storage, *, landed: bool) -> Strike:
+    """The reply to our put is lost; it landed or did not."""
+
+    def strike(path: str, data: bytes) -> None:
+        if landed:
+            storage.create(path, data)
+        raise OutcomeUnknown("injected")
+
+    return strike
+
+
+def beside(table: Table, *acts: Callable[[], object]) -> Table:
+    """Return the table where others act before each of our first puts."""
+    return trapped(table, *(rival(act, table.ports.storage) for act in acts))
+
+
+def price(table: Table, number: int) -> list[float]:
+    found = table.snapshot().to_arrow().filter(pc.field("row") == number)
+    return found.column("price").to_pylist()
+
+
+def in_use(table: Table) -> set[str]:
+    """Return the files that the log names."""
+    state = table.state()
+    vectors = {each.path for some in state.vectors.values() for each in some}
+    return vectors | {segment.path for segment in state.timeline.segments()}
+
+
+def test_deletes_of_other_rows_go_side_by_side(table: Table, other: Table) -> None:
+    """Two deletes of different rows of the same files both count, found once each."""
+    done = beside(table, lambda: other.delete("row < 4")).delete("row >= 4 AND row < 8")
+    assert (done.matched, done.deleted) == (4, 4)
+    assert numbers(table) == list(range(8, 40))
+    assert files(table) == in_use(table)
+
+
+def test_rows_that_another_delete_took_are_left_out(table: Table, other: Table) -> None:
+    """Two deletes of overlapping rows both count, and no row is deleted twice."""
+    done = beside(table, lambda: other.delete("row < 10")).delete("row < 15")
+    assert (done.matched, done.deleted) == (15, 5)
+    assert numbers(table) == list(range(15, 40))
+    assert sum(each.rows for some in table.state().vectors.values() for each in some) == 15
+    assert files(table) == in_use(table)
+
+
+def test_a_delete_that_others_did_is_no_event(table: Table, other: Table) -> None:
+    """If others deleted all its rows first, a delete leaves nothing behind."""
+    done = beside(table, lambda: other.delete("row < 10")).delete("row < 10")
+    assert (done.n, done.matched, done.deleted) == (None, 10, 0)
+    assert table.state().n == 5
+    assert files(table) == in_use(table)
+
+
+def test_the_later_of_two_updates_sees_the_first(table: Table, other: Table) -> None:
+    """Two updates of one row both count: the later one is found anew."""
+
+    def more(by: Table) -> Callable[[], object]:
+        return lambda: by.update({"price": pc.field("price") + 1}, "row = 7")
+
+    done = beside(table, more(other)).update({"price": pc.field("price") * 10}, "row = 7")
+    assert (done.matched, done.deleted, done.inserted) == (1, 1, 1)
+    assert price(table, 7) == [45.0]
+    assert files(table) == in_use(table)
+
+
+def test_updates_of_other_rows_are_not_found_anew(table: Table, other: Table) -> None:
+    """An update beside one of other rows in the same files is put again as it is."""
+    one = beside(table, lambda: other.update({"price": 0.0}, "row = 9"))
+    written = len(files(table))
+    one.update({"price": 1.0}, "row = 7")
+    assert (price(table, 9), price(table, 7)) == ([0.0], [1.0])
+    assert len(files(table)) == written + 4
+    assert files(table) == in_use(table)
+
+
+def test_a_delete_follows_a_row_that_was_updated(table: Table, other: Table) -> None:
+    """A delete that an update overtook deletes the row as it is then, if it still matches."""
+    done = beside(table, lambda: other.update({"price": -1.0}, "row < 2")).delete("row = 1")
+    assert done.deleted == 1
+    assert numbers(table) == [0, *range(2, 40)]
+    done = beside(table, lambda: other.update({"price": -9.0}, "row = 5")).delete("price = 2.5")
+    assert (done.n, done.matched) == (None, 0)
+    assert price(table, 5) == [-9.0]
+
+
+def test_an_update_lets_a_deleted_row_go(table: Table, other: Table) -> None:
+    """An update that a delete overtook does not bring rows back."""
+    done = beside(table, lambda: other.delete("row = 7")).update({"price": 1.0}, "row < 8")
+    assert (done.matched, done.deleted, done.inserted) == (7, 7, 7)
+    assert 7 not in numbers(table)
+    assert files(table) == in_use(table)
+
+
+def test_who_is_overtaken_too_often_is_told_by_whom(table: Table, other: Table) -> None:
+    """After a bounded number of tries a conflict names the event that won; no file stays."""
+
+    def act() -> object:
+        return other.update({"price": pc.field("price") + 1}, "row = 7")
+
+    with pytest.raises(ChangeConflict, match=r"overtaken 5 times: .* \(event 9 won\)"):
+        beside(table, *[act] * 9).update({"price": 0.0}, "row = 7")
+    assert price(table, 7) == [8.5]
+    assert files(table) == in_use(table)
+
+
+def test_appends_are_no_reason_to_look_again(table: Table, other: Table) -> None:
+    """What was appended since the snapshot is not seen, and costs one more put."""
+    act = beside(table, lambda: other.append(rows(range(100, 103))))
+    assert act.delete("row < 5 OR row = 101").deleted == 5
+    assert 101 in numbers(table)
+
+
+def test_an_update_without_a_coordinator_is_refused(table: Table) -> None:
+    """What comes needs ids, so an update without ZooKeeper says how to get one."""
+    with pytest.raises(CoordinatorUnavailable, match="needs ZooKeeper"):
+        Table(replace(table.ports, coordinator_=None)).update({"price": 1.0}, "row = 1")
+
+
+def test_a_lost_session_ends_an_update(table: Table, service: MemoryService) -> None:
+    """If the session is lost while the update writes, nothing is committed, and no file stays."""
+    before = files(table)
+    coordinator = table.ports.coordinator
+
+    def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
+        counts, write = incoming(table.ports, rows(range(1, 2)))(state)
+
+        def losing(ticket: AppendTicket) -> Sequence[Segment]:
+            made = write(ticket)
+            service.expire(coordinator.session)  # type: ignore[attr-defined]
+            return made
+
+        return counts, losing
+
+    def find(snapshot: Snapshot) -> Found:
+        return replace(Deletes(where="row = 1").find(snapshot), prepare=prepare)
+
+    with pytest.raises(LockLost):
+        change(table.ports, find, kind=ChangeKind.UPDATE, reason="", commit_id="mine")
+    assert table.state().n == 4
+    assert files(table) == before
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_a_lost_reply_is_looked_up(table: Table, landed: bool) -> None:  # noqa: FBT001
+    """After a lost reply the change is in the log once, whether the put had landed or not."""
+    act = trapped(table, lost(table.ports.storage, landed=landed))
+    done = act.update({"price": 1.0}, "row < 3", commit_id="mine")
+    assert (done.n, done.deleted, done.inserted) == (5, 3, 3)
+    assert table.state().n == 5
+    assert files(table) == in_use(table)
+
+
+def test_an_unknown_outcome_keeps_all_files(table: Table) -> None:
+    """While a put may land yet, no file is deleted; the same commit id ends it later."""
+    storage = table.ports.storage
+    act = trapped(table, *[lost(storage, landed=False)] * 1000)
+    with pytest.raises(CommitUnknown, match="'mine'"):
+        act.update({"price": 1.0}, "row < 3", commit_id="mine")
+    assert len(files(table) - in_use(table)) == 3
+    assert table.update({"price": 1.0}, "row < 3", commit_id="mine").deleted == 3
+    assert numbers(table) == list(range(40))
+
+
+def test_a_certain_failure_leaves_no_file(table: Table) -> None:
+    """If the storage refuses the event for certain, vectors and new segments are deleted."""
+    before = files(table)
+
+    def full(path: str, _: bytes) -> None:
+        raise StorageFull(path)
+
+    with pytest.raises(StorageError):
+        trapped(table, full).update({"price": 1.0}, "row < 3")
+    assert files(table) == before
+
+
+def test_an_interrupted_put_keeps_all_files(table: Table) -> None:
+    """Whoever is interrupted in a put that landed has not destroyed what the event names."""
+    storage = table.ports.storage
+
+    def strike(path: str, data: bytes) -> None:
+        storage.create(path, data)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trapped(table, strike).update({"price": 1.0}, "row < 3", commit_id="mine")
+    assert price(table, 2) == [1.0]
+    assert table.update({"price": 1.0}, "row < 3", commit_id="mine").n == 5
+
+
+def test_an_update_commits_once(table: Table) -> None:
+    """Run again under its commit id, an update tells what it did."""
+    first = table.update({"price": pc.field("price") + 1}, "row < 3", commit_id="mine")
+    again = table.update({"price": pc.field("price") + 1}, "row < 3", commit_id="mine")
+    assert (again.n, again.deleted, again.inserted) == (first.n, 3, 3)
+    assert price(table, 2) == [2.0]
+
+
+def recut(table: Table, granularity: Granularity) -> None:
+    """Carry out a major compaction of both hours without inputs: every segment is carried over."""
+    region = Interval(0, 24 * HOUR_US)
+    plan = CompactionPlan(
+        id=f"recut-{table.state().n}",
+        kind=PlanKind.MAJOR,
+        chunk=ChunkKey(region, table.state().base_version),
+        inputs=(),
+        root_start=0,
+        root_end=0,
+        outputs=1,
+        rows=0,
+        size=0,
+        reason="time",
+        region=region,
+        granularity=granularity,
+    )
+    version = table.state().version_above(region) + 1
+    token = FencingToken("t", 1)
+    started = PlanInflight(
+        plan_id=plan.id, attempt="a", token=token, outputs=(), inputs=(), version=version
+    )
+    done = PlanCompleted(plan_id=plan.id, attempt="a", segments=())
+    for number, action in enumerate((PlanRequested(plan=plan), started, done)):
+        change = Change(action=action, commit_id=f"{plan.id}-{number}")
+        assert isinstance(commit(table.ports, table.state(), change), Committed)
+
+
+def test_deletes_find_rows_of_carried_files(table: Table, other: Table) -> None:
+    """Rows of segments that a new version took over are found, counted and deleted as ever."""
+    table.delete("row < 5")
+    recut(table, Granularity.DAY)
+    assert numbers(table) == list(range(5, 40))
+    assert table.snapshot().count() == 35
+    done = beside(table, lambda: other.delete("row < 8")).delete("row < 10")
+    assert (done.matched, done.deleted) == (5, 2)
+    assert numbers(table) == list(range(10, 40))
+    assert numbers(table, version=4) == list(range(40))
+
+
+def test_a_change_overtaken_by_a_new_version_still_counts(table: Table, other: Table) -> None:
+    """If all files get other ids and time is cut anew, an update lands, with what it wrote."""
+    act = beside(table, lambda: recut(other, Granularity.DAY))
+    done = act.update({"price": -1.0}, "row < 4")
+    assert (done.matched, done.deleted, done.inserted) == (4, 4, 4)
+    assert numbers(table) == list(range(40))
+    assert len(table.snapshot().to_arrow().filter(pc.field("price") == -1.0)) == 4
+
+
+def test_time_cut_finer_meanwhile_is_cut_again(table: Table, other: Table) -> None:
+    """If a new segment would lie in two chunks now, its rows are split again."""
+    recut(table, Granularity.DAY)
+    act = beside(table, lambda: recut(other, Granularity.HOUR))
+    done = act.update({"price": -1.0}, "row IN (2, 3)")
+    assert (done.deleted, done.inserted) == (2, 2)
+    assert numbers(table) == list(range(40))
+    chunks = table.state().timeline.visible_chunks()
+    assert {
+        chunk.interval.end - chunk.interval.start
+        for chunk in chunks
+        if chunk.interval.start < 2 * HOUR_US
+    } == {HOUR_US}
+
+
+def event(table: Table, n: int) -> Event:
+    found = EventLog(table.ports.storage).event(n)
+    assert found is not None
+    return found
+
+
+def test_the_event_names_what_its_author_knew(table: Table, other: Table) -> None:
+    """Beside others of other rows, the event says up to which event its author has looked."""
+    done = beside(table, lambda: other.delete("row < 5")).delete("row >= 5 AND row < 10")
+    action = event(table, done.n or 0).action
+    assert isinstance(action, Changed)
+    assert (action.seen, action.deleted, action.matched) == (5, 5, 5)
+
+
+def test_addresses_race_as_conditions_do(table: Table, other: Table) -> None:
+    """Rows that others deleted between the look and the put are left out by address, too."""
+    given = pa.Table.from_batches(table.snapshot().addressed(columns=["row"]))
+    done = beside(table, lambda: other.delete("row < 10")).delete(addresses=given)
+    assert (done.matched, done.deleted) == (40, 30)
+    assert table.snapshot().count() == 0

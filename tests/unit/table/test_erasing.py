@@ -1,0 +1,161 @@
+"""Deletes from rollup tables: by condition over dimensions and steps of time, and nothing else."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.events import Changed
+from airflow_provider_segtable.core.interval import HOUR_US, Granularity, parse_instant
+from airflow_provider_segtable.core.rollup import Metric, MetricKind, QueryGranularity, Rollup
+from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.table import Table, create_table
+from tests.unit.table.conftest import new_table
+
+GIVEN = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string()), ("n", pa.int64())])
+JANUARY = parse_instant("2013-01-01")
+
+
+def rolling(service: MemoryService, steps: QueryGranularity) -> Table:
+    """Return a table of sums by carrier and step, empty."""
+    from airflow_provider_segtable.data.schema import from_arrow
+    from airflow_provider_segtable.table.table import _rolling
+
+    ports = replace(new_table(service).ports, storage=MemoryStorage(), files=MemoryFiles())
+    metrics = (
+        Metric(name="total", kind=MetricKind.SUM, source="n"),
+        Metric(name="rows", kind=MetricKind.COUNT),
+    )
+    rollup = Rollup(dimensions=("carrier",), metrics=metrics, query_granularity=steps)
+    plain = replace(
+        new_table(service).state().table,
+        schema=from_arrow(GIVEN),
+        granularity=Granularity.YEAR,
+    )
+    return create_table(ports, _rolling(plain, rollup))
+
+
+@pytest.fixture
+def table(service: MemoryService) -> Table:
+    """Two appends of 48 hours each, carriers A, B and none in turn, by the hour."""
+    made = rolling(service, QueryGranularity.HOUR)
+    made.append(hours())
+    made.append(hours())
+    return made
+
+
+def hours() -> pa.Table:
+    given = [
+        {"at": JANUARY + hour * HOUR_US + 7, "carrier": ("A", "B", None)[hour % 3], "n": hour}
+        for hour in range(48)
+    ]
+    return pa.Table.from_pylist(given, GIVEN)
+
+
+def seen(table: Table) -> list[tuple[int, str | None]]:
+    """Return the hours and carriers that a rolled-up scan shows, sorted."""
+    found = table.snapshot().rolled_up(columns=["at", "carrier"])
+    hours_of = pc.divide(pc.subtract(found.column("at").cast(pa.int64()), JANUARY), HOUR_US)
+    return sorted(zip(hours_of.to_pylist(), found.column("carrier").to_pylist(), strict=True))
+
+
+def test_dimensions_and_steps_delete(table: Table) -> None:
+    """Groups go by dimension and time, whatever was appended in how many parts."""
+    done = table.delete("carrier = 'A' AND at < '2013-01-02'")
+    assert (done.matched, done.deleted, done.inserted) == (16, None, 0)
+    assert seen(table) == [
+        (hour, ("A", "B", None)[hour % 3]) for hour in range(48) if hour % 3 or hour >= 24
+    ]
+    assert "16 rows matched, an unknown number deleted" in str(done)
+    assert table.snapshot().count() == 80
+
+
+def test_null_is_a_value_of_a_dimension(table: Table) -> None:
+    """Groups without a carrier are named by IS NULL."""
+    table.delete("carrier IS NULL")
+    assert {carrier for _, carrier in seen(table)} == {"A", "B"}
+
+
+def test_what_is_appended_later_stays(table: Table) -> None:
+    """A delete is of what was there: equal groups that come later are shown."""
+    table.delete("at >= '2013-01-01'")
+    assert table.snapshot().count() == 0
+    table.append(hours())
+    assert len(seen(table)) == 48
+    assert table.snapshot(version=2).count() == 96
+
+
+def test_the_predicate_is_in_the_event(table: Table) -> None:
+    """The log keeps the predicate itself, to be applied wherever the rows are."""
+    done = table.delete("carrier IN ('A', NULL)")
+    event = EventLog(table.ports.storage).event(done.n or 0)
+    assert event is not None
+    assert isinstance(event.action, Changed)
+    assert event.action.predicate is not None
+    assert (event.action.vectors, event.action.matched) == ((), 32)
+
+
+def test_nothing_found_is_no_event(table: Table) -> None:
+    """A condition that no stored row meets leaves no event, also beyond the table's time."""
+    assert table.delete("carrier = 'Z'").n is None
+    assert table.delete("at > '2014-01-01' AND at < '2013-01-01'").n is None
+    assert table.state().n == 2
+
+
+def test_metrics_do_not_delete(table: Table) -> None:
+    """A metric changes with each compaction, so it is refused, with what may be named."""
+    with pytest.raises(InvalidInput, match=r"'total' is a metric.*\(at, carrier\)"):
+        table.delete("carrier = 'A' OR NOT total > 5")
+
+
+@pytest.mark.parametrize(
+    ("steps", "at", "beside"),
+    [
+        ("hour", "2013-01-01T05:30:00", ("2013-01-01T05:00:00Z", "2013-01-01T06:00:00Z")),
+        ("fifteen_minute", "2013-01-01T05:40:00", ("T05:30:00Z", "T05:45:00Z")),
+        ("week", "2013-01-01", ("2012-12-31T00:00:00Z", "2013-01-07T00:00:00Z")),
+        ("month", "2013-02-02", ("2013-02-01T00:00:00Z", "2013-03-01T00:00:00Z")),
+    ],
+)
+@pytest.mark.parametrize(
+    "where", ["at < '{}'", "NOT (at = '{}')", "carrier = 'A' OR at IN ('{}')", "at >= '{}'"]
+)
+def test_times_within_a_step_are_refused(
+    service: MemoryService, steps: str, at: str, beside: tuple[str, str], where: str
+) -> None:
+    """A time that is no start of a step is refused, with the steps before and after it."""
+    table = rolling(service, QueryGranularity(steps))
+    with pytest.raises(InvalidInput, match="lies within a step") as refused:
+        table.delete(where.format(at))
+    assert all(step in str(refused.value) for step in beside)
+
+
+@pytest.mark.parametrize(
+    ("steps", "at"),
+    [("none", "2013-01-01T05:30:00.000001"), ("week", "2012-12-31"), ("year", "2013-01-01")],
+)
+def test_steps_of_every_kind_are_accepted(service: MemoryService, steps: str, at: str) -> None:
+    """The start of a step is accepted, and with no granularity every microsecond is one."""
+    table = rolling(service, QueryGranularity(steps))
+    assert table.delete(f"at < '{at}'").matched == 0
+
+
+def test_only_conditions_in_sql_delete(table: Table) -> None:
+    """Rows, addresses, expressions, updates and merges are refused, with the reason."""
+    for delete in (
+        {"where": pc.field("carrier") == "A"},
+        {"rows": hours()},
+        {"addresses": hours()},
+    ):
+        with pytest.raises(InvalidInput, match="rollup table"):
+            table.delete(**delete)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="cannot be updated"):
+        table.update({"carrier": "B"}, "carrier = 'A'")
+    with pytest.raises(InvalidInput, match="cannot be merged"):
+        table.merge(hours(), on=["carrier"])
+    assert table.state().n == 2
