@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from airflow_provider_segtable.cli.change import delete, merge, update
 from airflow_provider_segtable.cli.clean import clean, tag
 from airflow_provider_segtable.cli.compact import compact
 from airflow_provider_segtable.cli.demo.command import demo
@@ -75,6 +76,9 @@ def root(
 
 app.add_typer(tables, name="table")
 app.command()(ingest)
+app.command()(delete)
+app.command()(update)
+app.command()(merge)
 app.command()(plan)
 app.command()(compact)
 app.command()(clean)

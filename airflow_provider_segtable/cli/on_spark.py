@@ -1,17 +1,24 @@
-"""The two commands that can use Spark, over the library's own functions of a session."""
+"""The commands that can use Spark, over the library's own functions of a session."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from airflow_provider_segtable.cli.changing import Asked
 from airflow_provider_segtable.cli.ingest import append_facts
 from airflow_provider_segtable.cli.output import Facts
 from airflow_provider_segtable.cli.sources import file_format
+from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.spark import change
 from airflow_provider_segtable.spark import session as sessions
 from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.source import read_source
+from airflow_provider_segtable.spark.times import column
+from airflow_provider_segtable.table.change import ChangeResult
 from airflow_provider_segtable.table.table import Table, given_schema
 
 
@@ -59,3 +66,35 @@ def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame
         if name in times and found == "string":
             rows = rows.withColumn(name, rows[name].cast("timestamp"))
     return rows
+
+
+def change_rows(table: Table, asked: Asked, master: str | None) -> ChangeResult:
+    """Delete, update or merge, whatever was asked for."""
+    with session(master, f"segtable {asked.kind} {table.state().table.name}") as spark:
+        how: dict[str, Any] = {"commit_id": asked.commit_id, "dry_run": asked.dry_run}
+        file = _named_file(spark, table, asked)
+        if asked.kind == "merge" and file is not None:
+            does: dict[str, Any] = {"matched": asked.matched, "unmatched": asked.unmatched}
+            return change.merge(spark, table.ports, file, asked.on, **does, **how)
+        if file is not None and asked.on:
+            file = _only(file, asked)
+        which: dict[str, Any] = {"where": asked.where, "matches": file}
+        if asked.kind == "update":
+            return change.update(spark, table.ports, asked.sets, **which, **how)
+        return change.delete(spark, table.ports, **which, **how)
+
+
+def _named_file(spark: SparkSession, table: Table, asked: Asked) -> DataFrame | None:
+    if asked.file is None:
+        return None
+    schema = given_schema(table.state().table)
+    return read_source(spark, asked.file, asked.format, asked.options, schema=schema)
+
+
+def _only(file: DataFrame, asked: Asked) -> DataFrame:
+    for name in asked.on:
+        if name not in file.columns:
+            raise SchemaMismatch(
+                f"{asked.file} has no column {name!r}: it has {', '.join(file.columns)}"
+            )
+    return file.select(*(column(file, name) for name in asked.on))

@@ -1,0 +1,249 @@
+"""How ``segtable delete``, ``update`` and ``merge`` work, and what they answer.
+
+1. What this process can do alone it does, without Spark's start: simple SQL (``data.sql``), values
+   to set, one local file that fits in memory. All else is Spark's. ``--engine`` decides otherwise.
+2. What is wrong for both (no such column, no such file) is refused before Spark is started.
+3. A dry run finds the rows of the newest version, and commits nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from airflow_provider_segtable.cli.ingest import Engine
+from airflow_provider_segtable.cli.output import Facts, note, print_json, progress, show
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.predicate import Compare, Compares
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_segtable.table.change import ChangeResult
+    from airflow_provider_segtable.table.deleting import Deletes
+    from airflow_provider_segtable.table.merging import Merges
+    from airflow_provider_segtable.table.updating import Updates
+
+
+class Matched(StrEnum):
+    """What becomes of the table's rows that match."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    IGNORE = "ignore"
+
+
+class Unmatched(StrEnum):
+    """What becomes of the file's rows that match none."""
+
+    INSERT = "insert"
+    IGNORE = "ignore"
+
+
+_DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
+_DONE = {"delete": "deleted", "update": "updated", "merge": "merged"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A change as the command line has it; which fields count depends on ``kind``."""
+
+    kind: str
+    where: str | None = None
+    sets: Mapping[str, str] = field(default_factory=dict)
+    file: str | None = None
+    format: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    on: tuple[str, ...] = ()
+    matched: str = "update"
+    unmatched: str = "insert"
+    commit_id: str | None = None
+    dry_run: bool = False
+
+    @property
+    def inserts(self) -> bool:
+        """Tell whether rows may come, which needs ZooKeeper."""
+        words = (self.matched, self.unmatched)
+        inserting = self.kind == "update" or (
+            self.kind == "merge" and ("update" in words or "insert" in words)
+        )
+        return inserting and not self.dry_run
+
+
+def changed(uri: str, table: Any, asked: Asked, engine: Engine | None, master: str | None) -> Facts:
+    """Carry out a change, and return what it did."""
+    start = monotonic()
+    if asked.inserts:
+        _ = table.ports.coordinator  # no ZooKeeper: say so before anything else
+    state = table.state()
+    before = asked.commit_id is not None and asked.commit_id in state.commits
+    used = _engine(state, table.snapshot().schema, asked, engine)
+    with progress() as bar:
+        bar.add_task(_DOING[asked.kind], total=None)
+        if used is Engine.LOCAL:
+            result = _locally(table, asked)
+        else:
+            from airflow_provider_segtable.cli.on_spark import change_rows
+
+            result = change_rows(table, asked, master)
+    return {
+        "table": uri,
+        "version": result.state.n,
+        "kind": asked.kind,
+        "dry_run": asked.dry_run,
+        "engine": used.value,
+        "event": result.n,
+        "matched": result.matched,
+        "deleted": result.deleted,
+        "inserted": result.inserted,
+        "changed_before": before,
+        "seconds": round(monotonic() - start, 3),
+    }
+
+
+def tell(facts: Facts, *, as_json: bool) -> None:
+    """Print what a change did."""
+    if as_json:
+        print_json(facts)
+        return
+    matched = f"{facts['matched']:,} {'row' if facts['matched'] == 1 else 'rows'} matched"
+    if facts["dry_run"]:
+        show(Text(matched))
+        note("[dim]a dry run: nothing was written[/]")
+    elif facts["event"] is None:
+        show(Text(f"{matched}: nothing to {facts['kind']}, nothing was written"))
+    else:
+        gone = "what matched is" if facts["deleted"] is None else f"{facts['deleted']:,}"
+        line = (
+            f": {matched}, {gone} deleted, {facts['inserted']:,} inserted: event {facts['event']}"
+        )
+        again = " before, under this name" if facts["changed_before"] else ""
+        show(Text.assemble((f"{_DONE[facts['kind']]}{again}", "green"), line))
+
+
+def _engine(state: Any, schema: "pa.Schema", asked: Asked, wanted: Engine | None) -> Engine:
+    """Return who does it.
+
+    Raises:
+        InvalidInput: this process is asked for what only Spark can; or nobody can.
+    """
+    if wanted is Engine.SPARK:
+        return wanted
+    why = None if state.table.rollup else _why_spark(schema, asked)
+    if why is None:
+        return Engine.LOCAL
+    if wanted is Engine.LOCAL:
+        raise InvalidInput(f"--engine local cannot do this: {why}")
+    note("[dim]with Spark, as this process alone cannot do it (--engine local says why)[/]")
+    return Engine.SPARK
+
+
+def _why_spark(schema: "pa.Schema", asked: Asked) -> str | None:
+    """Return what only Spark can do of a change, or None.
+
+    Raises:
+        SchemaMismatch: there is no such column.
+    """
+    from airflow_provider_segtable.cli.sources import file_format
+    from airflow_provider_segtable.data.sql import parse_predicate
+
+    if asked.options:
+        return "--option is for Spark's readers"
+    if asked.file and asked.kind == "update":
+        return "an update by --matches joins two tables"
+    if asked.file and asked.where:
+        return "--where beside --matches joins two tables"
+    try:
+        if asked.file:
+            _local_file(asked.file)
+            file_format(Path(asked.file), asked.format)
+        if asked.where:
+            parse_predicate(asked.where, schema)
+        for name, text in asked.sets.items():
+            _value(name, text, schema)
+    except SchemaMismatch:
+        raise
+    except InvalidInput as error:
+        return str(error)
+    return None
+
+
+def _local_file(name: str) -> Path:
+    if "://" in name or any(mark in name for mark in "*?[{") or Path(name).is_dir():
+        raise InvalidInput(f"{name} is no single file on this machine")
+    return Path(name)
+
+
+def _value(name: str, text: str, schema: "pa.Schema") -> "pa.Scalar | None":
+    """Return the plain value that an SQL text is, in a column's type.
+
+    Raises:
+        InvalidInput: it is an expression, or no value of the column.
+    """
+    from airflow_provider_segtable.data.predicates import scalar
+    from airflow_provider_segtable.data.sql import parse_predicate
+
+    if name not in schema.names:
+        raise SchemaMismatch(
+            f"there is no column {name!r} to set: the table has {', '.join(schema.names)}"
+        )
+    if text.strip().lower() == "null":
+        return None
+    quoted = name.replace("`", "``")
+    found = parse_predicate(f"`{quoted}` = {text}", schema)
+    match found:
+        case Compare(column=column, how=Compares.EQUAL, value=value) if column == name:
+            return scalar(value, schema.field(name).type, name)
+    raise InvalidInput(f"{text!r} is no plain value to set column {name!r} to")
+
+
+def _locally(table: Any, asked: Asked) -> "ChangeResult":
+    from airflow_provider_segtable.table.change import ChangeKind, ChangeResult, change
+
+    snapshot = table.snapshot()
+    wanted = _wanted(snapshot.schema, asked)
+    if asked.dry_run:
+        found = wanted.find(snapshot)
+        return ChangeResult(
+            n=None, state=snapshot.state, matched=found.matched, deleted=0, inserted=0
+        )
+    name = asked.commit_id or table.ports.chance.token()
+    kind, reason = ChangeKind(asked.kind), str(wanted)
+    return change(table.ports, wanted.find, kind=kind, reason=reason, commit_id=name)
+
+
+def _wanted(schema: "pa.Schema", asked: Asked) -> "Deletes | Updates | Merges":
+    from airflow_provider_segtable.table.deleting import Deletes
+    from airflow_provider_segtable.table.merging import Merges
+    from airflow_provider_segtable.table.updating import Updates
+
+    if asked.kind == "update":
+        values = {name: _value(name, text, schema) for name, text in asked.sets.items()}
+        return Updates(set=values, where=asked.where or "")
+    if asked.kind == "merge":
+        return Merges.of(_rows(asked, schema), asked.on, asked.matched, asked.unmatched)
+    if not asked.file:
+        return Deletes(where=asked.where)
+    rows = _rows(asked, schema)
+    for name in asked.on:
+        if name not in rows.column_names:
+            raise SchemaMismatch(
+                f"{asked.file} has no column {name!r}: it has {', '.join(rows.column_names)}"
+            )
+    return Deletes(rows=rows.select(list(asked.on)) if asked.on else rows)
+
+
+def _rows(asked: Asked, schema: "pa.Schema") -> "pa.Table":
+    """Read the file; its columns only, in the table's types."""
+    import pyarrow as pa
+
+    from airflow_provider_segtable.cli.sources import read_rows, schema_of
+
+    path = _local_file(asked.file or "")
+    names = schema_of(path, asked.format).names
+    some = pa.schema([each for each in schema if each.name in names])
+    return read_rows(path, some, asked.format)
