@@ -14,7 +14,7 @@ Bits: TypeAlias = bytes
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
-def bits_of(rows: Sequence[int]) -> Bits:
+def bits_of(rows: Sequence[int] | npt.NDArray[np.uint32]) -> Bits:
     """Return a set of row numbers, ascending, as bits."""
     flags = np.zeros(rows[-1] + 1 if len(rows) else 0, np.bool_)
     flags[np.asarray(rows, dtype=np.int64)] = True

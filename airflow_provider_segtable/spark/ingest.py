@@ -39,7 +39,7 @@ from airflow_provider_segtable.spark.rollup import from_input
 from airflow_provider_segtable.spark.schemas import check_columns
 from airflow_provider_segtable.spark.times import chunk_key, column, instant
 from airflow_provider_segtable.spark.write_task import RESULT, SLOT, WriteTask, decode_result
-from airflow_provider_segtable.table.append import AppendTicket, Write, append
+from airflow_provider_segtable.table.append import AppendTicket, Prepare, Write, append
 from airflow_provider_segtable.table.committer import Committed
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -131,6 +131,33 @@ def ingest_some(
         rows = from_input(rows, table.rollup, time_column=table.time_column).persist()
         events = column(rows, EVENTS)
 
+    prepare = prepared(ports, rows, schema, sizing, events)
+    try:
+        return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
+    except _NothingToAppend:
+        return None
+    finally:
+        if table.rollup:
+            rows.unpersist()
+
+
+def prepared(
+    ports: TablePorts,
+    rows: DataFrame,
+    schema: pa.Schema,
+    sizing: Sizing,
+    events: Column | None = None,
+) -> Prepare:
+    """Return what counts rows by time chunk, and then writes them.
+
+    Args:
+        ports: the table's ports.
+        rows: in the columns of ``schema``, in their order; read twice.
+        schema: of the files.
+        sizing: how large segments are to be.
+        events: how many given rows a row stands for; one by default.
+    """
+
     def prepare(state: State) -> tuple[dict[Interval, int], Write]:
         census = take_census(rows, state.table.time_column, state.layout, events)
         if not census.rows:
@@ -139,13 +166,7 @@ def ingest_some(
         counts = {chunk: math.ceil(found / a_segment) for chunk, found in census.chunks.items()}
         return counts, _Writer(ports=ports, rows=rows, census=census, state=state, schema=schema)
 
-    try:
-        return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
-    except _NothingToAppend:
-        return None
-    finally:
-        if table.rollup:
-            rows.unpersist()
+    return prepare
 
 
 class _NothingToAppend(Exception):  # no error: ``ingest_some`` says it by None

@@ -1,7 +1,7 @@
 """Marks: many row numbers of many files, as bits that Spark looks up without leaving its own code.
 
-1. A frame names its rows by two columns, a text and a number: ``ROOT`` and ``ROW``. The text is a
-   root, as in hidden columns, or a *place* (``places.place``), the file that the row lies in.
+1. A frame names its rows by two columns, a text and a number. The text is a root, as in hidden
+   columns, or a file.
 2. Bits become a table of one row a text, words of 64 bits each, which is broadcast and joined; a
    row's bit is then one array access. Nothing is sorted, shuffled, or handed to Python, and the
    filters and columns asked for still reach the Parquet reader.
@@ -38,21 +38,21 @@ def united(one: Words, other: Words) -> Words:
     return both
 
 
-def unmarked(frame: DataFrame, marks: Mapping[str, Words]) -> DataFrame:
-    """Return the rows of a frame, with ``ROOT`` and ``ROW``, that are not marked."""
+def unmarked(frame: DataFrame, marks: Mapping[str, Words], name: str = ROOT) -> DataFrame:
+    """Return the rows of a frame that are not marked; ``name`` and ``ROW`` say which they are."""
     if not marks:
         return frame
-    return _joined(frame, marks, "left").where(_bit() == 0).drop(_NAME, _WORDS)
+    return _joined(frame, marks, name, "left").where(_bit() == 0).drop(_NAME, _WORDS)
 
 
 def marked(frame: DataFrame, marks: Mapping[str, Words]) -> DataFrame:
-    """Return the rows of a frame, with ``ROOT`` and ``ROW``, that are marked."""
-    return _joined(frame, marks, "inner").where(_bit() == 1).drop(_NAME, _WORDS)
+    """Return the rows of a frame that are marked; ``ROOT`` and ``ROW`` say which they are."""
+    return _joined(frame, marks, ROOT, "inner").where(_bit() == 1).drop(_NAME, _WORDS)
 
 
-def _joined(frame: DataFrame, marks: Mapping[str, Words], how: str) -> DataFrame:
+def _joined(frame: DataFrame, marks: Mapping[str, Words], name: str, how: str) -> DataFrame:
     table = frame.sparkSession.createDataFrame(_table(marks))
-    return frame.join(F.broadcast(table), F.col(ROOT) == F.col(_NAME), how)
+    return frame.join(F.broadcast(table), F.col(name) == F.col(_NAME), how)
 
 
 def _table(marks: Mapping[str, Words]) -> pa.Table:

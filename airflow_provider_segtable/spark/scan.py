@@ -187,20 +187,41 @@ class _Asked:
     def _sifted(self, frame: DataFrame, way: _Way, segments: list[Segment]) -> DataFrame:
         for predicate in way.predicates:
             frame = frame.where(~F.coalesce(matching(predicate, frame), F.lit(False)))
-        given = ((segment, self.sieves[segment.id]) for segment in segments)
-        return unmarked(frame, _by_place(given) if way.places else _by_root(given))
+        given = [(segment, self.sieves[segment.id]) for segment in segments]
+        if not way.places:
+            return unmarked(frame, _by_root(given))
+        full = len({_file(place(segment.path)) for segment in segments}) < len(segments)
+        marks = _by_place(given, full=full)
+        left = unmarked(frame, marks, _PLACE if full else _FILE)
+        return left.withColumn(ROOT, F.col(_PLACE)) if self.addressed else left
+
+
+_PLACE, _FILE = "__segtable_place", "__segtable_file"
 
 
 def _placed(frame: DataFrame) -> DataFrame:
-    """Return the rows of files, each named by its place."""
+    """Return the rows of files with their place, the last part of it, and their number there.
+
+    What is not asked for is not computed; a file's name costs far less than a part of its path.
+    """
     metadata = frame.metadataColumn("_metadata")
-    file = F.substring_index(metadata["file_path"], "/", -2)
-    return frame.select("*", file.alias(ROOT), metadata["row_index"].alias(ROW))
+    where = F.substring_index(metadata["file_path"], "/", -2)
+    named = {_PLACE: where, _FILE: metadata["file_name"], ROW: metadata["row_index"]}
+    return frame.select("*", *(value.alias(name) for name, value in named.items()))
 
 
-def _by_place(given: Iterable[tuple[Segment, Sieve]]) -> dict[str, Words]:
-    marks = {place(segment.path): words_of(sieve.gone()) for segment, sieve in given}
-    return {name: words for name, words in marks.items() if len(words)}
+def _file(where: str) -> str:
+    return where.rsplit("/", 1)[-1]
+
+
+def _by_place(given: Iterable[tuple[Segment, Sieve]], *, full: bool) -> dict[str, Words]:
+    marks: dict[str, Words] = {}
+    for segment, sieve in given:
+        words = words_of(sieve.gone())
+        if len(words):
+            name = place(segment.path)
+            marks[name if full else _file(name)] = words
+    return marks
 
 
 def _by_root(given: Iterable[tuple[Segment, Sieve]]) -> dict[str, Words]:
