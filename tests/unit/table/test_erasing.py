@@ -12,9 +12,10 @@ from airflow_provider_segtable.core.events import Changed
 from airflow_provider_segtable.core.interval import HOUR_US, Granularity, parse_instant
 from airflow_provider_segtable.core.rollup import Metric, MetricKind, QueryGranularity, Rollup
 from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.data.schema import from_arrow
 from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.table.table import Table, _rolling, create_table
 from tests.unit.table.conftest import new_table
 
 GIVEN = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string()), ("n", pa.int64())])
@@ -23,9 +24,6 @@ JANUARY = parse_instant("2013-01-01")
 
 def rolling(service: MemoryService, steps: QueryGranularity) -> Table:
     """Return a table of sums by carrier and step, empty."""
-    from airflow_provider_segtable.data.schema import from_arrow
-    from airflow_provider_segtable.table.table import _rolling
-
     ports = replace(new_table(service).ports, storage=MemoryStorage(), files=MemoryFiles())
     metrics = (
         Metric(name="total", kind=MetricKind.SUM, source="n"),
