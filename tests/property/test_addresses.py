@@ -92,15 +92,16 @@ class World:
 
     def compact(self, kind: str, outputs: int, memory: int) -> None:
         """Compact all segments, or only some of them that follow one another."""
-        first = self.chance.randrange(len(self.segments)) if kind in ("move", "rewrite") else 0
-        given, self.ids = self.segments[first:], self.ids + 10
+        some = sorted(self.chance.sample(range(len(self.segments) + 1), 2))
+        first, end = some if self.chance.random() < 0.7 else (0, len(self.segments))
+        given, self.ids = self.segments[first:end], self.ids + 10
         sieves = {segment.id: self.sieve(segment) for segment in given}
         if kind in ("move", "rewrite"):
             made = self._minor(given, sieves, outputs, MOVE if kind == "move" else REWRITE)
         else:
             made = self._sort(given, sieves, kind, outputs, memory)
         self.check_outputs(given, made, kind)
-        self.segments = self.segments[:first] + list(made)
+        self.segments[first:end] = made
 
     def _minor(
         self, given: Sequence[Segment], sieves: dict, outputs: int, grain: Grain

@@ -19,11 +19,12 @@ from airflow_provider_segtable.core.segment import (
     Shard,
     roots_of,
 )
+from airflow_provider_segtable.data.bits import bits_of
 from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.data.scan import SourceFile
 from airflow_provider_segtable.data.schema import from_arrow
-from airflow_provider_segtable.data.sieve import with_addresses
+from airflow_provider_segtable.data.sieve import Sieve, with_addresses
 from airflow_provider_segtable.data.sorting import SortSpec, run_stages, sort_stages
 from airflow_provider_segtable.data.times import instants
 from tests.unit.data.making import MONTH, VERSION, segment_id, written
@@ -179,3 +180,25 @@ def days(count: int) -> tuple[Interval, ...]:
 def put_in(files: MemoryFiles, tables: Sequence[pa.Table]) -> tuple[Segment, ...]:
     """Write tables as segments."""
     return written(files, tables)
+
+
+def deleting(
+    segments: Sequence[Segment], rows: Mapping[int, Sequence[int]]
+) -> dict[SegmentId, Sieve]:
+    """Return sieves that hold back rows of first-generation segments, by partition."""
+    deleted = {str(segment_id(at)): bits_of(sorted(some)) for at, some in rows.items()}
+    return {
+        one.id: Sieve(
+            runs=one.runs,
+            deleted={
+                root: bits for root, bits in deleted.items() if one.may_hold(SegmentId.parse(root))
+            },
+        )
+        for one in segments
+    }
+
+
+def addresses(table: pa.Table) -> list[tuple[int, int]]:
+    """Return the root's partition and the row number of each row."""
+    roots = [SegmentId.parse(root).partition for root in table.column(ROOT).to_pylist()]
+    return list(zip(roots, table.column(ROW).to_pylist(), strict=True))
