@@ -140,10 +140,10 @@ class _Seen:
         if self.table.rollup and self.events != events:
             self._say("wrong-events", lambda: f"{self.events} events, the log says {events}")
         for root, parts in self.numbers.items():
-            rows_of, times = np.unique(np.concatenate(parts), return_counts=True)
+            found, times = np.unique(np.concatenate(parts), return_counts=True)
             if (times > 1).any():
-                row = rows_of[np.argmax(times > 1)]
-                self._say("doubled-address", lambda r=root, n=row: f"row {n} of {r} is there twice")
+                what = f"row {found[np.argmax(times > 1)]} of {root} is there twice"
+                self._say("doubled-address", what.__str__)
 
     def _say(self, code: str, what: Callable[[], str]) -> None:
         if code not in self.problems:
@@ -162,7 +162,7 @@ class _Seen:
             self.numbers.setdefault(root, []).append(some)
             if some.min() < 0 or not self._may_hold(root):
                 what = f"row {some.min()} of {root} is none of its inputs'"
-                self._say("foreign-address", lambda what=what: what)
+                self._say("foreign-address", what.__str__)
 
     def _may_hold(self, root: str) -> bool:
         try:
