@@ -1,5 +1,6 @@
 """``segtable delete``, ``update`` and ``merge``: change rows, each command one event."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -155,7 +156,7 @@ def update(  # noqa: PLR0913 - each is an option
     asked = Asked(
         kind="update",
         where=_chosen("update", where, matches, all_=all_),
-        sets=pairs(sets, "--set"),
+        sets=_assigned(sets),
         file=matches,
         format=format_,
         options=pairs(options, "--option"),
@@ -188,6 +189,16 @@ def merge(  # noqa: PLR0913 - each is an option
     unmatched: Annotated[
         Unmatched, typer.Option(help="What becomes of the file's rows that match none.")
     ] = Unmatched.INSERT,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="What a column of updated rows becomes, a Spark SQL expression over target.* and "
+            "source.*; they get the file's columns if left out. Repeatable.",
+            metavar="COLUMN=SQL",
+            show_default=False,
+        ),
+    ] = None,
     format_: FileFormat = None,
     options: ReaderOptions = None,
     dry_run: DryRun = False,
@@ -205,12 +216,16 @@ def merge(  # noqa: PLR0913 - each is an option
     [green]segtable merge ./orders late.parquet --on order_id --matched ignore[/]
         insert only what is not there yet
     [green]segtable merge ./orders gone.csv --on order_id --matched delete --unmatched ignore[/]
+    [green]segtable merge ./stock sold.csv --on item --set "n=target.n - source.n" \
+--unmatched ignore[/]
+        take away what the file names; or compute with both sides
 
-    The file must have the table's columns if rows are updated or inserted, and
-    a key at most once.
+    Columns that the file lacks stay as they are, or are null in rows that come.
+    A key must not be twice in the file if a row of the table has it.
     """
     asked = Asked(
         kind="merge",
+        sets=_assigned(sets),
         file=source,
         format=format_,
         options=pairs(options, "--option"),
@@ -238,3 +253,10 @@ def _chosen(kind: str, where: str | None, matches: str | None, *, all_: bool) ->
 
 def _columns(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def _assigned(sets: list[str] | None) -> Mapping[str, str]:
+    found = pairs(sets, "--set")
+    if len(found) < len(sets or ()):
+        raise InvalidInput(f"--set names a column twice: {', '.join(sets or ())}; leave one")
+    return found

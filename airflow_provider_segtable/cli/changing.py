@@ -148,23 +148,16 @@ def _why_spark(schema: "pa.Schema", asked: Asked) -> str | None:
     Raises:
         SchemaMismatch: there is no such column.
     """
-    from airflow_provider_segtable.cli.sources import file_format
-    from airflow_provider_segtable.data.sql import parse_predicate
-
-    if asked.options:
-        return "--option is for Spark's readers"
-    if asked.file and asked.kind == "update":
-        return "an update by --matches joins two tables"
-    if asked.file and asked.where:
-        return "--where beside --matches joins two tables"
+    if asked.file:
+        _check_there(asked.file)
+        if _of_spark(asked.file):
+            return f"{asked.file} is no single file on this machine"
+        if asked.options:
+            return "--option is for Spark's readers"
+        if asked.where or asked.sets:
+            return f"a file beside {'--where' if asked.where else '--set'} joins two tables"
     try:
-        if asked.file:
-            _local_file(asked.file)
-            file_format(Path(asked.file), asked.format)
-        if asked.where:
-            parse_predicate(asked.where, schema)
-        for name, text in asked.sets.items():
-            _value(name, text, schema)
+        _check_words(schema, asked)
     except SchemaMismatch:
         raise
     except InvalidInput as error:
@@ -172,10 +165,27 @@ def _why_spark(schema: "pa.Schema", asked: Asked) -> str | None:
     return None
 
 
-def _local_file(name: str) -> Path:
-    if "://" in name or any(mark in name for mark in "*?[{") or Path(name).is_dir():
-        raise InvalidInput(f"{name} is no single file on this machine")
-    return Path(name)
+def _check_words(schema: "pa.Schema", asked: Asked) -> None:
+    """Refuse what this process cannot read."""
+    from airflow_provider_segtable.cli.sources import file_format
+    from airflow_provider_segtable.data.sql import parse_predicate
+
+    if asked.file:
+        file_format(Path(asked.file), asked.format)
+    if asked.where:
+        parse_predicate(asked.where, schema)
+    for name, text in asked.sets.items():
+        _value(name, text, schema)
+
+
+def _of_spark(name: str) -> bool:
+    """Tell whether a name is a URI, a pattern or a folder, which Spark reads."""
+    return "://" in name or any(mark in name for mark in "*?[{") or Path(name).is_dir()
+
+
+def _check_there(name: str) -> None:
+    if not (_of_spark(name) or Path(name).exists()):
+        raise InvalidInput(f"there is no file {name}: check the path, or give a URI")
 
 
 def _value(name: str, text: str, schema: "pa.Schema") -> "pa.Scalar | None":
@@ -243,7 +253,7 @@ def _rows(asked: Asked, schema: "pa.Schema") -> "pa.Table":
 
     from airflow_provider_segtable.cli.sources import read_rows, schema_of
 
-    path = _local_file(asked.file or "")
+    path = Path(asked.file or "")
     names = schema_of(path, asked.format).names
     some = pa.schema([each for each in schema if each.name in names])
     return read_rows(path, some, asked.format)

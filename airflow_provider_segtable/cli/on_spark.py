@@ -75,6 +75,7 @@ def change_rows(table: Table, asked: Asked, master: str | None) -> ChangeResult:
         file = _named_file(spark, table, asked)
         if asked.kind == "merge" and file is not None:
             does: dict[str, Any] = {"matched": asked.matched, "unmatched": asked.unmatched}
+            does["set"] = asked.sets or None
             return change.merge(spark, table.ports, file, asked.on, **does, **how)
         if file is not None and asked.on:
             file = _only(file, asked)

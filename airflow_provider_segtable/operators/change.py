@@ -208,7 +208,7 @@ class SegtableUpdateOperator(SegtableRowsOperator):
         """
         if not self.set:
             raise InvalidInput('set is empty: name at least one column, as {"amount": "0"}')
-        return (*(f"--set={name}={to}" for name, to in self.set.items()), *super().asked())
+        return (*assigning(self.set), *super().asked())
 
 
 class SegtableMergeOperator(SegtableChangeOperator):
@@ -219,6 +219,8 @@ class SegtableMergeOperator(SegtableChangeOperator):
         on: the key columns: a row of the table and one of the source that are equal there match.
         matched: what becomes of the table's rows that match: update, delete or ignore.
         unmatched: what becomes of the source's rows that match none: insert or ignore.
+        set: what updated rows become: by column, a Spark SQL expression over ``target.*`` and
+            ``source.*``; by default they get the source's columns.
         format: of ``source``; by its suffix if left out.
         options: of Spark's reader of ``source``.
         kwargs: see ``SegtableChangeOperator``.
@@ -226,9 +228,13 @@ class SegtableMergeOperator(SegtableChangeOperator):
 
     kind = "merge"
     template_fields: Sequence[str] = (
-        *("source", "on", "matched", "unmatched", "format", "options"),
+        *("source", "on", "matched", "unmatched", "set", "format", "options"),
         *SegtableChangeOperator.template_fields,
     )
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        **SegtableChangeOperator.template_fields_renderers,
+        "set": "json",
+    }
 
     def __init__(
         self,
@@ -237,6 +243,7 @@ class SegtableMergeOperator(SegtableChangeOperator):
         on: Sequence[str] | str,
         matched: str = "update",
         unmatched: str = "insert",
+        set: Mapping[str, str] | None = None,  # noqa: A002  # SQL's word
         format: str | None = None,  # noqa: A002  # Spark's own word
         options: Mapping[str, str] | None = None,
         **kwargs: Any,
@@ -246,6 +253,7 @@ class SegtableMergeOperator(SegtableChangeOperator):
         self.on = on
         self.matched = matched
         self.unmatched = unmatched
+        self.set = set
         self.format = format
         self.options = options
 
@@ -254,8 +262,8 @@ class SegtableMergeOperator(SegtableChangeOperator):
         if not (self.source and self.on):
             raise InvalidInput(f"merge needs a source and key columns: {self.source!r}, {self.on}")
         does = (f"--matched={self.matched}", f"--unmatched={self.unmatched}")
-        read = reading(self.format, self.options)
-        return (f"--source={self.source}", *columns(self.on), *does, *read)
+        how = (*assigning(self.set), *reading(self.format, self.options))
+        return (f"--source={self.source}", *columns(self.on), *does, *how)
 
 
 def commit_id_of(context: Context) -> str | None:
@@ -284,6 +292,11 @@ def chosen(where: str | None, matches: str | None, *, all_rows: bool) -> tuple[s
         return ("--where=true",)
     given = (("where", where), ("matches", matches))
     return tuple(f"--{name}={value}" for name, value in given if value)
+
+
+def assigning(to: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Return the arguments that say what columns become."""
+    return tuple(f"--set={name}={value}" for name, value in (to or {}).items())
 
 
 def columns(on: Sequence[str] | str | None) -> tuple[str, ...]:

@@ -5,10 +5,13 @@
    workers. A task that fails is tried again, as on a cluster.
 3. Executors of other masters get this package as an archive.
 4. Session time is UTC. Nothing of segtable depends on it, but what people see does.
-5. Signals wait until Spark has started: PySpark, interrupted while it starts the JVM, leaves it
+5. PySpark would log each exception of a condition with its Java stack, though it is caught and
+   told in one line (``failures``): those two loggers are silent.
+6. Signals wait until Spark has started: PySpark, interrupted while it starts the JVM, leaves it
    running for ever.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -70,6 +73,7 @@ def session(
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    _silence()
     builder = SparkSession.builder.appName(app_name).master(where)
     for key, value in ({**_DEFAULTS, **(_LOCAL if local else {}), **_folders()} | given).items():
         builder = builder.config(key, value)
@@ -91,6 +95,14 @@ def check_machine() -> None:
     """
     find_java()
     check_install()
+
+
+def _silence() -> None:
+    """Let exceptions speak for themselves."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 @contextmanager
