@@ -1,6 +1,7 @@
 """Changes beside compactions by the real kernels: before, between and after, on one table."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,13 +9,16 @@ import pytest
 
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.rollup import Metric, MetricKind, QueryGranularity, Rollup
+from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.services.compaction import Ended, compact
 from airflow_provider_segtable.services.execution import Execute, in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table.ports import TablePorts
-from airflow_provider_segtable.table.table import Table
-from tests.unit.services.conftest import HOUR_US, contents
+from airflow_provider_segtable.table.table import Table, _rolling, create_table
+from tests.unit.services.conftest import HOUR_US, contents, rows
 
 KINDS = [PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR]
 
@@ -32,12 +36,14 @@ def meanwhile(ports: TablePorts, act: Callable[[], object]) -> Execute:
     return execute
 
 
-def compacted(ports: TablePorts, kind: PlanKind, act: Callable[[], object]) -> None:
+def compacted(
+    ports: TablePorts, kind: PlanKind, act: Callable[[], object], clustering: str | None = "row"
+) -> None:
     """Compact both hours, and let somebody act while it runs."""
     if kind is PlanKind.MINOR:
         plans = [launch.plan_id for launch in plan_table(ports).launches]
     else:
-        plans = [each.plan.id for each in request(ports, kind, clustering="row")]
+        plans = [each.plan.id for each in request(ports, kind, clustering=clustering)]
     results = compact(ports, plans, meanwhile(ports, act))
     assert [
         (each.ended, each.message) for each in results if each.ended is not Ended.COMPLETED
@@ -94,3 +100,28 @@ def test_compacting_what_is_all_deleted_leaves_nothing(
     compacted(ports, kind, lambda: Table(other).delete("true"))
     assert (contents(ports), table.snapshot().count()) == ([], 0)
     assert table.delete("true").n is None
+
+
+@pytest.mark.parametrize("kind", [PlanKind.MINOR, PlanKind.MAJOR])
+def test_erasures_beside_a_compaction_of_a_rollup_table(
+    ports: TablePorts, other: TablePorts, kind: PlanKind
+) -> None:
+    """Groups that go while they are compacted are not shown; what comes later is."""
+    rollup = Rollup(
+        dimensions=("row",),
+        metrics=(Metric(name="n", kind=MetricKind.COUNT),),
+        query_granularity=QueryGranularity.HOUR,
+    )
+    definition = replace(Table(ports).state().table, table_id="r")
+    storage, files = MemoryStorage(), MemoryFiles()
+    mine, theirs = (replace(each, storage=storage, files=files) for each in (ports, other))
+    table = create_table(mine, _rolling(definition, rollup))
+    for _ in range(3):
+        table.append(rows(1))
+        table.append(rows(2))
+    table.delete("row = 1")
+    table.append(rows(1))
+    compacted(mine, kind, lambda: Table(theirs).delete("at >= '1970-01-01 01:00:00'"), None)
+    table.append(rows(3))
+    found = table.snapshot().rolled_up(columns=["row", "n"]).sort_by("row")
+    assert found.to_pylist() == [{"row": n, "n": c} for n, c in ((1, 1), (2, 3), (3, 1), (103, 1))]
