@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.spark.app import RESULT_PREFIX
 from airflow_provider_segtable.table.table import Table
-from spark_apps import compact, ingest
+from spark_apps import change, compact, ingest
 from tests.spark.conftest import MakeTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -100,3 +100,62 @@ def test_no_java(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert compact.main([*where(table), "--all-pending"]) == 1
     assert "JavaMissing: no java on PATH" in capsys.readouterr().err
+
+
+def test_changes(
+    spark: SparkSession,
+    make_table: MakeTable,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Delete, update and merge say what they did, once for each name; a dry run writes nothing."""
+    table = make_table(EVENTS)
+    ingest_rows = spark.sql("select timestamp'2013-01-01 00:00:00' at, id n from range(100)")
+    ingest_rows.write.parquet(str(tmp_path / "rows.parquet"))
+    assert ingest.main([*where(table), "--source", str(tmp_path / "rows.parquet")]) == 0
+    capsys.readouterr()
+
+    def told(*given: str, code: int = 0) -> dict[str, object]:
+        assert change.main([given[0], *where(table), *given[1:]]) == code
+        return result_of(capsys)
+
+    tried = told("delete", "--where=n % 2 = 0", "--dry-run")
+    assert (tried["matched"], tried["event"], table.snapshot().count()) == (50, None, 100)
+    done = told("delete", "--where=n % 2 = 0", "--commit-id=one")
+    assert (done["kind"], done["event"], done["deleted"], done["inserted"]) == ("delete", 2, 50, 0)
+    again = told("delete", "--where=n % 2 = 0", "--commit-id=one")
+    assert (again["event"], again["deleted"]) == (2, 50)
+
+    listed = tmp_path / "listed.csv"
+    listed.write_text(
+        "at,n\n2013-01-02T00:00:00Z,1\n2013-01-02T00:00:00Z,3\n2013-01-02T00:00:00Z,1000"
+    )
+    matches = ("--matches", str(listed), "--on", "n")
+    done = told("update", "--set=n=-n", "--set", "at=at + interval 1 day", *matches)
+    assert (done["matched"], done["deleted"], done["inserted"]) == (2, 2, 2)
+    done = told("merge", "--source", str(listed), "--on=n", "--matched=delete")
+    assert (done["matched"], done["deleted"], done["inserted"]) == (0, 0, 3)
+    done = told(
+        "merge", "--source", str(listed), "--on=n", "--matched=delete", "--unmatched=ignore"
+    )
+    assert (done["matched"], done["deleted"], done["inserted"]) == (3, 3, 0)
+    left = sorted(table.snapshot().to_arrow()["n"].to_pylist())
+    assert left == [-3, -1, *range(5, 100, 2)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["delete"], "say which rows"),
+        (["update", "--where=true"], "--set COLUMN=EXPRESSION"),
+        (["update", "--where=true", "--set=n=1", "--set=n=2"], "set more than once"),
+        (["merge", "--source=x.csv"], "--on"),
+        (["merge", "--source=x.csv", "--on=n", "--where=true"], "--where says nothing"),
+        (["delete", "--where=true", "--set=n=1"], "--set says nothing"),
+        (["vacuum"], "invalid choice"),
+    ],
+)
+def test_wrong_changes(wrong: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong is told before the table is looked at, with the exit code of arguments."""
+    assert change.main([*wrong, "--table", "/t", "--zookeeper", "127.0.0.1:1"]) == 2
+    assert said in capsys.readouterr().err

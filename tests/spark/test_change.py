@@ -1,16 +1,23 @@
 """Changes on Spark: what is deleted, updated and merged is what a plain model says."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.metric import Metric
+from airflow_provider_segtable.core.rollup import QueryGranularity, Rollup
 from airflow_provider_segtable.core.segment import ROOT, ROW
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.change import delete, merge, update
+from airflow_provider_segtable.spark.distribution import spark_execute
 from airflow_provider_segtable.spark.ingest import ingest
 from airflow_provider_segtable.spark.scan import scan
 from airflow_provider_segtable.table.table import Table
@@ -195,3 +202,49 @@ def test_two_rows_for_one_are_refused(spark: SparkSession, table: Table) -> None
     with pytest.raises(InvalidInput, match="nothing to do"):
         merge(spark, table.ports, source, ["n"], matched="ignore", unmatched="ignore")
     assert table.state().n == 1
+
+
+def test_a_rollup_table_forgets_by_predicate(
+    spark: SparkSession, tmp_path: Path, zookeeper: EmbeddedZooKeeper
+) -> None:
+    """Only over dimensions and time; what comes later is not meant, whatever is compacted."""
+    table = Table.create(
+        str(tmp_path / "table"),
+        schema=EVENTS,
+        time_column="at",
+        granularity="month",
+        rollup=Rollup(
+            dimensions=("who",),
+            metrics=(Metric.parse("rows=count"), Metric.parse("total=sum(n)")),
+            query_granularity=QueryGranularity.DAY,
+        ),
+        zookeeper=zookeeper.address,
+    )
+    rows = spark.sql(ROWS)
+    ingest(table.ports, rows)
+    spelled = "who is null or who in ('w1', 'w2') and at < '2013-02-01'"
+    tried = delete(spark, table.ports, spelled, dry_run=True)
+    done = delete(spark, table.ports, spelled)
+    assert (done.deleted, done.matched) == (None, tried.matched)
+    ingest(table.ports, rows.where("who = 'w1'"))
+    kept = rows.where(f"not coalesce({spelled}, false)").union(rows.where("who = 'w1'"))
+    wanted = dict(kept.groupBy("who").sum("n").collect())
+    for plan in (None, "major"):
+        if plan:
+            plans = [known.plan.id for known in request(table.ports, plan)]
+            assert {r.ended for r in compact(table.ports, plans, spark_execute(spark))} == {
+                Ended.COMPLETED
+            }
+        for rolled_up in (False, True):
+            found = scan(spark, table.snapshot(), columns=["who", "total"], rolled_up=rolled_up)
+            assert dict(found.groupBy("who").sum("total").collect()) == wanted
+    for bad, said in (
+        (lambda: delete(spark, table.ports, "total > 3"), "is a metric"),
+        (lambda: delete(spark, table.ports, matches=rows.select("who")), "rollup table"),
+        (lambda: update(spark, table.ports, {"who": "'x'"}, "true"), "cannot be updated"),
+        (lambda: merge(spark, table.ports, rows, ["who"]), "cannot be merged"),
+        (lambda: scan(spark, table.snapshot(), addressed=True), "no addresses"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            bad()
+    table.ports.coordinator.close()
