@@ -1,0 +1,120 @@
+"""Delete, update and merge as users start them: the command and the application, with Spark."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.operators.change import SegtableUpdateOperator
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.zookeeper import zookeeper
+
+__all__ = ["zookeeper"]
+
+REPOSITORY = Path(__file__).parents[2]
+SEGTABLE = (sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()")
+HOUR_US = 3_600_000_000
+ROWS = 96
+TIMEOUT_S = 120.0
+
+pytestmark = [pytest.mark.zookeeper, pytest.mark.spark]
+
+Segtable = Callable[..., Any]
+
+
+@pytest.fixture
+def events(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[Table]:
+    """Give a table of numbered rows in eight segments on four days."""
+    numbers = list(range(ROWS))
+    at = pa.array([1_356_998_400_000_000 + n * HOUR_US for n in numbers], pa.timestamp("us", "UTC"))
+    rows = pa.table({"at": at, "n": numbers, "who": [f"user {n % 7}" for n in numbers]})
+    made = Table.create(
+        str(tmp_path / "events"), schema=rows.schema, time_column="at", zookeeper=zookeeper.address
+    )
+    for start in range(0, ROWS, 12):
+        made.append(rows.slice(start, 12))
+    yield made
+    made.ports.coordinator.close()
+
+
+@pytest.fixture
+def segtable(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Segtable:
+    """Return what runs ``segtable`` in a process of its own, and parses its answer."""
+    environment = {
+        **os.environ,
+        "SEGTABLE_ZOOKEEPER": zookeeper.address,
+        "PYTHONPATH": str(REPOSITORY),
+    }
+
+    def run(*arguments: str) -> Any:
+        done = subprocess.run(
+            [*SEGTABLE, *arguments, "--json"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def users(table: Table) -> dict[int, str]:
+    """Return who each row is of, by its number."""
+    found = table.snapshot().to_arrow(columns=["n", "who"]).to_pylist()
+    assert len({row["n"] for row in found}) == len(found)
+    return {row["n"]: row["who"] for row in found}
+
+
+def test_spark_takes_over_what_a_process_cannot_read(segtable: Segtable, events: Table) -> None:
+    """A function and a sub-expression go to Spark by themselves; what is left is a plain filter's.
+
+    The rows were compacted into sorted outputs before, so their addresses are hidden columns.
+    """
+    before = users(events)
+    asked = request(events.ports, "semi-major", clustering="who")
+    compact(events.ports, [known.plan.id for known in asked], in_process())
+    told = segtable("delete", "events", "--where", "n % 3 = 0 and length(who) = 6")
+    assert (told["engine"], told["matched"], told["deleted"]) == ("spark", 32, 32)
+    assert users(events) == {n: who for n, who in before.items() if n % 3}
+
+
+def test_a_task_runs_the_application_once(
+    events: Table,
+    zookeeper: EmbeddedZooKeeper,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An update by a list of ids goes through spark-submit; a second try finds it in the log."""
+    (tmp_path / "ids.csv").write_text("who\nuser 2\nuser 5\n")
+    connection = {"conn_type": "segtable", "host": str(tmp_path)}
+    extra = {"zookeeper": zookeeper.address, "spark_master": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SEGTABLE_DEFAULT", json.dumps({**connection, "extra": extra}))
+    update = SegtableUpdateOperator(
+        task_id="hide",
+        table="events",
+        set={"who": "concat('hidden ', substring(who, 6, 1))"},
+        matches=str(tmp_path / "ids.csv"),
+    )
+    run = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="hide", map_index=-1)}
+    before = users(events)
+    first, again = update.execute(run), update.execute(run)
+    wanted = {n: who.replace("user", "hidden") for n, who in before.items() if n % 7 in (2, 5)}
+    assert (first["matched"], first["deleted"], first["inserted"]) == (len(wanted),) * 3
+    assert users(events) == {**before, **wanted}
+    assert (again["event"], again["changed_before"]) == (first["event"], True)
+    assert events.state().n == first["event"]
