@@ -2,7 +2,7 @@
 
 1. They are three-valued: null where it is unknown, which is no match; the caller coalesces.
 2. A value takes its column's type by Arrow's rules, and is refused where these refuse it.
-3. NaN is beside every number as Arrow has it (equal to none, more than none), not as Spark has it.
+3. Floating columns are compared as doubles, NaN as the largest number: here as Spark has it.
 """
 
 from functools import reduce
@@ -46,12 +46,13 @@ def matching(predicate: Predicate, frame: DataFrame) -> Column:
     """
     match predicate:
         case Compare(column=name, how=how, value=value):
-            return _compared(column(frame, name), frame.schema[name].dataType, how, value, name)
+            at, kind = _plain(frame, name)
+            compared: Column = _OPERATORS[how](at, _literal(value, kind, name))
+            return compared
         case Among(column=name, values=values):
-            at, kind = column(frame, name), frame.schema[name].dataType
+            at, kind = _plain(frame, name)
             given = [_literal(value, kind, name) for value in values]
-            known = at.isin(given) if given else F.lit(False)
-            return F.when(at.isNotNull(), known)
+            return F.when(at.isNotNull(), at.isin(given)) if given else F.lit(False)
         case IsNull(column=name):
             return column(frame, name).isNull()
         case Not(of=one):
@@ -62,15 +63,17 @@ def matching(predicate: Predicate, frame: DataFrame) -> Column:
             return reduce(or_, (matching(one, frame) for one in some), F.lit(False))
 
 
-def _compared(at: Column, kind: T.DataType, how: Compares, value: Value, name: str) -> Column:
-    compared: Column = _OPERATORS[how](at, _literal(value, kind, name))
-    if not isinstance(kind, T.FloatType | T.DoubleType):
-        return compared
-    return F.when(F.isnan(at), F.lit(how is Compares.UNEQUAL)).otherwise(compared)
+def _plain(frame: DataFrame, name: str) -> tuple[Column, T.DataType]:
+    at, kind = column(frame, name), frame.schema[name].dataType
+    if isinstance(kind, T.FloatType):
+        return at.cast(T.DoubleType()), T.DoubleType()
+    return at, kind
 
 
 def _literal(value: Value, kind: T.DataType, name: str) -> Column:
     """Return a value as Spark has it, in the column's type."""
+    if value is None:
+        return F.lit(None).cast(kind)
     if isinstance(kind, T.TimestampType):
         micros = scalar(value, pa.timestamp("us", "UTC"), name).cast(pa.int64()).as_py()
         return F.timestamp_micros(F.lit(micros))

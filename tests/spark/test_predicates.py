@@ -38,6 +38,7 @@ ROWS = pa.table(
         "a.word": pa.array(["b", "", None, "é"]),
         "n": pa.array([1, 2, None, -1], pa.int32()),
         "ratio": pa.array([0.5, float("nan"), None, float("inf")]),
+        "narrow": pa.array([0.1, float("nan"), None, -0.0], pa.float32()),
         "money": pa.array([Decimal("1.50"), None, Decimal("0.00"), Decimal("9.99")]),
         "yes": pa.array([True, False, None, True]),
     }
@@ -49,6 +50,7 @@ VALUES: dict[str, tuple[Value, ...]] = {
     "a.word": ("b", "é"),
     "n": (1, -1),
     "ratio": (0.5, 1),
+    "narrow": (0.1, 0.0),
     "money": (1.5, 9.99),
     "yes": (True, False),
 }
@@ -62,6 +64,7 @@ def every() -> list[Predicate]:
         for value in values
     ]
     simple += [Among(name, values) for name, values in VALUES.items()]
+    simple += [Among("n", (1, None)), Among("ratio", (None,)), Compare("n", Compares.LESS, None)]
     simple += [Among("n", ()), IsNull("a.word"), AllOf(()), AnyOf(())]
     less, more = Compare("n", Compares.LESS, 2), Compare("ratio", Compares.MORE, 0.1)
     nested = [AllOf((less, more)), AnyOf((less, more)), AnyOf((IsNull("n"), Not(more)))]
