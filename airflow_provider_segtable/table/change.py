@@ -21,7 +21,12 @@ from enum import StrEnum
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletion import Deletion, VectorFile
-from airflow_provider_segtable.core.errors import ChangeConflict, CommitUnknown, NotFound
+from airflow_provider_segtable.core.errors import (
+    ChangeConflict,
+    CommitUnknown,
+    NotFound,
+    SegtableError,
+)
 from airflow_provider_segtable.core.events import Changed
 from airflow_provider_segtable.core.predicate import Predicate
 from airflow_provider_segtable.core.rebase import Conflict
@@ -232,7 +237,7 @@ class _Settling:
             change = self._change()
             outcome = commit(self.asked.ports, self.state, change)
             if isinstance(outcome, Committed):
-                return self._result(outcome.n, outcome.state)
+                return self._committed(outcome)
             if isinstance(outcome, Unknown):
                 raise CommitUnknown(way_out(self.asked.ports, change, outcome.n))
             lost = self._beside(outcome)
@@ -241,6 +246,13 @@ class _Settling:
             if not self.rows and not self.segments:
                 return self._result(None, self.state)
         return Conflict(reason=f"others changed rows beside these {ROUNDS} times")
+
+    def _committed(self, outcome: Committed) -> ChangeResult:
+        """Return what the event did: a late put of an earlier run, with other files, is as good."""
+        try:
+            return _landed(EventLog(self.asked.ports.storage), outcome.n, outcome.state)
+        except SegtableError:  # it is committed all the same
+            return self._result(outcome.n, outcome.state)
 
     def _change(self) -> Change:
         if self.rows and self.file is None:

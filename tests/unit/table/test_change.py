@@ -245,6 +245,25 @@ def test_an_unknown_outcome_keeps_all_files(table: Table) -> None:
     assert numbers(table) == list(range(40))
 
 
+def test_a_late_put_of_an_earlier_run_is_told_as_it_was(table: Table) -> None:
+    """If the earlier run's event lands while the same is run again, its rows are reported."""
+    storage = table.ports.storage
+    late: list[tuple[str, bytes]] = []
+
+    def strike(path: str, data: bytes) -> None:
+        late.append((path, data))
+        raise OutcomeUnknown("injected")
+
+    with pytest.raises(CommitUnknown):
+        trapped(table, strike, *[lost(storage, landed=False)] * 1000).delete(
+            "row < 3", commit_id="mine"
+        )
+    again = trapped(table, rival(lambda: storage.create(*late[0]), storage))
+    done = again.delete("row < 30", commit_id="mine")
+    assert (done.n, done.matched, done.deleted) == (5, 3, 3)
+    assert numbers(table) == list(range(3, 40))
+
+
 def test_a_certain_failure_leaves_no_file(table: Table) -> None:
     """If the storage refuses the event for certain, vectors and new segments are deleted."""
     before = files(table)
