@@ -70,12 +70,14 @@ def test_the_package_alone_imports_nothing_of_its_own() -> None:
 
 def test_kernels_need_only_pyarrow() -> None:
     """The kernels that run in Spark's executors import where only pyarrow is installed."""
-    imported([f"{OURS}.data.minor", f"{OURS}.data.ingest"], "pyarrow", "numpy")
+    kernels = ("minor", "ingest", "rewrite", "rollup", "sort_jobs", "sieve", "scan")
+    imported([f"{OURS}.data.{name}" for name in kernels], "pyarrow", "numpy")
 
 
 def test_nothing_below_hooks_needs_airflow_or_spark() -> None:
     """Every module below spark imports where neither Airflow nor Spark is installed."""
-    libraries = ("pyarrow", "numpy", "obstore", "arro3", "kazoo", "typing_extensions", "_cffi")
+    arrow = ("pyarrow", "numpy", "pyroaring", "sqlglot")
+    libraries = (*arrow, "obstore", "arro3", "kazoo", "typing_extensions", "_cffi")
     came = imported(modules_of(*BELOW_HOOKS), *libraries)
     assert not {name for name in came if name.partition(".")[0] in {"airflow", "pyspark"}}
 
