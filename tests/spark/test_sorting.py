@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.files import LocalFiles
 from airflow_provider_segtable.data.sorting import sort_stages
 from airflow_provider_segtable.spark.distribution import spark_execute
@@ -50,6 +50,12 @@ def test_spark_reads_what_tasks_sorted(spark: SparkSession, tmp_path: Path, memo
     columns = ["carrier", "flight", "at"]
     rows = [row for path in paths for row in spark.read.parquet(path).select(columns).collect()]
     assert rows == given.select(columns).collect()
+    told = [
+        row for path in paths for row in spark.read.parquet(path).select("row", ROOT, ROW).collect()
+    ]
+    assert len(told) == 12_000
+    for number, root, row in told:  # as sort_making.events numbers them
+        assert number == SegmentId.parse(root).partition * 10_000_000 + row
     left = {str(path) for path in (tmp_path / "data").rglob("*") if path.is_file()}
     assert left == {str(tmp_path / segment.path) for segment in (*segments, *results)}
 
