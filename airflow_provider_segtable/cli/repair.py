@@ -14,6 +14,7 @@ from airflow_provider_segtable.cli.output import Facts, note, print_json, show
 if TYPE_CHECKING:
     from airflow_provider_segtable.core.events import TableCreated
     from airflow_provider_segtable.services.repair import RepairPlan
+    from airflow_provider_segtable.services.undeleted import Verdict
     from airflow_provider_segtable.table.ports import TablePorts
 
 
@@ -35,6 +36,13 @@ def repair(  # noqa: PLR0913 - each is an option
     accept_loss: Annotated[
         bool, typer.Option("--accept-loss", help="Go on without rows that nothing holds.")
     ] = False,
+    deletes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="apply|ignore",
+            help="Whether files of deletions that nothing proves are applied.",
+        ),
+    ] = None,
     time: Annotated[
         str | None,
         typer.Option(help="The event time column, where files do not tell what the table is."),
@@ -52,6 +60,7 @@ def repair(  # noqa: PLR0913 - each is an option
     [green]segtable repair ./flights[/]                     show what would be done
     [green]segtable repair ./flights --yes[/]               do it
     [green]segtable repair ./flights --without FILE --yes[/] leave a doubtful file out
+    [green]segtable repair ./flights --deletes apply --yes[/] delete again what was deleted
     """
     from airflow_provider_segtable.services import repair as service
     from airflow_provider_segtable.table.ports import open_ports
@@ -62,6 +71,7 @@ def repair(  # noqa: PLR0913 - each is an option
         also=frozenset(also or ()),
         accept_loss=accept_loss,
         definition=_definition(ports, time, granularity) if time else None,
+        deletes=_verdict(deletes),
     )
     plan = service.plan_repair(ports, decisions)
     wanted = yes and not dry_run and plan.needed and not plan.blocking
@@ -92,6 +102,17 @@ def plan_facts(plan: "RepairPlan") -> Facts:
         "foreign": list(plan.files.foreign),
         "unreadable": dict(plan.files.unreadable),
         "leftovers": list(plan.files.leftovers),
+        "deletes": [
+            {
+                "path": path,
+                "rows": sum(len(each) for each in rows.values()),
+                "rows_there": plan.undeleted.there.get(path, 0),
+                "proven": path in plan.deletes.proven,
+            }
+            for path, rows in sorted(plan.deletes.files.items())
+        ],
+        "unreadable_deletes": dict(plan.deletes.unreadable),
+        "deleted_again": sum(len(rows) for rows in plan.undeleted.rows.values()),
         "rows": sum(segment.rows for segment in plan.shown),
         "doubts": [
             {
@@ -121,13 +142,28 @@ def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
     for name in ("put_aside", "lost_files", "adopted", "left_out", "foreign", "leftovers"):
         if facts[name]:
             lines.append(Text(f"  {name.replace('_', ' ')}: {len(facts[name])}"))
-    lines += [Text(f"  unreadable: {path}: {why}") for path, why in plan.files.unreadable.items()]
+    unreadable = {**plan.files.unreadable, **plan.deletes.unreadable}
+    lines += [Text(f"  unreadable: {path}: {why}") for path, why in unreadable.items()]
+    for each in facts["deletes"]:
+        what = f"{each['rows']} rows, {each['rows_there']} of them there"
+        lines.append(Text(f"  deletes: {each['path']}: {what}"))
+    if facts["deleted_again"]:
+        lines.append(Text(f"  deleted again: {facts['deleted_again']} rows"))
     for doubt in plan.doubts:
         style = "bold red" if doubt in plan.blocking else "yellow"
         amount = f", {doubt.rows} rows" if doubt.rows else ""
         lines.append(Text(f"  {doubt.reason.value}: {doubt.interval}: {doubt.note}{amount}", style))
         lines += [Text(f"    {path}", style="dim") for path in doubt.paths]
     return Group(*lines)
+
+
+def _verdict(deletes: str | None) -> "Verdict | None":
+    from airflow_provider_segtable.core.errors import InvalidInput
+    from airflow_provider_segtable.services.undeleted import Verdict
+
+    if deletes is not None and deletes not in list(Verdict):
+        raise InvalidInput(f"--deletes {deletes!r} is none of {', '.join(Verdict)}")
+    return None if deletes is None else Verdict(deletes)
 
 
 def _definition(ports: "TablePorts", time: str, granularity: str) -> "TableCreated":

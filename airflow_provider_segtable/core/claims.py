@@ -1,10 +1,17 @@
 """Claims: what a version says that it replaces, and whether all of that is there."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from airflow_provider_segtable.core.interval import Granularity, Interval
+from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.layout import Layout, aligned
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, tombstone
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    GroupKey,
+    Segment,
+    SegmentId,
+    tombstone,
+)
 
 Names = Mapping[ChunkKey, Sequence[tuple[int, int]]]
 """Root ranges by chunk; also single partitions, of segments that were carried over."""
@@ -101,3 +108,31 @@ def agreed(
 def begins(segment: Segment) -> bool:
     """Tell whether a segment is of the core set that began its version."""
     return segment.id.partition < segment.shard.core
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """How many rows of each root were deleted, at most: whoever rewrote them may have fewer.
+
+    ``unknown``: in a rollup table nobody can tell.
+    """
+
+    rows: Mapping[SegmentId, int]
+    unknown: bool = False
+
+    def alike(self, whole: int, made: Iterable[int], segments: Iterable[Segment]) -> bool:
+        """Tell whether rows may have been made of the ``whole`` rows of segments, each time."""
+        segments = tuple(segments)
+        gone = sum(
+            rows for root, rows in self.rows.items() if any(s.may_hold(root) for s in segments)
+        )
+        return all(count <= whole and (self.unknown or whole <= count + gone) for count in made)
+
+
+def attempts(members: Iterable[Segment]) -> dict[GroupKey, list[list[Segment]]]:
+    """Return what was written of each group: by attempt, the oldest first."""
+    found: dict[GroupKey, dict[tuple[Instant, int], list[Segment]]] = {}
+    for one in members:
+        attempt = (one.created, one.shard.group_size)
+        found.setdefault(one.shard.group, {}).setdefault(attempt, []).append(one)
+    return {key: [tries[which] for which in sorted(tries)] for key, tries in found.items()}

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     LAYOUT = "rows lie in two time chunks"
     MISSING = "ids without a file"
     VERSION = "version in doubt"
+    DELETES = "deletes in doubt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 1. Two files of one id are listed and none is taken: nobody can tell which one the log meant.
 2. In each chunk, an atomic update group that is not full hides nothing and is left out. Of
-   several full attempts at one group any will do if they stand for equally many events: they were
-   made from the same roots.
+   several full attempts at one group any will do if they stand for equally many events, but for
+   deleted ones: they were made from the same roots.
 3. A version that major compaction began is *idle* if a complete higher one meets it without naming
    it in ``replaces``: then it was never seen by readers.
 4. Versions are replayed from the lowest up. One *stands* if its core sets are complete and hold as
-   many events as what it replaces; or if what it replaces is not all there, since only what was
-   replaced for good is ever cleaned. Otherwise it falls back to what it was to replace.
+   many events as what it replaces, but for deleted ones; or if not all of that is there, since only
+   what was replaced for good is ever cleaned. Otherwise it falls back to what it was to replace.
 5. What a standing version meets and does not name was appended meanwhile: it is carried over, as
    the log would have done. So it is known what is to be visible (``shown``), and by construction
    no row twice.
@@ -24,7 +24,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from airflow_provider_segtable.core.claims import (
+    Deletes,
     agreed,
+    attempts,
     begins,
     claims,
     closed,
@@ -40,7 +42,6 @@ from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.recovered import Doubt, Reason, Recovered
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
-    GroupKey,
     Segment,
     SegmentId,
 )
@@ -52,6 +53,7 @@ def recover(
     *,
     also: Iterable[str] = (),
     gone: Iterable[Segment] = (),
+    deletes: Deletes | None = None,
 ) -> Recovered:
     """Return what a table is.
 
@@ -60,8 +62,10 @@ def recover(
         granularity: the table's.
         also: paths of files to take although another one has their id: they get a new one.
         gone: segments that a log knows and whose files are lost.
+        deletes: how many rows of what was first written are deleted.
     """
-    work = _Work(layout=Layout(granularity=granularity), gone=tuple(gone))
+    layout = Layout(granularity=granularity)
+    work = _Work(layout=layout, gone=tuple(gone), deletes=deletes or Deletes({}))
     work.take(segments, frozenset(also))
     idle = work.idle()
     for version in work.versions():
@@ -75,6 +79,7 @@ class _Work:
 
     layout: Layout
     gone: tuple[Segment, ...] = ()
+    deletes: Deletes = field(default_factory=lambda: Deletes({}))
     timeline: Timeline = field(default_factory=Timeline.empty)
     alive: dict[SegmentId, Segment] = field(default_factory=dict)
     carried: dict[SegmentId, Segment] = field(default_factory=dict)
@@ -116,19 +121,13 @@ class _Work:
         """Return the segments of full groups, one attempt each, and all others."""
         whole: list[Segment] = []
         left: list[Segment] = []
-        attempts: dict[GroupKey, dict[tuple[Instant, int], list[Segment]]] = {}
-        for one in members:
-            attempt = (one.created, one.shard.group_size)
-            attempts.setdefault(one.shard.group, {}).setdefault(attempt, []).append(one)
-        for tries in attempts.values():
-            full = [tried for (_, size), tried in sorted(tries.items()) if len(tried) == size]
-            left += [s for (_, size), tried in tries.items() if len(tried) != size for s in tried]
-            if not full:
-                continue
-            *others, chosen = full
+        for tries in attempts(members).values():
+            full = [tried for tried in tries if len(tried) == tried[0].shard.group_size]
+            chosen = full[-1] if full else []
             whole += chosen
-            left += [segment for tried in others for segment in tried]
-            if len({sum(s.events for s in tried) for tried in full}) > 1:
+            left += [segment for tried in tries if tried is not chosen for segment in tried]
+            counts = [sum(s.events for s in tried) for tried in full]
+            if len({*counts}) > 1 and not self.deletes.alike(max(counts), counts, chosen):
                 note = f"{len(full)} attempts at roots {chosen[0].shard.group} hold unequal rows"
                 self._doubt(Reason.MAYBE_DOUBLED, [s for tried in full for s in tried], note)
         return whole, left
@@ -226,7 +225,8 @@ class _Work:
             if g.end <= self.timeline.core(c)
             for s in g.segments
         )
-        return crossing or whole in (first, sum(s.events for s in shown))
+        made = (first, sum(s.events for s in shown))
+        return crossing or any(self.deletes.alike(whole, [one], below) for one in made)
 
     def _stand(self, version: Instant, news: Sequence[Segment], claimed: Sequence[Segment]) -> None:
         names = names_of(self._members(version))

@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.events import (
     Appended,
+    Changed,
     Event,
     PlanCompleted,
     Restored,
@@ -82,7 +83,7 @@ class LogLeft:
         """Return the segments that torn events name, by path: they were committed."""
         found: dict[str, Segment] = {}
         for event in self.events:
-            if isinstance(event.action, Appended | PlanCompleted | Restored):
+            if isinstance(event.action, Appended | Changed | PlanCompleted | Restored):
                 found |= {s.path: s for s in event.action.segments if s.path}
         return found
 

@@ -2,8 +2,9 @@
 
 1. *Look*: what is left of the log (``services.damage``); if events were lost, the footers of the
    files that the log does not know; and which known files are gone.
-2. *Plan*: ``core.recovery`` tells what the table is. The plan is a value, the same for a dry run;
-   what is in doubt stands in it. Nothing is written while a doubt blocks.
+2. *Plan*: ``core.recovery`` tells what the table is, ``services.undeleted`` what is deleted. The
+   plan is a value, the same for a dry run; what is in doubt stands in it. Nothing is written while
+   a doubt blocks.
 3. *Put aside*: torn files of the log are copied to ``_segtable/lost/<time>/``, then deleted there
    where they were. A folder without ``done`` says that a repair is not finished.
 4. *Write*: where a prefix of the log stands, one event ``Restored`` follows it. Where nothing
@@ -17,7 +18,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_segtable.core.claims import united
 from airflow_provider_segtable.core.codec import decode, encode
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -50,6 +50,19 @@ from airflow_provider_segtable.services.damage import (
     read_files,
     read_log,
 )
+from airflow_provider_segtable.services.losses import fell_across, fits, losses
+from airflow_provider_segtable.services.undeleted import (
+    DeletesLeft,
+    Undeleted,
+    Verdict,
+    addressed,
+    adopted,
+    deletes_of,
+    forgotten_predicates,
+    left_out,
+    read_deletes,
+    undeleted,
+)
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log import EventLog, event_path
 from airflow_provider_segtable.table.ports import TablePorts
@@ -64,12 +77,14 @@ class Decisions:
         also: paths of files that are, although another one has their id.
         accept_loss: rows that nothing stands for may go.
         definition: what the table is, if its files do not tell.
+        deletes: whether deletions that nothing proves are applied.
     """
 
     without: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     accept_loss: bool = False
     definition: TableCreated | None = None
+    deletes: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +100,8 @@ class RepairPlan:
         event: what will be written; None if nothing is wrong.
         doubts: what nobody can tell from files alone.
         accept_loss: whether lost rows were accepted.
+        deletes: files of deletions that the log does not know.
+        undeleted: what becomes of them.
     """
 
     table: TableCreated
@@ -95,6 +112,8 @@ class RepairPlan:
     event: Restored | None
     doubts: tuple[Doubt, ...]
     accept_loss: bool = False
+    deletes: DeletesLeft = field(default_factory=DeletesLeft)
+    undeleted: Undeleted = field(default_factory=Undeleted)
 
     @property
     def blocking(self) -> tuple[Doubt, ...]:
@@ -132,20 +151,22 @@ def plan_repair(ports: TablePorts, decisions: Decisions | None = None) -> Repair
     files = read_files(ports, fresh)
     if state is None and not files.segments:
         raise NotATable(f"{ports.uri} holds no segtable table: neither a log nor data files")
-    _check_decisions(decided, files)
+    deletes = read_deletes(ports, log) if log.damaged else DeletesLeft()
+    _check_decisions(decided, files, deletes)
+    deletes = deletes.but(decided.without)
     table = state.table if state else definition_of(files, log.events, decided.definition)
     present = [s for s in state.timeline.segments() if s.path not in gone] if state else []
     new = [s for s in _candidates(files, state) if s.path not in decided.without]
-    found = recover((*present, *new), table.granularity, also=decided.also, gone=lost)
-    event = _event(found, log, lost, files)
-    doubts = [*found.doubts]
+    found = recover(
+        (*present, *new),
+        table.granularity,
+        also=decided.also,
+        gone=lost,
+        deletes=deletes_of(deletes, log, rollup=table.rollup is not None),
+    )
+    again = undeleted(ports, deletes, state, found.shown, decided.deletes)
+    event = _event(found, log, lost, files, again)
     wrong = log.damaged or bool(lost)
-    if state is not None:
-        doubts = [*_losses(state, found), *_fell_across(found, state), *doubts]
-    if log.damaged:
-        proven = {*log.published, *(s.path for s in present)}
-        doubts += unproven(found, proven)
-        doubts += missing(found, event.voided)
     return RepairPlan(
         table=table,
         log=log,
@@ -153,9 +174,30 @@ def plan_repair(ports: TablePorts, decisions: Decisions | None = None) -> Repair
         lost=lost,
         shown=found.shown,
         event=event if wrong and _changes(event, log) else None,
-        doubts=tuple(doubts) if wrong else (),
+        doubts=tuple(_doubts(found, log, again, event, present, table)) if wrong else (),
         accept_loss=decided.accept_loss,
+        deletes=deletes,
+        undeleted=again,
     )
+
+
+def _doubts(
+    found: Recovered,
+    log: LogLeft,
+    again: Undeleted,
+    event: Restored,
+    present: Sequence[Segment],
+    table: TableCreated,
+) -> Iterator[Doubt]:
+    if log.state is not None:
+        yield from losses(log.state, found)
+        yield from fell_across(found, log.state)
+    yield from found.doubts
+    yield from again.doubts
+    if log.damaged:
+        yield from unproven(found, {*log.published, *(s.path for s in present)})
+        yield from missing(found, event.voided)
+        yield from forgotten_predicates(log, rollup=table.rollup is not None)
 
 
 def _known(log: LogLeft) -> set[str]:
@@ -164,8 +206,8 @@ def _known(log: LogLeft) -> set[str]:
     return {s.path for s in log.state.timeline.segments()} | {*log.state.doomed}
 
 
-def _check_decisions(decided: Decisions, files: FilesFound) -> None:
-    there = {segment.path for segment in files.segments}
+def _check_decisions(decided: Decisions, files: FilesFound, deletes: DeletesLeft) -> None:
+    there = {segment.path for segment in files.segments} | {*deletes.files}
     for path in sorted(decided.without | decided.also):
         if path not in there:
             raise InvalidInput(f"{path} is no file that is to be adopted: see the list of files")
@@ -180,18 +222,24 @@ def _candidates(files: FilesFound, state: State | None) -> list[Segment]:
     ]
 
 
-def _event(found: Recovered, log: LogLeft, lost: Sequence[Segment], files: FilesFound) -> Restored:
-    whole = (*found.kept, *found.carried)
+def _event(
+    found: Recovered, log: LogLeft, lost: Sequence[Segment], files: FilesFound, again: Undeleted
+) -> Restored:
+    fresh = {segment.path for segment in files.segments}
+    unsafe = left_out(found, again.past)
+    both = (s for s in (*found.kept, *found.carried) if s.id not in unsafe)
+    whole = tuple(addressed(adopted(segment, log.state, fresh) for segment in both))
     seen = {segment.id for segment in files.segments}
     if log.state is None:
         return Restored(
             segments=whole,
+            vectors=again.file,
             voided=holes(whole, seen),
             zones=found.zones,
             reason="the log was lost; rebuilt from files",
         )
     present = {segment.id for segment in log.state.timeline.segments()}
-    out = {segment.id for segment in (*lost, *found.dropped)} & present
+    out = ({segment.id for segment in (*lost, *found.dropped)} | unsafe) & present
     new = tuple(segment for segment in whole if segment.id not in present - out)
     stays = present - out | {segment.id for segment in new}
     unwanted = (i for i in sorted(seen - stays) if _free(i, log.state))
@@ -199,30 +247,11 @@ def _event(found: Recovered, log: LogLeft, lost: Sequence[Segment], files: Files
     return Restored(
         segments=new,
         lost=tuple(sorted(out)),
+        vectors=again.file,
         voided=tuple(unwanted),
-        zones=None if _fits(found, log.state) else found.zones,
+        zones=None if fits(found, log.state) else found.zones,
         reason=f"{what}; repaired",
     )
-
-
-def _fits(found: Recovered, state: State) -> bool:
-    """Tell whether time may stay cut as the log says."""
-    return all(
-        s.tombstone or state.layout.holds(s.time_min, s.time_max) == s.id.interval
-        for s in found.shown
-    )
-
-
-def _fell_across(found: Recovered, state: State) -> Iterator[Doubt]:
-    """Yield a doubt if a version falls back to one that cut time otherwise: by what zones?"""
-    torn = [s for s in found.dropped if s.id in state.timeline and s.shard.core]
-    if torn and not _fits(found, state):
-        yield Doubt(
-            reason=Reason.LAYOUT,
-            interval=torn[0].id.interval,
-            note=f"version {torn[0].id.version} cut time anew, and is torn: restore its files",
-            paths=tuple(segment.path for segment in torn),
-        )
 
 
 def _free(segment_id: SegmentId, state: State) -> bool:
@@ -230,29 +259,8 @@ def _free(segment_id: SegmentId, state: State) -> bool:
 
 
 def _changes(event: Restored, log: LogLeft) -> bool:
-    return log.state is None or bool(event.segments or event.lost or event.voided)
-
-
-def _losses(state: State, found: Recovered) -> list[Doubt]:
-    """Return which rows are shown now and no longer, by stretch of time."""
-    before, after = state.timeline.visible_segments(), found.shown
-    doubts: list[Doubt] = []
-    for piece in united({s.id.interval for s in (*before, *after)}):
-        was = [s for s in before if piece.encloses(s.id.interval)]
-        will = [s for s in after if piece.encloses(s.id.interval)]
-        fewer = sum(s.events for s in was) - sum(s.events for s in will)
-        if fewer > 0:
-            gone = {s.path for s in was} - {s.path for s in will}
-            doubts.append(
-                Doubt(
-                    reason=Reason.ROWS_LOST,
-                    interval=piece,
-                    note=f"{fewer} rows are gone: nothing else holds them",
-                    paths=tuple(sorted(gone)),
-                    rows=fewer,
-                )
-            )
-    return doubts
+    changed = event.segments or event.lost or event.voided or event.vectors
+    return log.state is None or bool(changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +284,7 @@ def repair(ports: TablePorts, plan: RepairPlan) -> Repaired:
             f"{ports.uri}: {len(plan.blocking)} doubts are to be decided first: "
             f"{plan.blocking[0].note}"
         )
+    plan.undeleted.keep(ports)
     aside = _put_aside(ports, plan) if plan.log.torn else ""
     state = _begin_log(ports, plan) if plan.fresh else _go_on(ports, plan)
     EventLog(ports.storage).checkpoint(state)

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from airflow_provider_segtable.cli.app import app
+from airflow_provider_segtable.table.table import Table
 from tests.unit.services.repairing import World
 
 runner = CliRunner()
@@ -47,3 +48,20 @@ def test_a_file_that_is_none_is_refused(world: World) -> None:
     result = runner.invoke(app, ["repair", world.ports.uri, "--without", "data/x", "--yes"])
     assert result.exit_code != 0
     assert not (world.folder / "_segtable").exists()
+
+
+def test_deletes_are_for_a_person_to_decide(world: World) -> None:
+    """They are listed with what they delete, in red; a word that is none is refused."""
+    row = min(world.rows)
+    Table(world.ports).delete(f"row = {row}")
+    before = world.contents()
+    world.lose_log()
+    asked = runner.invoke(app, ["repair", world.ports.uri, "--yes"])
+    assert (asked.exit_code, "deletes in doubt" in asked.stdout) == (1, True)
+    wrong = runner.invoke(app, ["repair", world.ports.uri, "--deletes", "perhaps"])
+    assert wrong.exit_code != 0
+    done = runner.invoke(app, ["repair", world.ports.uri, "--deletes", "apply", "--yes", "--json"])
+    facts = json.loads(done.stdout)
+    assert [(each["rows"], each["rows_there"]) for each in facts["deletes"]] == [(1, 1)]
+    assert facts["deleted_again"] == 1
+    assert world.contents() == before
