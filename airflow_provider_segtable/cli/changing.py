@@ -117,10 +117,9 @@ def tell(facts: Facts, *, as_json: bool) -> None:
     elif facts["event"] is None:
         show(Text(f"{matched}: nothing to {facts['kind']}, nothing was written"))
     else:
-        gone = "what matched is" if facts["deleted"] is None else f"{facts['deleted']:,}"
-        line = (
-            f": {matched}, {gone} deleted, {facts['inserted']:,} inserted: event {facts['event']}"
-        )
+        moved = f", {facts['deleted'] or 0:,} deleted, {facts['inserted']:,} inserted"
+        # of a rollup table nobody has counted what is deleted
+        line = f": {matched}{'' if facts['deleted'] is None else moved}: event {facts['event']}"
         again = " before, under this name" if facts["changed_before"] else ""
         show(Text.assemble((f"{_DONE[facts['kind']]}{again}", "green"), line))
 

@@ -107,7 +107,8 @@ def _deleted(counts: Facts) -> str:
     if counts["deleted_rows"]:
         parts.append(f"{counts['deleted_rows']:,} deleted")
     if counts["deleted_predicates"]:
-        parts.append(f"what matches {counts['deleted_predicates']:,} deletes")
+        many = counts["deleted_predicates"]
+        parts.append(f"what {many:,} {'delete names' if many == 1 else 'deletes name'} is deleted")
     return ", ".join(parts)
 
 

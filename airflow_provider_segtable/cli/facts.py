@@ -228,9 +228,7 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
 
 
 def _change(action: Changed) -> str:
-    gone = _many(action.deleted, "row")
-    if action.predicate:
-        gone = f"{_many(action.matched, 'row')}, and all that matched,"
+    gone = _many(action.matched if action.predicate else action.deleted, "row")
     came = f", +{_amount(action.segments)}" if action.segments else ""
     why = f": {action.reason}" if action.reason else ""
     return f"{action.kind}: {gone} deleted{came}{why}"

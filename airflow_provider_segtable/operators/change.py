@@ -315,7 +315,7 @@ def sentence(told: Mapping[str, Any]) -> str:
     """Return a result in words."""
     if told["event"] is None:
         return f"{told['kind']}: no row matched, nothing was written"
-    gone = "what matched" if told["deleted"] is None else f"{told['deleted']:,}"
+    gone = "these are" if told["deleted"] is None else f"{told['deleted']:,}"
     again = ", in an earlier try" if told["changed_before"] else ""
     return (
         f"{told['kind']}: {told['matched']:,} rows matched, {gone} deleted, "
