@@ -23,7 +23,11 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": _modules("hooks.segtable"),
         "operators": _modules(
-            "operators.application", "operators.change", "operators.compact", "operators.plan"
+            "operators.application",
+            "operators.change",
+            "operators.clean",
+            "operators.compact",
+            "operators.plan",
         ),
         "sensors": _modules("sensors.small_segments"),
         "triggers": _modules("triggers.table"),

@@ -1,0 +1,88 @@
+"""Clean a table: take away what nobody can read any more, in this worker.
+
+No Spark and no lock is needed: what goes is decided by the log, and deleting files is all there is
+to do. A try that was killed leaves nothing that the next one does not finish, so retries are
+harmless, and so are several at once.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import BaseOperator, Context
+
+from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.author import author_of
+from airflow_provider_segtable.planning.reasons import describe_size
+from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.services.cleaning import CleaningRun, clean
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+
+
+class SegtableCleanOperator(BaseOperator):
+    """Clean one table.
+
+    Returns ``{"version", "retained_from", "dry_run", "segments", "files", "vectors", "orphans",
+    "log_files", "bytes"}``: all but the versions and the bytes are counts.
+
+    Args:
+        table: below the connection's root, or a URI.
+        retention: overrides the table's own, e.g. ``{"hours": 48, "versions": 20}``.
+        dry_run: find out, and take away nothing.
+        segtable_conn_id: the connection.
+    """
+
+    template_fields: Sequence[str] = ("table", "retention", "segtable_conn_id")
+    template_fields_renderers: ClassVar[dict[str, str]] = {"retention": "json"}
+    ui_color = "#e8f5df"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        retention: Mapping[str, Any] | None = None,
+        dry_run: bool = False,
+        segtable_conn_id: str = SegtableHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.retention = retention
+        self.only_look = dry_run
+        self.segtable_conn_id = segtable_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Clean, and return what went."""
+        hook = SegtableHook(self.segtable_conn_id)
+        with hook.table_ports(self.table, author=author_of(context)) as ports:
+            run = clean(ports, retention=self._retention(ports), dry_run=self.only_look)
+        self._tell(run)
+        return {**summary(run), "dry_run": self.only_look}
+
+    def _retention(self, ports: TablePorts) -> Retention:
+        given = {f"retention.{name}": str(value) for name, value in (self.retention or {}).items()}
+        properties = EventLog(ports.storage).load().table.properties
+        return Retention.read({**properties, **given})
+
+    def _tell(self, run: CleaningRun) -> None:
+        for what, count in summary(run).items():
+            self.log.info("%s: %s", what, describe_size(count) if what == "bytes" else count)
+        for why, count in Counter(run.kept.values()).items():
+            self.log.info("%d hidden segments stay: %s", count, why)
+        if run.young:
+            self.log.info("%d files that nobody names stay: they are too young", run.young)
+
+
+def summary(run: CleaningRun) -> dict[str, int]:
+    """Return a cleaning as plain values."""
+    return {
+        "version": run.version,
+        "retained_from": run.retained_from,
+        "segments": len(run.segments),
+        "files": len(run.files),
+        "vectors": len(run.vectors),
+        "orphans": len(run.orphans),
+        "log_files": len(run.log_files),
+        "bytes": run.bytes_freed,
+    }
