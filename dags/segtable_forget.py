@@ -21,9 +21,9 @@ from airflow.providers.standard.sensors.time_delta import WaitSensor
 from airflow.sdk import DAG, Param, task
 
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
+from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 
 HOURS = float(os.environ.get("SEGTABLE_FORGET_HOURS", "24"))
-TABLE = "{{ conn.segtable_default.host }}/{{ params.table }}"
 
 with DAG(
     "segtable_forget",
@@ -45,7 +45,7 @@ with DAG(
         retries=2,
         append_env=True,
         env={
-            "TABLE": TABLE,
+            "TABLE": "{{ conn.segtable_default.host }}/{{ params.table }}",
             "SEGTABLE_ZOOKEEPER": "{{ conn.segtable_default.extra_dejson.zookeeper }}",
         },
     )
@@ -55,9 +55,11 @@ with DAG(
 
     keep = WaitSensor(task_id="keep", time_to_wait=timedelta(hours=HOURS), deferrable=True)
 
-    @task.bash(append_env=True, env={"TABLE": TABLE})
-    def clean() -> str:
-        """Remove what only versions of the time before need; the newest one stays, whatever."""
-        return f'segtable clean "$TABLE" --retention-hours {HOURS:g} --retention-versions 1'
+    clean = SegtableCleanOperator(
+        task_id="clean",
+        table="{{ params.table }}",
+        retention={"hours": HOURS, "versions": 1},  # the newest version stays, whatever its age
+        retries=2,
+    )
 
-    forget >> rewrite() >> keep >> clean()
+    forget >> rewrite() >> keep >> clean
