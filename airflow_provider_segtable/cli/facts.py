@@ -79,7 +79,10 @@ def describe_facts(uri: str, state: State) -> Facts:
             "hidden_segments": sum(1 for _ in state.timeline.segments()) - len(shown),
             "tombstones": len(shown) - len(visible),
         },
-        "health": health_facts(visible, policy),
+        "health": {
+            **health_facts(visible, policy),
+            "deleted_share": round(deleted.share(visible), 4),
+        },
         "pending_plans": [plan_facts(known) for known in state.pending_plans()],
     }
 

@@ -17,6 +17,8 @@ from airflow_provider_segtable.cli.options import (
 from airflow_provider_segtable.cli.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.tables import writable_table
 from airflow_provider_segtable.planning.policy import PROPERTIES, Policy
+from airflow_provider_segtable.planning.retention import PROPERTIES as RETENTION
+from airflow_provider_segtable.planning.retention import Retention
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.services.planner import PlannerRun
@@ -68,8 +70,9 @@ def plan(
 def policy_of(of_table: object, overrides: list[str] | None) -> Policy:
     """Return the table's policy with the values given for this run."""
     given = pairs(overrides, "--property")
+    Retention.read(given)  # it does not matter to a plan, but a typo is told
     for key in given:
-        if key not in PROPERTIES:
+        if key not in (*PROPERTIES, *RETENTION):
             Policy.read({f"compaction.{key.removeprefix('compaction.')}": given[key]})
     return Policy.read({**dict(of_table), **given})  # type: ignore[call-overload]
 
