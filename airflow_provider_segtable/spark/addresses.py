@@ -1,7 +1,6 @@
 """Addresses on their way from Spark to the log: millions of them, as bitmaps.
 
-1. Each partition becomes one row a root, its row numbers as packed bits (``data.bits``), by Arrow
-   and numpy; the driver unites them. No row is ever a Python object.
+1. Each partition becomes one row a root (``packing``); the driver unites them.
 2. A scan names rows of traced segments by place, and the driver turns places into root addresses,
    by the runs of whatever segment has that file.
 3. What is given from outside is looked up among the rows that are there: an address of a row that
@@ -9,11 +8,10 @@
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
@@ -21,18 +19,17 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.bits import bits_of, flags_of
-from airflow_provider_segtable.data.sieve import hidden_of
+from airflow_provider_segtable.data.bits import flags_of
 from airflow_provider_segtable.data.vectors import Rows
 from airflow_provider_segtable.spark.failures import translated
 from airflow_provider_segtable.spark.marks import Words, marked, words_of
+from airflow_provider_segtable.spark.packing import PACKED, packed
 from airflow_provider_segtable.spark.places import place
 from airflow_provider_segtable.spark.scan import addresses
 from airflow_provider_segtable.spark.schemas import spark_schema
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 MOST_ROWS = 1 << 32
-_PACKED = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bits", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ def collected(frame: DataFrame, state: State) -> Collected:
     with translated("looking for the rows to change"):
         given = frame.select(ROOT, F.col(ROW).cast("bigint").alias(ROW))
         real = given.where(F.col(ROOT).isNotNull() & F.col(ROW).between(0, MOST_ROWS - 1))
-        found = real.mapInArrow(_packed, spark_schema(_PACKED)).toArrow()
+        found = real.mapInArrow(packed, spark_schema(PACKED)).toArrow()
     named: dict[str, BitMap] = {}
     for name, bits in zip(found["name"].to_pylist(), found["bits"].to_pylist(), strict=True):
         named[name] = named.get(name, BitMap()) | _bitmap(bits)
@@ -77,22 +74,6 @@ def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
         if some:
             marks[place(segment.path)] = _words(some)
     return collected(marked(addresses(spark, snapshot, wanted), marks), snapshot.state)
-
-
-def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each root's row numbers as bits, one row a root."""
-    held: dict[str, list[np.ndarray]] = {}
-    for batch in batches:
-        names, codes, numbers = hidden_of(batch)
-        order = np.argsort(codes, kind="stable")
-        edges = np.searchsorted(codes[order], np.arange(len(names) + 1))
-        for at, name in enumerate(names):
-            mine = numbers[order[edges[at] : edges[at + 1]]]
-            held.setdefault(name, []).append(mine.astype(np.uint32))
-    for name, parts in held.items():
-        rows = np.concatenate(parts)
-        found = {"name": name, "rows": len(rows), "bits": bits_of(np.unique(rows))}
-        yield pa.RecordBatch.from_pylist([found], schema=_PACKED)
 
 
 def _bitmap(bits: bytes) -> BitMap:
