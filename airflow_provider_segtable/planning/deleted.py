@@ -3,7 +3,8 @@
 1. The log says how many rows of a root each event deleted, and which segments may hold the root:
    those of its time. Where one segment holds all of it that is exact. Else the rows are spread in
    proportion: to how many rows of the root a traced segment has, to all rows of one with hidden
-   columns.
+   columns. Those that were rewritten since have no part in it, though they may have had the rows:
+   better too much than too little.
 2. Only deletions that still apply count (``Segment.purged``). Whatever was rewritten since has none
    left, however wrong the estimate was, so planning by it comes to an end.
 3. How many rows a predicate deletes from a rollup table nobody knows before reading: what counts
