@@ -9,14 +9,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.planning.retention import HOUR_US, Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log import EventLog, number
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.ledger import rows_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,11 +73,11 @@ def _read(world: World, ports: TablePorts, chance: float) -> None:
     kept = sorted({*range(head.retained_from, head.n + 1), *head.tags.values()})
     n = kept[int(chance * len(kept))]
     try:
-        found = Table(ports).snapshot(version=n).to_arrow(columns=["row"]).column("row")
+        found = rows_of(Table(ports).snapshot(version=n))
     except NotFound:
         assert not EventLog(world.storage).load().keeps(n), f"version {n} is kept, but not whole"
         return
-    assert sorted(found.to_pylist()) == sorted(world.ledger.rows_at[n]), f"rows of version {n}"
+    assert found == Counter(world.ledger.rows_at[n].items()), f"rows of version {n}"
 
 
 def tagger(world: World) -> Callable[[Actor], None]:
@@ -118,6 +121,10 @@ def tidied(world: World, ports: TablePorts) -> None:
     needed |= {s.path for s in head.timeline.segments() if s.id in claimed}
     found = {entry.path for entry in ports.storage.list("data")}
     assert found == needed - {""}, f"left over {found - needed}, missing {needed - found}"
+    vectors = {path for state in versions for path in paths(state.vectors)}
+    there = {entry.path for entry in ports.storage.list("deletes")}
+    shows = {path for state in versions for path in shown(state) if path in vectors}
+    assert shows <= there <= vectors, f"left over {there - vectors}, missing {shows - there}"
     assert not head.doomed
     first = log.first()
     below = [e.path for e in ports.storage.list("_segtable") if (number(e.path) or first) < first]

@@ -1,48 +1,79 @@
 """A plain model of an append table, and the checkers that hold the real one against it.
 
-The ledger knows which rows each append was to add, and which appends were acknowledged. After
-every event the table must satisfy:
+The ledger knows what each append and change is to do, and which were acknowledged. Its model is a
+dictionary of rows that every commit moves. After every event the table must satisfy:
 
-1. *atomic*: an append's rows are all there, exactly once, iff its commit id is in the log;
+1. *atomic*: what a commit appends, deletes and updates is done as a whole, exactly once, iff its
+   commit id is in the log;
 2. *durable*: what was acknowledged is in the log, now and at every later event;
-3. *prefix*: rows at version n are those of the appends up to n, whatever was compacted;
+3. *prefix*: rows at version n are those that the commits up to n left, whatever was compacted;
 4. *agreement*: the fold, the descriptors and the files say the same (``core.invariants``), and no
    file that a visible segment needs is gone;
 5. *retention*: every version that is kept, for its age or by a tag, before an event or after it,
-   has all the files that its visible segments name; and pending plans find their inputs.
+   has all the files that its visible segments name, and the deletions that apply to them; and
+   pending plans find their inputs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.events import Appended, Event
+from airflow_provider_segtable.core.events import Appended, Changed, Event
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.state import State, apply
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.snapshot import Snapshot
 
+Rows = Mapping[int, int]
+"""How often each row was changed, by its number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intention:
+    """What a commit is to do with the rows of these numbers; a merge sets their ``count``."""
+
+    kind: str
+    rows: tuple[int, ...]
+    count: int = 0
+
+    def done(self, rows: Rows) -> dict[int, int]:
+        """Return the model after it."""
+        match self.kind:
+            case "append":
+                return {**rows, **dict.fromkeys(self.rows, 0)}
+            case "delete":
+                return {row: count for row, count in rows.items() if row not in self.rows}
+            case "update":
+                return {row: count + (row in self.rows) for row, count in rows.items()}
+            case _:
+                return {**rows, **dict.fromkeys(self.rows, self.count)}
+
 
 @dataclass(slots=True)
 class Ledger:
-    """What should be in the table; ``row_column`` holds numbers that name rows uniquely."""
+    """What should be in the table: rows with a unique number ``row`` and a ``count``, if it has."""
 
-    row_column: str
-    intended: dict[str, frozenset[int]] = field(default_factory=dict)
+    columns: tuple[str, ...] = ("row", "count")
+    intended: dict[str, Intention] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
+    finished: set[str] = field(default_factory=set)
     checked: State | None = None
+    landed: set[str] = field(default_factory=set)
     versions: dict[int, frozenset[str]] = field(default_factory=dict)
-    rows_at: dict[int, frozenset[int]] = field(default_factory=dict)
+    rows_at: dict[int, Rows] = field(default_factory=dict)
 
-    def intend(self, commit_id: str, rows: Iterable[int]) -> None:
-        """Note that an append is about to be tried."""
-        self.intended[commit_id] = frozenset(rows)
+    def intend(self, commit_id: str, intention: Intention) -> None:
+        """Note what is about to be tried."""
+        self.intended[commit_id] = intention
 
-    def acknowledge(self, commit_id: str) -> None:
-        """Note that an append was reported committed."""
-        self.acknowledged.add(commit_id)
+    def finish(self, commit_id: str, *, landed: bool = True) -> None:
+        """Note that a commit was reported done; or, if it did not land, that it had no effect."""
+        self.finished.add(commit_id)
+        if landed:
+            self.acknowledged.add(commit_id)
 
     def check(self, ports: TablePorts, *, each: bool = True, stepwise: bool = False) -> None:
         """Check the table after every event since the last call, or only after the last one.
@@ -53,58 +84,89 @@ class Ledger:
             AssertionError: saying at which event what is wrong.
         """
         log = EventLog(ports.storage)
-        appended: set[str] = set(self._appended_before())
         start = 0 if self.checked is None else self.checked.n + 1
         events = list(log.events(start))
         if stepwise:
             self._check_kept(ports)
         for event in events:
             self.checked = apply(self.checked, event)
-            if isinstance(event.action, Appended):
-                appended.add(event.commit)
+            self._move(event)
+            if not each:
+                self.rows_at = {event.n: self.rows_at[event.n]}
             if each or event is events[-1]:
-                self._check_state(ports, event, self.checked, appended)
-        lost = sorted(self.acknowledged - appended)
+                self._check_state(ports, event, self.checked)
+        lost = sorted(self.acknowledged - self.landed)
         if lost:
-            raise AssertionError(f"acknowledged appends are not in the log: {lost}")
+            raise AssertionError(f"acknowledged commits are not in the log: {lost}")
         self._check_kept(ports)
+
+    def check_versions(self, ports: TablePorts, *, most: int) -> None:
+        """Read kept versions again, ``most`` of them and the tagged ones: they are as they were.
+
+        Raises:
+            AssertionError: naming the version that is not.
+        """
+        log = EventLog(ports.storage)
+        head = log.load()
+        kept = range(head.retained_from, head.n + 1)
+        for n in {*kept[:: max(1, len(kept) // most)], *head.tags.values()}:
+            problems = list(self._wrong_rows(ports, log.version(n, head)))
+            if problems:
+                raise AssertionError(f"version {n}, read at the end: {problems[0]}")
+
+    def _move(self, event: Event) -> None:
+        """Move the model by an event."""
+        rows = self.rows_at.get(event.n - 1, {})
+        if isinstance(event.action, Appended | Changed):
+            if event.commit in self.landed:
+                raise AssertionError(f"event {event.n} is commit {event.commit} a second time")
+            self.landed.add(event.commit)
+            rows = self.intended[event.commit].done(rows)
+        self.rows_at[event.n] = rows
 
     def _check_kept(self, ports: TablePorts) -> None:
         """Check that every version that can be read has its files."""
         if self.checked is None:
             return
-        there = {entry.path for entry in ports.storage.list("data")}
-        for n, paths in self.versions.items():
-            gone = paths - there if self.checked.keeps(n) else ()
+        there = {entry.path for at in ("data", "deletes") for entry in ports.storage.list(at)}
+        for n, needed in self.versions.items():
+            gone = needed - there if self.checked.keeps(n) else ()
             if gone:
                 after = f"after event {self.checked.n}"
                 raise AssertionError(f"{after}: version {n} is kept, but {sorted(gone)} are gone")
 
-    def _check_state(
-        self, ports: TablePorts, event: Event, state: State, appended: set[str]
-    ) -> None:
-        visible = state.timeline.visible_segments()
-        self.versions[state.n] = frozenset(s.path for s in visible if s.path)
-        self.rows_at[state.n] = frozenset(r for c in appended for r in self.intended[c])
-        problems = [*violations(state), *self._wrong_rows(ports, state, appended)]
+    def _check_state(self, ports: TablePorts, event: Event, state: State) -> None:
+        self.versions[state.n] = shown(state)
+        problems = [*violations(state), *self._wrong_rows(ports, state)]
         claimed = {i for plan in state.pending_plans() for i in plan.inputs}
         problems += [f"input {i} was cleaned" for i in claimed if i not in state.timeline]
         if problems:
             what = "\n  ".join(problems)
             raise AssertionError(f"after event {event.n} ({event.kind}):\n  {what}")
 
-    def _appended_before(self) -> Iterator[str]:
-        if self.checked is not None:
-            yield from (c for c in self.checked.commits if c in self.intended)
-
-    def _wrong_rows(self, ports: TablePorts, state: State, appended: set[str]) -> Iterator[str]:
-        expected = Counter(row for commit in appended for row in self.intended[commit])
+    def _wrong_rows(self, ports: TablePorts, state: State) -> Iterator[str]:
+        model = self.rows_at[state.n].items()
+        expected = Counter(row[: len(self.columns)] for row in model)
         try:
-            table = Snapshot(ports=ports, state=state).to_arrow(columns=[self.row_column])
+            found = rows_of(Snapshot(ports=ports, state=state), self.columns)
         except SegtableError as error:
             yield f"the snapshot cannot be read: {error}"
             return
-        found = Counter(table.column(self.row_column).to_pylist())
         if found != expected:
             lost, extra = sorted(expected - found), sorted(found - expected)
-            yield f"rows lost: {lost[:10]}; extra: {extra[:10]}"
+            yield f"rows lost: {lost[:10]}; extra: {extra[:10]} (number, count)"
+
+
+def rows_of(
+    snapshot: Snapshot, columns: Sequence[str] = ("row", "count")
+) -> Counter[tuple[int, ...]]:
+    """Return the rows of a version: each number with its count."""
+    table = snapshot.to_arrow(columns=columns)
+    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def shown(state: State) -> frozenset[str]:
+    """Return the files that a reader of a version opens."""
+    visible = state.timeline.visible_segments()
+    vectors = (path for segment in visible for path in paths(state.deletions(segment)))
+    return frozenset((*(segment.path for segment in visible if segment.path), *vectors))

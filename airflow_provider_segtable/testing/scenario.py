@@ -1,8 +1,8 @@
 """The standing disaster: everybody over one table, with faults.
 
-Appenders; planners (minor compactions); askers, who want semi-major and major compactions, some of
-which cut time anew; compactors, who carry out whatever is pending; cleaners, taggers and readers of
-old versions (``caretakers``).
+Appenders; changers, who delete, update and merge (``authors``); planners (minor compactions);
+askers, who want semi-major and major compactions, some of which cut time anew; compactors, who
+carry out whatever is pending; cleaners, taggers and readers of old versions (``caretakers``).
 
     python -m airflow_provider_segtable.testing.scenario --seed 42      # one, with its trace
     python -m airflow_provider_segtable.testing.scenario --seeds 1000   # many
@@ -15,18 +15,17 @@ must finish: every append acknowledged, no plan pending, no id left open (conver
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-import pyarrow as pa
-
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, CorruptTable, SegtableError
+from airflow_provider_segtable.core.errors import BooksDoNotBalance, CorruptTable
 from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import Granularity
 from airflow_provider_segtable.core.lockbox import Generation
+from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.data.schema import from_arrow
 from airflow_provider_segtable.services.compaction import compact
@@ -36,7 +35,8 @@ from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
-from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.testing.authors import SCHEMA, appender, changer, commit_ids
 from airflow_provider_segtable.testing.caretakers import (
     cleaner,
     reader,
@@ -54,12 +54,11 @@ from airflow_provider_segtable.testing.ledger import Ledger
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from airflow_provider_segtable.testing.simulator import Actor, Simulation
 
-SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
-HOUR_US = 3_600_000_000
 SESSION_TIMEOUT_S = 10.0
 WISHES_EVERY_S = 0.2
 FAULTY_STEPS = 6_000
 MAX_STEPS = 200_000
+VERSIONS_READ = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +74,8 @@ class Shape:
     cleaners: int = 0
     readers: int = 0
     taggers: int = 0
+    changers: int = 0
+    changes_each: int = 2
 
 
 @dataclass(slots=True)
@@ -86,9 +87,10 @@ class World:
     shape: Shape
     storage: MemoryStorage
     service: MemoryService = field(default_factory=MemoryService)
-    ledger: Ledger = field(default_factory=lambda: Ledger("row"))
+    ledger: Ledger = field(default_factory=Ledger)
     orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
     asked: int = 0
+    planned: int = 0
 
     @property
     def files(self) -> RootedFiles:
@@ -143,7 +145,7 @@ class World:
 
     def settled_but_for_wishes(self) -> bool:
         """Tell whether all is appended and compacted: there may be nothing left to wish for."""
-        if self.ledger.checked is None or self.ledger.acknowledged != set(self._commit_ids()):
+        if self.ledger.checked is None or self.ledger.finished != set(commit_ids(self.shape)):
             return False
         state = self.ledger.checked
         open_ids = any(
@@ -154,51 +156,12 @@ class World:
         return not open_ids and not state.pending_plans() and self._compact()
 
     def _compact(self) -> bool:
-        state = self.ledger.checked
-        assert state is not None
-        groups = (len(state.timeline.visible_groups(c)) for c in state.timeline.visible_chunks())
-        return all(count == 1 for count in groups)
-
-    def _commit_ids(self) -> Iterator[str]:
-        for appender in range(self.shape.appenders):
-            for turn in range(self.shape.appends_each):
-                yield commit_id(appender, turn)
-
-
-def commit_id(appender: int, turn: int) -> str:
-    """Return the id of an appender's append number ``turn``."""
-    return f"append-{appender}-{turn}"
-
-
-def appender(world: World, number: int) -> Callable[[Actor], None]:
-    """A client with a durable queue: it repeats an append until it is acknowledged."""
-    done: set[int] = set()
-
-    def run(actor: Actor) -> None:
-        ports = world.ports(actor)
-        for turn in range(world.shape.appends_each):
-            while turn not in done:
-                rows = batch(world.shape, number, turn)
-                name = commit_id(number, turn)
-                world.ledger.intend(name, rows.column("row").to_pylist())
-                try:
-                    Table(ports).append(rows, commit_id=name)
-                except SegtableError as error:
-                    actor.point(f"append failed: {type(error).__name__}")
-                    actor.sleep(actor.uniform())
-                else:
-                    world.ledger.acknowledge(name)
-                    done.add(turn)
-
-    return run
-
-
-def batch(shape: Shape, appender_number: int, turn: int) -> pa.Table:
-    """Return rows with unique numbers, spread over the chunks."""
-    base = (appender_number * 1000 + turn) * 10
-    numbers = [base + i for i in range(shape.chunks * 2)]
-    times = [(number % shape.chunks) * HOUR_US + number for number in numbers]
-    return pa.table({"at": pa.array(times, SCHEMA.field("at").type), "row": numbers}, SCHEMA)
+        """Tell whether each chunk has one group; one whose rows are all deleted may stay beside."""
+        timeline = self.ledger.checked.timeline if self.ledger.checked else Timeline.empty()
+        return all(
+            sum(any(s.rows for s in group.segments) for group in timeline.visible_groups(chunk)) < 2
+            for chunk in timeline.visible_chunks()
+        )
 
 
 def planner(world: World) -> Callable[[Actor], None]:
@@ -209,6 +172,7 @@ def planner(world: World) -> Callable[[Actor], None]:
         while not world.settled():
             tolerate(actor, "plan", lambda: plan_table(ports))
             actor.sleep(0.5 + actor.uniform())
+        world.planned += 1
 
     return run
 
@@ -239,7 +203,7 @@ def compactor(world: World) -> Callable[[Actor], None]:
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
-        while not world.settled():
+        while not (world.settled() and world.planned >= world.shape.planners):
             tolerate(actor, "compact", lambda: _compact_pending(ports, actor.uniform()))
             actor.sleep(actor.uniform())
 
@@ -293,6 +257,8 @@ def build(
         simulation.spawn("asker", asker(world), skew_us=2_000_000)
     for number in range(shape.compactors):
         simulation.spawn(f"compactor{number}", compactor(world), skew_us=number * 9_000_000)
+    for number in range(shape.changers):
+        simulation.spawn(f"changer{number}", changer(world, number), skew_us=number * 500)
     for make, count in (
         (cleaner, shape.cleaners),
         (reader, shape.readers),
@@ -323,6 +289,7 @@ def run(world: World) -> None:
 
     world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
     world.ledger.check(ports)
+    world.ledger.check_versions(ports, most=VERSIONS_READ)
     if world.shape.cleaners:
         tidied(world, ports)
         world.ledger.check(ports)
@@ -348,6 +315,8 @@ def shape_of(seed: int) -> Shape:
         cleaners=random.choice((0, 1, 3)),
         readers=random.choice((0, 1)),
         taggers=random.choice((0, 1)),
+        changers=random.choice((0, 1, 2, 3)),
+        changes_each=random.randint(1, 3),
     )
 
 

@@ -23,7 +23,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.ledger import Ledger
+from airflow_provider_segtable.testing.ledger import Intention, Ledger
 from tests.integration import kill_worker
 
 SEED = 20130101
@@ -33,16 +33,12 @@ VICTIMS = ("append", "append", "compact", "python worker", "python worker", "zoo
 DRIVER_KILLS = max(2, KILLS // 10)
 
 
-class Intents(dict[str, frozenset[int]]):
+class Intents(dict[str, Intention]):
     """What each append was to add; its commit id says it."""
 
-    def __missing__(self, commit_id: str) -> frozenset[int]:
+    def __missing__(self, commit_id: str) -> Intention:
         """Return the rows of any append."""
-        return frozenset(kill_worker.rows_of(commit_id))
-
-    def __contains__(self, commit_id: object) -> bool:
-        """Every append's id names its worker."""
-        return str(commit_id).startswith("appender")
+        return Intention(kind="append", rows=tuple(kill_worker.rows_of(commit_id)))
 
 
 @dataclass(slots=True)
@@ -127,7 +123,7 @@ def ports(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[TablePorts]:
 def test_thirty_kills(ports: TablePorts, server: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """Whoever is killed, and whenever: no row is lost or doubled, and the work gets finished."""
     crew = Crew(ports.uri, ports.coordinator.address, tmp_path / "crew")
-    ledger = Ledger("row", intended=Intents())
+    ledger = Ledger(columns=("row",), intended=Intents())
     killed: Counter[str] = Counter()
     chance = random.Random(SEED)
     try:
