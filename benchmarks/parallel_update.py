@@ -9,7 +9,8 @@
 3. The same race in a Delta table (``deltalake``, of the same rows and files): z-order in a process
    of its own, the delete beside it. Who fails is tried again until both are done.
 4. *Scan*: all rows are read with nothing deleted, 1 %, 10 %, and again after a semi-major
-   compaction has left them out; and with 1 % deleted since. Rounds take turns; medians are reported.
+   compaction has left them out; and with 1 % deleted since. Rounds take turns, after one that does
+   not count; medians are reported.
 
 Usage: ``python benchmarks/parallel_update.py [--quick] [--rounds N] [--only race|scan]``.
 """
@@ -36,6 +37,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyroaring import BitMap
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
 import airflow_provider_segtable.table.change as changes
 from airflow_provider_segtable import Table
@@ -46,6 +49,8 @@ from airflow_provider_segtable.data.sieve import hidden_of
 from airflow_provider_segtable.services import compaction
 from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.spark.scan import scan
+from airflow_provider_segtable.spark.session import session
 from airflow_provider_segtable.table.ports import open_ports
 from airflow_provider_segtable.table.snapshot import Snapshot
 
@@ -277,15 +282,36 @@ def race_delta(work: Path, files: int, rows: int, order: str) -> dict[str, Any]:
 
 
 def scan_s(table: Table) -> float:
-    """Read all columns of all rows, and return the seconds."""
+    """Read all columns of all rows with Arrow, and return the seconds."""
     began = time.perf_counter()
     for _ in table.snapshot().batches():
         pass
     return time.perf_counter() - began
 
 
-def scans(work: Path, zookeeper: str, files: int, rows: int, rounds: int) -> dict[str, float]:
-    """Return the median seconds of reading everything, by what was deleted before."""
+def readers(spark: SparkSession) -> dict[str, Callable[[Table], float]]:
+    """Return the ways of reading: each reads a table and returns the seconds."""
+
+    def timed(of: Callable[[DataFrame], DataFrame]) -> Callable[[Table], float]:
+        def read(table: Table) -> float:
+            began = time.perf_counter()
+            of(scan(spark, table.snapshot())).collect()
+            return time.perf_counter() - began
+
+        return read
+
+    every = ("at", "id", "bucket", "user", "kind", "amount")
+    return {
+        "Arrow, all columns": scan_s,
+        "Spark, all columns": timed(lambda rows: rows.agg(F.max(F.xxhash64(*every)))),
+        "Spark, one column": timed(lambda rows: rows.agg(F.sum("amount"))),
+    }
+
+
+def scans(
+    work: Path, zookeeper: str, files: int, rows: int, rounds: int
+) -> dict[str, dict[str, float]]:
+    """Return the median seconds of reading everything, by reader and by what was deleted before."""
     tables = {}
     for name, buckets in (("nothing deleted", 0), ("1 % deleted", 1), ("10 % deleted", 10)):
         table = make_table(work / f"scan-{buckets}", zookeeper, files, rows)
@@ -300,11 +326,20 @@ def scans(work: Path, zookeeper: str, files: int, rows: int, rounds: int) -> dic
             told.recv()
         tables[name] = table
     delete(tables[again], 11)
-    seconds: dict[str, list[float]] = {}
-    for _ in range(rounds):
+    spark = session("segtable-benchmark", "local[2]", {"spark.driver.memory": "4g"})
+    ways = readers(spark)
+    seconds: dict[str, dict[str, list[float]]] = {way: {} for way in ways}
+    for warm in (True, *[False] * rounds):
         for name, table in tables.items():
-            seconds.setdefault(name, []).append(scan_s(table))
-    return {name: statistics.median(found) for name, found in seconds.items()}
+            for way, read in ways.items():
+                took = read(table)
+                if not warm:
+                    seconds[way].setdefault(name, []).append(took)
+    spark.stop()
+    return {
+        way: {name: statistics.median(times) for name, times in found.items()}
+        for way, found in seconds.items()
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -330,8 +365,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(json.dumps(race_delta(work, files, rows, order)), flush=True)
         if given.only in (None, "scan"):
             found = scans(work, zookeeper, files, rows, rounds)
-            for name, seconds in found.items():
-                print(f"{name:<42}{seconds:>8.2f} s{seconds / found['nothing deleted']:>8.2f} x")
+            for way, medians in found.items():
+                print(way)
+                for name, seconds in medians.items():
+                    ratio = seconds / medians["nothing deleted"]
+                    print(f"  {name:<42}{seconds:>8.2f} s{ratio:>8.2f} x")
     return 0
 
 
