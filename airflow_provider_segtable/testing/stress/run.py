@@ -1,17 +1,19 @@
 """Everything at once: ``make stress``, which is this module.
 
-1. *Stress*: appenders beside compactors of all three kinds over the same chunks of one table, real
-   ZooKeeper and Spark; every few seconds somebody is killed (SIGKILL), put to sleep beyond the end
-   of its session, or loses its executor. Some major compactions cut time anew.
+1. *Stress*: appenders, deleters, updaters and a cleaner with a short retention beside compactors of
+   all three kinds over the same chunks of one table, real ZooKeeper and Spark; every few seconds
+   somebody is killed (SIGKILL), put to sleep beyond the end of its session, or loses its executor.
+   Some major compactions cut time anew.
 2. *Control*: the very same, but that the compactors work on another table, made beforehand. It says
-   what the busy machine alone does to an append.
-3. *Verdict*: the rest of the work is finished; then every row of every committed append must be
-   there exactly once, every acknowledged append committed, all invariants hold, no lock be left,
-   and every kind must have completed compactions.
+   what the busy machine alone does to a commit.
+3. *Verdict*: the rest of the work is finished; then the table must hold exactly what the commits
+   that landed leave (``changes``), every acknowledged one among them; old versions that were read
+   meanwhile are not torn; all invariants hold, no lock is left, and every kind has completed
+   compactions.
 
-Stalls are reported for both phases: how long an append took, and how long of that it waited for
-its lock. Left out are appends whose own process was put to sleep; reported apart, those that met a
-major compaction that cuts time anew, for which appenders wait by design.
+Stalls are reported for both phases: how long appends, deletes and updates took, and how long of
+that they waited for their lock. Left out are those whose own process was put to sleep; reported
+apart, those that met a major compaction that cuts time anew, for which appenders wait by design.
 """
 
 import argparse
@@ -31,6 +33,7 @@ import numpy as np
 from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.state import COMMITS_KEPT
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
@@ -38,7 +41,7 @@ from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.stress import worker
+from airflow_provider_segtable.testing.stress import changes, worker
 from airflow_provider_segtable.testing.stress.crew import Crew
 
 SESSION_S = 5
@@ -125,7 +128,10 @@ def _run(
     given: argparse.Namespace,
 ) -> Iterator[str]:
     names = [f"appender{n}" for n in range(1, given.appenders + 1)]
+    changers = [f"{kind}{n}" for kind in ("deleter", "updater") for n in (1, 2)]
     jobs = dict.fromkeys(names, ("append", ports.uri))
+    jobs |= dict.fromkeys(changers, ("change", ports.uri)) | {"cleaner": ("tend", ports.uri)}
+    Table(ports).append(worker.batch(changes.FIRST), commit_id=changes.FIRST)
     jobs |= {kind.value: (kind.value, compacted.uri) for kind in KINDS}
     folder = place / f"{title}-crew"
     folder.mkdir()
@@ -136,7 +142,7 @@ def _run(
     acks, runs = _notes(folder, "acks"), _notes(folder, "runs")
     _report(title, acks, runs, phase)
     if compacted is ports:
-        yield from _starved(names, acks, runs)
+        yield from _starved([*names, *changers], acks, runs)
     ports.coordinator.close()
 
 
@@ -146,7 +152,7 @@ def _starved(
     ended = Counter(run["kind"] for run in runs if run["ended"] == "completed")
     yield from (f"no {kind} compaction completed" for kind in KINDS if not ended[kind])
     counts = Counter(note["commit"].rsplit("-", 1)[0] for note in acks)
-    yield from (f"{name} starved: {counts[name]} appends" for name in names if counts[name] < 5)
+    yield from (f"{name} starved: {counts[name]} commits" for name in names if counts[name] < 5)
 
 
 def _phase(
@@ -191,19 +197,25 @@ def _finish(ports: TablePorts) -> Iterator[str]:
 def _verdict(ports: TablePorts, folder: Path) -> Iterator[str]:
     state = EventLog(ports.storage).load()
     yield from violations(state)
-    commits = {
-        event.commit for event in EventLog(ports.storage).events(0) if event.kind == "Appended"
-    }
-    lost = {note["commit"] for note in _notes(folder, "acks")} - commits
-    if lost:
-        yield f"{len(lost)} acknowledged appends are not in the log: {sorted(lost)[:5]}"
-    expected = np.sort(np.concatenate([np.asarray(worker.rows_of(c)) for c in commits]))
-    table = Snapshot(ports=ports, state=state).to_arrow(columns=["row"])
-    found = np.sort(table.column("row").to_numpy())
-    if not np.array_equal(expected, found):
-        missing, extra = np.setdiff1d(expected, found), len(found) - len(np.unique(found))
-        yield f"{len(missing)} rows lost, {extra} doubled, of {len(expected)}"
-    _say(f"{len(commits)} appends, {len(found)} rows, sum {int(found.sum())} as expected")
+    acknowledged = {note["commit"] for note in _notes(folder, "acks")}
+    authors = ("appender", "deleter", "updater")
+    commits = {commit for commit in state.commits if commit.startswith(authors)}
+    if len(state.commits) < COMMITS_KEPT and (lost := acknowledged - commits):
+        yield f"{len(lost)} acknowledged commits are not in the log: {sorted(lost)[:5]}"
+    commits |= acknowledged
+    rows, counts = changes.expected(commits)
+    found, counted = changes.read(Snapshot(ports=ports, state=state))
+    if not np.array_equal(rows, found):
+        missing, extra = np.setdiff1d(rows, found), np.setdiff1d(found, rows)
+        doubled = len(found) - len(np.unique(found))
+        yield f"of {len(rows)} rows {len(missing)} lost, {len(extra)} back, {doubled} doubled"
+    elif not np.array_equal(counts, counted):
+        yield f"{int((counts != counted).sum())} rows are not counted as often as they should be"
+    looks = _notes(folder, "looks")
+    yield from (f"version {n['version']}: {what}" for n in looks for what in n["wrong"])
+    kinds = Counter(commit.rstrip("-0123456789") for commit in commits)
+    _say(f"{dict(kinds)}; {len(found)} rows, counted {int(counted.sum())} times")
+    _say(f"{len(looks)} old versions read; kept is from {state.retained_from} of {state.n}")
 
 
 def _notes(folder: Path, kind: str) -> list[dict[str, Any]]:
@@ -228,9 +240,11 @@ def _report(
     cuts = [(r["start"], r["start"] + r["took_s"]) for r in runs if r["exclusive"]]
     cuts = cuts if title == "stress" else []
     awake = [a for a in acks if not _met(a, phase.naps_of(a["commit"]))]
-    _say(_stalls(title, [a for a in awake if not _met(a, cuts)]))
-    if apart := [a for a in awake if _met(a, cuts)]:
-        _say(_stalls(f"{title}, time being cut anew", apart))
+    for author in ("appender", "deleter", "updater"):
+        mine = [a for a in awake if a["commit"].startswith(author)]
+        _say(_stalls(f"{title}, {author}s", [a for a in mine if not _met(a, cuts)]))
+        if apart := [a for a in mine if _met(a, cuts)]:
+            _say(_stalls(f"{title}, {author}s, time being cut anew", apart))
 
 
 def _met(ack: dict[str, Any], spans: Sequence[tuple[float, float]]) -> bool:
@@ -240,13 +254,13 @@ def _met(ack: dict[str, Any], spans: Sequence[tuple[float, float]]) -> bool:
 
 def _stalls(title: str, acks: Sequence[dict[str, Any]]) -> str:
     if not acks:
-        return f"{title}: no appends"
+        return f"{title}: nothing"
     told = []
-    for what, key in (("append", "took_s"), ("its lock", "lock_s")):
+    for what, key in (("each", "took_s"), ("its lock", "lock_s")):
         seconds = [ack[key] for ack in acks]
         p50, p99 = np.percentile(seconds, [50, 99])
         told.append(f"{what} median {p50:.3f} s, 99 % {p99:.2f} s, longest {max(seconds):.2f} s")
-    return f"{title}: {len(acks)} appends; {'; '.join(told)}"
+    return f"{title}: {len(acks)}; {'; '.join(told)}"
 
 
 def _say(line: str) -> None:

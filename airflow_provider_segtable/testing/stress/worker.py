@@ -2,9 +2,11 @@
 
 1. ``append`` appends numbered rows to every chunk, again and again, and notes each acknowledged
    append with how long it took in ``FOLDER/NAME.acks``. A commit id says which rows it has.
-2. ``minor``, ``semi-major`` and ``major`` want compactions of their kind and carry them out in
+2. ``change`` deletes or updates rows of acknowledged appends in the same manner (``changes``), and
+   ``tend`` cleans, and looks at old versions.
+3. ``minor``, ``semi-major`` and ``major`` want compactions of their kind and carry them out in
    Spark tasks; each run is noted in ``FOLDER/NAME.runs``.
-3. All go on until ``FOLDER/stop`` appears, and may be killed at any time.
+4. All go on until ``FOLDER/stop`` appears, and may be killed at any time.
 """
 
 import json
@@ -32,23 +34,23 @@ from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.stress import changes
+from airflow_provider_segtable.testing.stress.changes import rows_of
 
-SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("key", pa.string()), ("row", pa.int64())])
+SCHEMA = pa.schema(
+    [
+        ("at", pa.timestamp("us", "UTC")),
+        ("key", pa.string()),
+        ("row", pa.int64()),
+        ("count", pa.int64()),
+    ]
+)
 CHUNKS = 3
-ROWS = 1_500
 KEYS = 97
-APPENDS = 100_000
 LOCK_WAIT_S = 60.0
 RECUT_EVERY = 4
 PAUSES_S = {PlanKind.MINOR: 0.2, PlanKind.SEMI_MAJOR: 4.0, PlanKind.MAJOR: 10.0}
 """Larger compactions are rarer, as a planner would have it."""
-
-
-def rows_of(commit_id: str) -> range:
-    """Return the row numbers that an append has, from its commit id alone."""
-    name, turn = commit_id.rsplit("-", 1)
-    first = (int(name.removeprefix("appender")) * APPENDS + int(turn)) * ROWS
-    return range(first, first + ROWS)
 
 
 def batch(commit_id: str) -> pa.Table:
@@ -56,7 +58,8 @@ def batch(commit_id: str) -> pa.Table:
     numbers = rows_of(commit_id)
     times = [(n % CHUNKS) * HOUR_US + n % HOUR_US for n in numbers]
     keys = [f"key-{n * 7919 % KEYS:03d}" for n in numbers]
-    return pa.table([pa.array(times, SCHEMA.field("at").type), keys, list(numbers)], SCHEMA)
+    at = pa.array(times, SCHEMA.field("at").type)
+    return pa.table([at, keys, list(numbers), [0] * len(keys)], SCHEMA)
 
 
 @dataclass
@@ -80,16 +83,38 @@ class Timed:
 
 
 def append(ports: TablePorts, name: str, folder: Path) -> None:
-    """Append one numbered batch after another; repeat one until it is acknowledged."""
+    """Append one numbered batch after another."""
+
+    def once(ports: TablePorts, commit_id: str) -> None:
+        Table(ports).append(batch(commit_id), commit_id=commit_id)
+
+    _one_by_one(ports, name, folder, once)
+
+
+def change(ports: TablePorts, name: str, folder: Path) -> None:
+    """Delete or update rows of one append after another."""
+    _one_by_one(ports, name, folder, changes.change_once, lambda i: changes.ready(i, folder))
+
+
+def _one_by_one(
+    ports: TablePorts,
+    name: str,
+    folder: Path,
+    once: Callable[[TablePorts, str], None],
+    ready: Callable[[str], bool] = lambda _: True,
+) -> None:
+    """Commit one numbered thing after another; repeat one until it is acknowledged."""
     acks = folder / f"{name}.acks"
     turn = len(acks.read_text().splitlines()) if acks.exists() else 0
     while not (folder / "stop").exists():
         commit_id, start = f"{name}-{turn}", time.time()
-        rows = batch(commit_id)
+        if not ready(commit_id):
+            time.sleep(0.1)
+            continue
         timed = Timed(ports.coordinator)
-        once = partial(Table(replace(ports, coordinator_=timed)).append, rows, commit_id=commit_id)
+        action = partial(once, replace(ports, coordinator_=timed), commit_id)
         while not (folder / "stop").exists():
-            if _tolerated(once):
+            if _tolerated(action):
                 took_s = time.time() - start
                 note = {"commit": commit_id, "start": start, "took_s": took_s}
                 _note(acks, {**note, "lock_s": timed.acquiring_s})
@@ -175,6 +200,10 @@ def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
     ports = open_ports(uri, zookeeper=zookeeper, author=name)
     if mode == "append":
         append(ports, name, folder)
+    elif mode == "change":
+        change(ports, name, folder)
+    elif mode == "tend":
+        changes.tend(ports, folder, _tolerated)
     else:
         maintain(ports, PlanKind(mode), name, folder)
 
