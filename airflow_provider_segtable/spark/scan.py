@@ -25,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.predicate import Predicate
-from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, roots_of
 from airflow_provider_segtable.data.bits import flags_of
 from airflow_provider_segtable.data.deletions import sieves
 from airflow_provider_segtable.data.rollup import physical_schema
@@ -189,10 +189,12 @@ class _Asked:
             frame = frame.where(~F.coalesce(matching(predicate, frame), F.lit(False)))
         given = [(segment, self.sieves[segment.id]) for segment in segments]
         if not way.places:
-            return unmarked(frame, _by_root(given))
-        full = len({_file(place(segment.path)) for segment in segments}) < len(segments)
-        marks = _by_place(given, full=full)
-        left = unmarked(frame, marks, _PLACE if full else _FILE)
+            return unmarked(frame, _by_root(given), _roots(segments))
+        texts = {_file(place(segment.path)) for segment in segments}
+        full = len(texts) < len(segments)
+        if full:
+            texts = {place(segment.path) for segment in segments}
+        left = unmarked(frame, _by_place(given, full=full), texts, _PLACE if full else _FILE)
         return left.withColumn(ROOT, F.col(_PLACE)) if self.addressed else left
 
 
@@ -208,6 +210,12 @@ def _placed(frame: DataFrame) -> DataFrame:
     where = F.substring_index(metadata["file_path"], "/", -2)
     named = {_PLACE: where, _FILE: metadata["file_name"], ROW: metadata["row_index"]}
     return frame.select("*", *(value.alias(name) for name, value in named.items()))
+
+
+def _roots(segments: Iterable[Segment]) -> Iterator[str]:
+    for some in roots_of(segments):
+        for partition in (partition for span in some.spans for partition in range(*span)):
+            yield str(some.chunk.segment(partition))
 
 
 def _file(where: str) -> str:
