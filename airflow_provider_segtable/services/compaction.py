@@ -141,6 +141,8 @@ def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResu
         begun = begin(ports, known, state, wait_s=wait_s)
     except LockTimeout as held:
         return PlanResult(plan_id=plan_id, ended=Ended.RUNNING_ELSEWHERE, message=str(held))
+    except LockRevoked as revoked:  # before the attempt was in the log: nothing is to be noted
+        return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=str(revoked))
     except SegtableError as error:
         return _failed(plan_id, error)
     return begun if isinstance(begun, Attempt) else _not_committed(plan_id, begun)
