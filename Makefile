@@ -33,7 +33,7 @@ demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (A
 test: venv ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)
 	@mkdir -p build; checks=0; tests=0; \
 	$(MAKE) --no-print-directory check || checks=$$?; \
-	$(PYTEST) $(PARALLEL) --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
+	$(PYTEST) $(PARALLEL) -m "not long" --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
 	if [ $$tests -eq 5 ]; then echo "no test was found: that is a failure"; fi; \
 	if [ $$checks -ne 0 ]; then echo "make check failed, see above"; fi; \
 	exit $$((tests ? tests : checks))
@@ -56,7 +56,11 @@ $(STAMP): pyproject.toml constraints.txt excludes.txt hatch_build.py
 
 .PHONY: test-fast
 test-fast: venv ## Run the suites that need neither Spark nor Airflow, without slow tests
-	@$(PYTEST) $(PARALLEL) -m "not slow" $(ARGS) $(call paths,$(FAST_SUITES))
+	@$(PYTEST) $(PARALLEL) -m "not slow and not long" $(ARGS) $(call paths,$(FAST_SUITES))
+
+.PHONY: test-long
+test-long: venv ## Run what is marked `long`: minutes of exhaustive search, left out of `make test`
+	@$(PYTEST) -m long $(ARGS) $(call paths,$(SUITES))
 
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more

@@ -6,7 +6,8 @@
 3. Fixtures that several suites share are registered here, once: pytest rewrites the asserts of a
    plugin only if nobody has imported it before.
 4. Suites that start real Spark, ZooKeeper and Airflow stay together in one of pytest-xdist's
-   workers: they share those servers, and two of each would only fight for the cores.
+   workers: they share those servers, and two of each would only fight for the cores. What starts
+   processes of its own may go to the other, which has less to do: it says so by its own group.
 5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
 """
 
@@ -64,7 +65,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep what shares real servers in one worker."""
     for item in items:
-        if not _REAL.isdisjoint(item.path.relative_to(Path(__file__).parent).parts):
+        real = not _REAL.isdisjoint(item.path.relative_to(Path(__file__).parent).parts)
+        if real and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group("real"))
 
 

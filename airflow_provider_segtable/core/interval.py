@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeAlias
 
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
@@ -92,6 +93,7 @@ class Interval:
         return f"{_compact(self.start)}_{_compact(self.end)}"
 
     @staticmethod
+    @lru_cache(maxsize=4096)  # a log names the same few chunks over and over
     def from_name(name: str) -> "Interval":
         """Parse the form that ``name`` gives."""
         start, _, end = name.partition("_")

@@ -28,7 +28,11 @@ HOUR_US = 3_600_000_000
 ROWS = 96
 TIMEOUT_S = 120.0
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.zookeeper,
+    pytest.mark.spark,
+    pytest.mark.xdist_group("commands"),
+]
 
 Segtable = Callable[..., Any]
 

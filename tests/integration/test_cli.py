@@ -19,7 +19,7 @@ PAGE = REPOSITORY / "docs" / "cli.md"
 SEGTABLE = (sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()")
 TIMEOUT_S = 60.0
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = [pytest.mark.zookeeper, pytest.mark.xdist_group("commands")]
 
 Segtable = Callable[..., subprocess.CompletedProcess[str]]
 

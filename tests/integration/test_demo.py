@@ -18,6 +18,8 @@ from airflow_provider_segtable.core.errors import InvalidInput
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 150.0
 
+pytestmark = pytest.mark.xdist_group("commands")
+
 # A story like the demo's: it starts something that leaves its parent and its session, says the
 # process ids, and then waits.
 KEEPER = """

@@ -22,7 +22,12 @@ from airflow_provider_segtable.testing.zookeeper import zookeeper
 
 __all__ = ["zookeeper"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.zookeeper, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("commands"),
+]
 
 APP = Path(__file__).parents[2] / "spark_apps" / "compact.py"
 EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])

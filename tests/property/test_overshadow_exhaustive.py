@@ -119,7 +119,7 @@ def test_every_step_of_every_small_history_obeys_the_rule(largest: tuple[int, in
     check_histories(largest)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_every_step_of_larger_histories_obeys_the_rule() -> None:
     """The same for 4 first-generation segments, 3 compactions and up to 2 outputs each.
