@@ -30,7 +30,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.plan",
         ),
         "sensors": _modules("sensors.small_segments"),
-        "triggers": _modules("triggers.table"),
+        "triggers": _modules("triggers.detached", "triggers.table", "triggers.watch"),
         "connection-types": [_connection_type()],
     }
 

@@ -78,7 +78,8 @@ def work(app: App) -> Outcome:
         "dry_run": app.arguments.dry_run,
         "seconds": round(monotonic() - start, 3),
     }
-    return Outcome(code=DONE, facts=facts)
+    logged = result.n is not None and app.arguments.commit_id is not None
+    return Outcome(code=DONE, facts=facts, logged=logged)
 
 
 def _check(given: argparse.Namespace) -> None:

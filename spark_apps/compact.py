@@ -20,6 +20,9 @@ from airflow_provider_segtable.spark.distribution import spark_execute
 from airflow_provider_segtable.spark.session import check_machine
 from airflow_provider_segtable.table.log import EventLog
 
+_IN_THE_LOG = (Ended.COMPLETED, Ended.DONE_ALREADY, Ended.OVERTAKEN)
+"""The others leave a plan pending."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the application; return its exit code."""
@@ -44,7 +47,8 @@ def work(app: App) -> Outcome:
         results += _compact(app, turn)
     failed = any(result.ended is Ended.FAILED for result in results)
     facts = {"plans": [asdict(result) for result in results]}
-    return Outcome(code=FAILED if failed else DONE, facts=facts)
+    logged = all(result.ended in _IN_THE_LOG for result in results)
+    return Outcome(code=FAILED if failed else DONE, facts=facts, logged=logged)
 
 
 def _compact(app: App, turn: Turn) -> Sequence[PlanResult]:

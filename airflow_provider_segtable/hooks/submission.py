@@ -2,14 +2,16 @@
 
 1. ``LocalSparkSubmit`` runs ``spark-submit`` of the installed PySpark as a child of the task.
 2. ``SparkSubmit`` hands over to ``SparkSubmitHook`` of apache-airflow-providers-apache-spark,
-   with a connection that names the cluster. Public names only.
+   with a connection that names the cluster, and perhaps the deploy mode. Public names only.
 3. A driver on this machine is told by the kernel when its task dies, however it dies. That is a
    courtesy: what makes an orphan harmless is the table's log, not its death.
-4. Secrets travel in the environment, never on the command line.
+4. A driver on the cluster needs nobody here: ``Submission.wait`` says whether to wait for it.
+5. Secrets travel in the environment, never on the command line.
 """
 
 import ctypes
 import importlib.util
+import inspect
 import json
 import os
 import signal
@@ -19,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,19 +33,26 @@ OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
 PATIENCE_S = 10.0
 TAIL = 20
 _PR_SET_PDEATHSIG = 1
+_ON_YARN = "spark.yarn.submit.waitAppCompletion"
+_ON_KUBERNETES = "spark.kubernetes.submission.waitAppCompletion"
+_TRACKED = "track_driver_via_k8s_api"
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One application to run; ``storage_options`` reach it through its environment."""
+    """One application to run; ``storage_options`` reach it through its environment.
+
+    ``wait`` is for drivers elsewhere: False if submitting is enough.
+    """
 
     application: Path
     arguments: tuple[str, ...]
     name: str
     conf: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    wait: bool = True
 
     def secrets(self) -> dict[str, str]:
         """Return the environment variables that carry the storage options."""
@@ -51,7 +61,7 @@ class Submission:
 
 
 class Launcher(Protocol):
-    """Runs an application to its end."""
+    """Runs an application to its end, or only submits it, where that can be."""
 
     @property
     def attached(self) -> bool:
@@ -141,17 +151,30 @@ class SparkSubmit:
 
     Args:
         conn_id: of type ``spark``.
-        deploy_mode: ``client`` (default) or ``cluster``; the connection's own must agree.
+        deploy_mode: ``client`` or ``cluster``; by default ``deploy-mode`` in the connection's
+            extra, else ``client``.
         options: more arguments of ``SparkSubmitHook``, e.g. ``driver_memory``.
     """
 
     def __init__(
-        self, conn_id: str, *, deploy_mode: str = "client", options: Mapping[str, Any] | None = None
+        self,
+        conn_id: str,
+        *,
+        deploy_mode: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.conn_id = conn_id
-        self.deploy_mode = deploy_mode
+        self._given_mode = deploy_mode
         self.options = dict(options or {})
         self._hook: Any = None
+
+    @cached_property
+    def deploy_mode(self) -> str:
+        """Return where the driver runs; the connection is looked up if that says it."""
+        from airflow.providers.common.compat.sdk import BaseHook
+
+        extra = BaseHook.get_connection(self.conn_id).extra_dejson
+        return str(self._given_mode or extra.get("deploy-mode") or "client")
 
     @property
     def attached(self) -> bool:
@@ -160,11 +183,11 @@ class SparkSubmit:
 
     def launch(self, submission: Submission, say: Say) -> None:
         """Run the application; the hook itself writes its output to the task's log."""
-        from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+        from airflow.providers.common.compat.sdk import AirflowException
 
-        BaseHook.get_connection(self.conn_id)  # the hook would silently go to YARN without it
+        mode = self.deploy_mode  # looked up first: the hook would go to YARN without a connection
         self._hook = _spark_submit_hook()(**self._arguments(submission))
-        say(f"spark-submit by connection {self.conn_id}, deploy mode {self.deploy_mode}")
+        say(f"spark-submit by connection {self.conn_id}, deploy mode {mode}")
         here = {"env": _environment(submission), "preexec_fn": _die_with_parent}
         try:
             self._hook.submit(str(submission.application), **(here if self.attached else {}))
@@ -189,7 +212,21 @@ class SparkSubmit:
             from airflow_provider_segtable.spark.archive import package_archive
 
             arguments |= {"py_files": str(package_archive()), "env_vars": submission.secrets()}
+            if not submission.wait:
+                arguments |= _not_waiting(arguments["conf"])
         return arguments | self.options
+
+
+def _not_waiting(conf: Mapping[str, str]) -> dict[str, Any]:
+    """Return the hook's arguments to come back once submitted; what ``conf`` says goes first.
+
+    On Kubernetes the hook takes a driver whose exit code it did not see for a failed one, unless
+    it is told that somebody else looks after it. A hook that cannot be told so waits there.
+    """
+    known = _TRACKED in inspect.signature(_spark_submit_hook().__init__).parameters
+    settings = {_ON_YARN: "false", **({_ON_KUBERNETES: "false"} if known else {}), **conf}
+    alone = known and str(settings[_ON_KUBERNETES]).lower() == "false"
+    return {"conf": settings, **({_TRACKED: True} if alone else {})}
 
 
 def spark_home() -> Path:

@@ -1,10 +1,14 @@
 """What the operators that start a Spark application share: settings, launch, report, kill.
 
-An application says what it did in a file of its own; where that cannot be (the driver runs on a
-cluster), or where it died, the operator asks the table's log.
+1. A driver below the task says what it did in a file of the task's own.
+2. A driver on a cluster (a Spark connection in cluster mode) is waited for by the table: by its
+   log, or by what the application left beside it. With ``deferrable`` that is done in the
+   triggerer, from the submission on; else here, after ``spark-submit`` has come back.
+3. Where an application died, the operator asks the log.
 """
 
 import json
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +16,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.providers.common.compat.sdk import BaseOperator, conf
 
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, ExecutionFailed
+from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.hooks.submission import (
     Launcher,
@@ -23,18 +28,26 @@ from airflow_provider_segtable.hooks.submission import (
     Submission,
 )
 from airflow_provider_segtable.spark.apps import spark_app_path
+from airflow_provider_segtable.table.results import fetch, forget
+from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
+from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How an application ended: the ``facts`` it told, and why it failed, if it did."""
+    """How an application ended: the ``facts`` it told, and why it failed, if it did.
+
+    ``detached``: without facts, the log tells. ``running``: we gave up, it perhaps did not.
+    """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
+    detached: bool = False
+    running: bool = False
 
 
 class SegtableSparkOperator(BaseOperator):
-    """Run one of our Spark applications over one table; a base for operators.
+    """Run one of our Spark applications (``app``) over one table; a base for operators.
 
     Args:
         table: below the connection's root, or a URI.
@@ -45,10 +58,15 @@ class SegtableSparkOperator(BaseOperator):
             local cores.
         spark_conf: settings of the application.
         launcher: another way to start applications, instead of the two.
+        deferrable: wait in the triggerer, and take no worker slot, if the driver runs on a
+            cluster. A driver below the task is waited for here all the same.
+        wait_timeout: how long to wait for a driver on a cluster, queues included.
+        poll_interval: how often to look for its end, in seconds, if nothing is announced.
         retries: a failed or killed try is tried again so often.
         retry_delay: after this time; longer than ZooKeeper keeps the locks of a dead holder.
     """
 
+    app: ClassVar[str]
     template_fields: Sequence[str] = (
         "table",
         "segtable_conn_id",
@@ -58,7 +76,7 @@ class SegtableSparkOperator(BaseOperator):
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"spark_conf": "json"}
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is an option
         self,
         *,
         table: str,
@@ -67,6 +85,9 @@ class SegtableSparkOperator(BaseOperator):
         spark_master: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         launcher: Launcher | None = None,
+        deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        wait_timeout: timedelta = timedelta(hours=24),
+        poll_interval: float = 30.0,
         retries: int = 2,
         retry_delay: timedelta = timedelta(seconds=40),
         **kwargs: Any,
@@ -78,45 +99,142 @@ class SegtableSparkOperator(BaseOperator):
         self.spark_master = spark_master
         self.spark_conf = spark_conf
         self.launcher = launcher
+        self.deferrable = deferrable
+        self.wait_timeout = wait_timeout
+        self.poll_interval = poll_interval
 
     def on_kill(self) -> None:
         """End the application."""
         if self.launcher is not None:
             self.launcher.kill()
 
-    def launch(self, place: Place, app: str, asked: Sequence[str]) -> Report:
-        """Run an application to its end.
+    def launch(
+        self,
+        place: Place,
+        asked: Sequence[str],
+        *,
+        commit_id: str | None = None,
+        plans: Sequence[str] = (),
+        carried: Mapping[str, Any],
+    ) -> Report:
+        """Run the application to its end, or go on in ``execute_complete`` when it has ended.
 
         Args:
             place: of the table.
-            app: ``compact``, ``change``, ...
             asked: its own arguments; where the table and ZooKeeper are is added.
+            commit_id: of the change that it makes; so the log tells that it has ended.
+            plans: that it carries out; the same.
+            carried: more arguments of ``execute_complete``.
 
         Raises:
             CoordinatorUnavailable: the connection names no ZooKeeper.
+            TaskDeferred: its driver is on a cluster, and is waited for in the triggerer.
         """
+        self.launcher = self.launcher or self._chosen_launcher(place)
+        if self.launcher.attached:
+            if self.deferrable:
+                self.log.info("not deferred: the driver runs below this task (client mode)")
+            return self._run(place, asked)
+        ending = Ending(
+            table=self.table,
+            result=f"{self.app}-{secrets.token_hex(8)}",
+            commit_id=commit_id,
+            plans=tuple(plans),
+        )
+        error = self._submit(place, asked, ("--leave-result", ending.result))
+        if error is not None:
+            facts = self._left(place, ending.result)
+            return Report(facts=facts, error=error, detached=True, running=not facts)
+        deadline = deadline_after(self.wait_timeout.total_seconds())
+        if self.deferrable:
+            self._defer(ending, deadline, carried)
+        event = wait_here(
+            place,
+            ending,
+            poll_interval=self.poll_interval,
+            deadline=deadline,
+            tell=self.log.info,
+        )
+        return self.report_of(place, event, ending.result)
+
+    def report_of(self, place: Place, event: Mapping[str, Any] | None, result: str) -> Report:
+        """Return how an application ended that was waited for.
+
+        Args:
+            place: of the table.
+            event: what ended the wait.
+            result: the name under which the application leaves what the log does not tell.
+        """
+        told = event or {"message": "the trigger ended without an event"}
+        facts = self._left(place, result) or told.get("facts") or {}
+        if facts or told.get("status") == "success":
+            code = facts.get("code")
+            error = (facts.get("error") or f"it ended with exit code {code}") if code else None
+            return Report(facts=facts, error=error, detached=True)
+        why = f"waiting for it failed: {told.get('message', told)}"
+        if told.get("status") == "timeout":
+            why = (
+                f"it did not end within {self.wait_timeout}: {told['message']}. See what the "
+                f"cluster says of {self._name}: it may wait for resources, or died without a word"
+            )
+        return Report(error=why, detached=True, running=True)
+
+    @property
+    def _name(self) -> str:
+        return f"segtable-{self.app}-{Path(self.table).name}"
+
+    def _run(self, place: Place, asked: Sequence[str]) -> Report:
+        with tempfile.TemporaryDirectory(prefix="segtable-") as folder:
+            file = Path(folder, "result.json")
+            here = ("--result-file", str(file), "--die-with-parent")
+            error = self._submit(place, asked, here)
+            return Report(facts=_read(file), error=error)
+
+    def _submit(self, place: Place, asked: Sequence[str], told: Sequence[str]) -> str | None:
+        """Start the application; return what went wrong."""
         if place.zookeeper is None:
             raise CoordinatorUnavailable(
                 f"connection {place.conn_id} names no ZooKeeper: set zookeeper in its extra"
             )
-        self.launcher = self.launcher or self._chosen_launcher(place)
         where = ("--table", place.uri(self.table), "--zookeeper", place.zookeeper)
-        error = None
-        with tempfile.TemporaryDirectory(prefix="segtable-") as folder:
-            file = Path(folder, "result.json")
-            here = ("--result-file", str(file), "--die-with-parent")
-            submission = Submission(
-                application=spark_app_path(app),
-                arguments=(*asked, *where, *(here if self.launcher.attached else ())),
-                name=f"segtable-{app}-{Path(self.table).name}",
-                conf=self.spark_conf or {},
-                storage_options=place.storage_options,
-            )
-            try:
-                self.launcher.launch(submission, self.log.info)
-            except ExecutionFailed as fault:
-                error = str(fault)
-            return Report(facts=_read(file), error=error)
+        submission = Submission(
+            application=spark_app_path(self.app),
+            arguments=(*asked, *where, *told),
+            name=self._name,
+            conf=self.spark_conf or {},
+            storage_options=place.storage_options,
+            wait=not self.deferrable,
+        )
+        assert self.launcher is not None  # noqa: S101  # chosen by ``launch``
+        try:
+            self.launcher.launch(submission, self.log.info)
+        except ExecutionFailed as fault:
+            return str(fault)
+        return None
+
+    def _defer(self, ending: Ending, deadline: Instant, carried: Mapping[str, Any]) -> None:
+        trigger = DetachedTrigger(
+            table=self.table,
+            segtable_conn_id=self.segtable_conn_id,
+            result=ending.result,
+            commit_id=ending.commit_id,
+            plans=ending.plans,
+            poll_interval=self.poll_interval,
+            deadline=deadline,
+        )
+        self.defer(
+            trigger=trigger,
+            method_name="execute_complete",
+            kwargs={"result": ending.result, **carried},
+        )
+
+    def _left(self, place: Place, result: str) -> Mapping[str, Any]:
+        """Return what an application left, and take it away."""
+        with place.table_ports(self.table) as ports:
+            facts = fetch(ports.storage, result)
+            if facts is not None:
+                forget(ports.storage, result)
+        return facts or {}
 
     def _chosen_launcher(self, place: Place) -> Launcher:
         conn_id = self.spark_conn_id or place.spark_conn_id

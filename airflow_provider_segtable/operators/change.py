@@ -4,7 +4,8 @@
    log whether it landed in an earlier try; then there is nothing to launch. So a retried task
    changes once. A task that is cleared and run again in the same DAG run changes nothing, too.
 2. Launch ``spark_apps/change.py``. Compactions and appends go on meanwhile, and need not wait.
-3. Judge by what the application reported, and by the log where it could not (cluster mode, or it
+3. A driver on a cluster may be waited for in the triggerer (``operators.application``).
+4. Judge by what the application reported, and by the log where it did not (cluster mode, or it
    died after its commit). What a retry cannot mend (wrong SQL, a column that is not there) fails
    the task at once; everything else is tried again.
 """
@@ -24,6 +25,7 @@ from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.merging import Matched, Unmatched
 
 WRONG_ARGUMENTS = 2
 """Exit code of an application that was asked for what cannot be."""
@@ -42,6 +44,7 @@ class SegtableChangeOperator(SegtableSparkOperator):
         kwargs: see ``SegtableSparkOperator``.
     """
 
+    app = "change"
     kind: ClassVar[str]
     template_fields: Sequence[str] = ("commit_id", *SegtableSparkOperator.template_fields)
     ui_color = "#f5dfe8"
@@ -73,8 +76,27 @@ class SegtableChangeOperator(SegtableSparkOperator):
         if told is None:
             named = (f"--commit-id={commit_id}",) if commit_id else ()
             waits = (f"--wait-s={self.wait_s:g}",)
-            report = self.launch(place, "change", (self.kind, *asked, *named, *waits))
+            report = self.launch(
+                place,
+                (self.kind, *asked, *named, *waits),
+                commit_id=commit_id,
+                carried={"commit_id": commit_id},
+            )
             told = self._settled(place, commit_id, report)
+        self.log.info("%s", sentence(told))
+        return told
+
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002  # Airflow's signature
+        event: Mapping[str, Any] | None = None,
+        *,
+        result: str,
+        commit_id: str | None,
+    ) -> dict[str, Any]:
+        """Go on after the trigger's event."""
+        place = SegtableHook(self.segtable_conn_id).place
+        told = self._settled(place, commit_id, self.report_of(place, event, result))
         self.log.info("%s", sentence(told))
         return told
 
@@ -118,13 +140,11 @@ class SegtableChangeOperator(SegtableSparkOperator):
         told = self._landed(place, commit_id)
         if told is not None:
             return {**told, "changed_before": False}
-        if report.error is not None:
-            why = facts.get("error") or report.error
-            raise AirflowException(
-                f"{self.kind} in {self.table} failed, and changed nothing; a retry commits at "
-                f"most once: {why}"
-            )
-        return {**dict.fromkeys(_RESULT), "kind": self.kind, "matched": 0, "changed_before": False}
+        ended = "has not landed yet" if report.running else "failed, and changed nothing"
+        why = facts.get("error") or report.error or "its application told nothing"
+        raise AirflowException(
+            f"{self.kind} in {self.table} {ended}; a retry commits at most once: {why}"
+        )
 
 
 class SegtableRowsOperator(SegtableChangeOperator):
@@ -258,9 +278,19 @@ class SegtableMergeOperator(SegtableChangeOperator):
         self.options = options
 
     def asked(self) -> Sequence[str]:
-        """Return the application's arguments."""
+        """Return the application's arguments.
+
+        Raises:
+            InvalidInput: there is no source or no key, or a word is none of the known.
+        """
         if not (self.source and self.on):
             raise InvalidInput(f"merge needs a source and key columns: {self.source!r}, {self.on}")
+        for name, word, known in (
+            ("matched", self.matched, Matched),
+            ("unmatched", self.unmatched, Unmatched),
+        ):
+            if word not in tuple(known):
+                raise InvalidInput(f"{name} = {word!r}: choose one of {', '.join(known)}")
         does = (f"--matched={self.matched}", f"--unmatched={self.unmatched}")
         how = (*assigning(self.set), *reading(self.format, self.options))
         return (f"--source={self.source}", *columns(self.on), *does, *how)

@@ -4,7 +4,8 @@
    alive or dead: ``outstanding`` waits for a live one, and launches nothing it holds.
 2. Launch ``spark_apps/compact.py`` over what is left. It locks, marks each plan inflight and
    commits by the log's rules: an orphan and its successor can never both commit a plan.
-3. Judge by what the application reported, and by the log where it could not. Only failed plans
+3. A driver on a cluster may be waited for in the triggerer (``operators.application``).
+4. Judge by what the application reported, and by the log where it did not. Only failed plans
    fail the task; done already, running elsewhere, overtaken and yielded are success, and said so:
    what gave way to somebody more urgent is launched again by the next planner run.
 """
@@ -17,11 +18,14 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException, Context
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.events import PlanCompleted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.application import SegtableSparkOperator
+from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
 
 
 class SegtableCompactOperator(SegtableSparkOperator):
@@ -36,6 +40,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         kwargs: see ``SegtableSparkOperator``.
     """
 
+    app = "compact"
     template_fields: Sequence[str] = ("plans", *SegtableSparkOperator.template_fields)
     ui_color = "#f5e8df"
 
@@ -54,7 +59,28 @@ class SegtableCompactOperator(SegtableSparkOperator):
         """Carry the plans out, as far as they are still to do."""
         place = SegtableHook(self.segtable_conn_id).place
         found = self._outstanding(place, author_of(context))
-        results = (*found.settled, *self._launch(place, found.todo))
+        return self._told((*found.settled, *self._launch(place, found)))
+
+    def execute_complete(
+        self,
+        context: Context,  # noqa: ARG002  # Airflow's signature
+        event: Mapping[str, Any] | None = None,
+        *,
+        result: str,
+        launched: Sequence[str],
+        settled: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """Go on after the trigger's event."""
+        place = SegtableHook(self.segtable_conn_id).place
+        report = self.report_of(place, event, result)
+        return self._told((*parsed(settled), *self._settled(place, launched, report)))
+
+    def _told(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+        """Say how plans ended.
+
+        Raises:
+            AirflowException: some failed.
+        """
         for result in results:
             self.log.info("%s: %s: %s", result.plan_id, result.ended, result.message)
         failed = [result for result in results if result.ended is Ended.FAILED]
@@ -71,15 +97,26 @@ class SegtableCompactOperator(SegtableSparkOperator):
             asked = asked_plans(self.plans)
             return outstanding(ports, asked, wait_s=self.wait_s, tell=self.log.info)
 
-    def _launch(self, place: Place, plan_ids: Sequence[str]) -> tuple[PlanResult, ...]:
-        if not plan_ids:
+    def _launch(self, place: Place, found: Outstanding) -> tuple[PlanResult, ...]:
+        if not found.todo:
             self.log.info("nothing is left to launch")
             return ()
-        asked = [part for plan_id in plan_ids for part in ("--plan", plan_id)]
-        report = self.launch(place, "compact", asked)
+        report = self.launch(
+            place,
+            [part for plan_id in found.todo for part in ("--plan", plan_id)],
+            plans=found.todo,
+            carried={"launched": list(found.todo), "settled": plain(found.settled)},
+        )
+        return self._settled(place, found.todo, report)
+
+    def _settled(
+        self, place: Place, plan_ids: Sequence[str], report: Report
+    ) -> tuple[PlanResult, ...]:
+        told = parsed(report.facts.get("plans", ()))
         error = report.error or "the application ended without reporting this plan"
         with place.table_ports(self.table) as ports:
-            return settle(ports, plan_ids, reported(report.facts), error)
+            results = settle(ports, plan_ids, told, error)
+            return (*told, *_logged(ports, results[len(told) :])) if report.detached else results
 
 
 def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
@@ -99,10 +136,40 @@ def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
     return found or None
 
 
-def reported(facts: Mapping[str, Any]) -> tuple[PlanResult, ...]:
-    """Return the results that an application told; nothing if it told none."""
-    plans = facts.get("plans", ())
-    return tuple(PlanResult(**{**plan, "ended": Ended(plan["ended"])}) for plan in plans)
+def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:
+    """Return results from plain values."""
+    return tuple(PlanResult(**{**each, "ended": Ended(each["ended"])}) for each in results)
+
+
+def plain(results: Sequence[PlanResult]) -> list[dict[str, Any]]:
+    """Return results as plain values; sizes in bytes."""
+    return [{**asdict(result), "ended": str(result.ended)} for result in results]
+
+
+def _logged(ports: TablePorts, results: Sequence[PlanResult]) -> tuple[PlanResult, ...]:
+    """Complete what a driver elsewhere did by the event that it committed."""
+    log = EventLog(ports.storage)
+    plans = log.load().plans
+    told: list[PlanResult] = []
+    for result in results:
+        known = plans.get(result.plan_id)
+        event = log.event(known.last_n) if known else None
+        if known is None or event is None or not isinstance(event.action, PlanCompleted):
+            told.append(result)
+            continue
+        made = event.action.segments
+        told.append(
+            PlanResult(
+                plan_id=result.plan_id,
+                ended=Ended.COMPLETED,
+                message=f"event {event.n}: {known.plan.reason}",
+                segments_in=len(known.inputs),
+                segments_out=len(made),
+                rows=sum(segment.rows for segment in made),
+                size=sum(segment.size for segment in made),
+            )
+        )
+    return tuple(told)
 
 
 def summary(results: Sequence[PlanResult]) -> dict[str, Any]:
@@ -113,5 +180,5 @@ def summary(results: Sequence[PlanResult]) -> dict[str, Any]:
         "segments_out": sum(result.segments_out for result in results),
         "rows": sum(result.rows for result in results),
         "bytes": sum(result.size for result in results),
-        "plans": [{**asdict(result), "ended": str(result.ended)} for result in results],
+        "plans": plain(results),
     }

@@ -4,8 +4,10 @@
    to stop (SIGTERM), 130: interrupted; both leave the table right.
 2. The last line of standard output is ``SEGTABLE_RESULT`` and one JSON object;
    ``--result-file`` gets the object alone, whole or not at all.
-3. An expected error is one line on standard error, never a stack.
-4. Spark starts when it is first needed: an application that finds nothing to do is quick.
+3. ``--leave-result`` is for those who share no file with us: what the log does not tell, a failure
+   or that there was nothing to do, is left beside it (``table.results``).
+4. An expected error is one line on standard error, never a stack.
+5. Spark starts when it is first needed: an application that finds nothing to do is quick.
 """
 
 import argparse
@@ -28,7 +30,10 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.spark.failures import stopped
 from airflow_provider_segtable.spark.session import session
+from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.system import SystemClock
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.results import leave
 
 RESULT_PREFIX = "SEGTABLE_RESULT "
 OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
@@ -38,10 +43,14 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an application did: its exit code, and facts for whoever started it."""
+    """What an application did: its exit code, and facts for whoever started it.
+
+    ``logged``: the table's log tells as much, to those who know what was asked.
+    """
 
     code: int
     facts: Mapping[str, Any] = field(default_factory=dict)
+    logged: bool = False
 
 
 class App:
@@ -56,8 +65,15 @@ class App:
     def ports(self) -> TablePorts:
         """Open the table's ports."""
         given = self.arguments
-        options = {**_options_from_environment(), **dict(given.storage_option)}
-        return open_ports(given.table, zookeeper=given.zookeeper, storage_options=options)
+        return open_ports(given.table, zookeeper=given.zookeeper, storage_options=self.options())
+
+    def options(self) -> dict[str, str]:
+        """Return the storage options, from the environment and the arguments.
+
+        Raises:
+            InvalidInput: those of the environment are no JSON object.
+        """
+        return {**_options_from_environment(), **dict(self.arguments.storage_option)}
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -102,6 +118,11 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     made.add_argument("--wait-s", type=float, default=0.0, help="seconds to wait for locks (0)")
     made.add_argument("--result-file", type=Path, help="also write the result as JSON there")
     made.add_argument(
+        "--leave-result",
+        metavar="NAME",
+        help="leave what the log will not tell below the table, for who waits elsewhere",
+    )
+    made.add_argument(
         "--die-with-parent", action="store_true", help="stop when the starting process dies"
     )
     return made
@@ -131,6 +152,7 @@ def run(
     except SystemExit as end:
         outcome = Outcome(code=int(end.code or 0), facts={"error": "told to stop"})
     finally:
+        _leave(app, outcome)
         app.close()
         signal.signal(signal.SIGTERM, before)
         _tell(app, outcome)
@@ -143,9 +165,25 @@ def _refused(error: SegtableError, code: int) -> Outcome:
     return Outcome(code=code, facts={"error": text})
 
 
+def _leave(app: App, outcome: Outcome) -> None:
+    """Tell those who wait elsewhere; that it cannot be told changes nothing of how it ended."""
+    name = app.arguments.leave_result
+    if name is None or outcome.logged:
+        return
+    try:
+        storage = open_storage(app.arguments.table, app.options())  # ZooKeeper may be what failed
+        leave(storage, name, _facts(app, outcome), now=SystemClock().now())
+    except SegtableError as error:
+        print(f"segtable: the result could not be left: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _facts(app: App, outcome: Outcome) -> dict[str, Any]:
+    told = {"app": app.name, "table": app.arguments.table, "code": outcome.code}
+    return {**told, **outcome.facts}
+
+
 def _tell(app: App, outcome: Outcome) -> None:
-    facts = {"app": app.name, "table": app.arguments.table, "code": outcome.code, **outcome.facts}
-    text = json.dumps(facts)
+    text = json.dumps(_facts(app, outcome))
     if app.arguments.result_file:
         target: Path = app.arguments.result_file
         new = target.with_name(f"{target.name}.{os.getpid()}.new")

@@ -19,6 +19,7 @@ from airflow_provider_segtable.operators.change import (
     SegtableUpdateOperator,
     commit_id_of,
 )
+from airflow_provider_segtable.table.results import leave
 from airflow_provider_segtable.table.table import Table
 
 from .conftest import Flights
@@ -61,6 +62,9 @@ class InThisProcess:
         say("done")
         if self.report and self.attached:
             Path(given["result-file"]).write_text(json.dumps(facts))
+        elif not self.attached and facts.get("event") is None:
+            ports = Table.open(given["table"]).ports
+            leave(ports.storage, given["leave-result"], facts, now=ports.clock.now())
         if self.fault or self.refuses:
             raise ExecutionFailed(self.fault or "exit code 2")
 
@@ -203,6 +207,16 @@ def test_the_application_is_told_what_was_asked(
 ) -> None:
     """A value may begin with a dash or hold an equals sign."""
     assert list(operator.asked()) == wanted
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_merge_with_an_unknown_word_is_refused() -> None:
+    """Before anything is launched; the message has the words there are."""
+    merge = SegtableMergeOperator(
+        task_id="t", table="flights", source="s.csv", on="k", matched="upsert"
+    )
+    with pytest.raises(AirflowFailException, match="'upsert': choose one of update, delete"):
+        merge.execute(RUN)
 
 
 def test_an_update_that_sets_nothing_is_refused(flights: Flights) -> None:

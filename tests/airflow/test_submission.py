@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from airflow_provider_segtable.hooks.submission import (
     spark_home,
 )
 
+YARN = "spark.yarn.submit.waitAppCompletion"
+KUBERNETES = "spark.kubernetes.submission.waitAppCompletion"
 SUBMISSION = Submission(
     application=Path("/apps/compact.py"),
     arguments=("--table", "/t", "--plan", "p"),
@@ -121,6 +125,56 @@ def test_a_spark_connection_is_submitted_by_its_own_hook(
     assert "hush" not in capfd.readouterr().out
     stand_in.write_text("#!/bin/sh\necho boom\nexit 3\n")
     with pytest.raises(ExecutionFailed, match="boom"):
+        launcher.launch(SUBMISSION, print)
+    launcher._hook._submit_sp.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("wait", "conf", "wanted"),
+    [
+        (False, {}, {YARN: "false", KUBERNETES: "false"}),
+        (False, {YARN: "true", "spark.x": "1"}, {YARN: "true", KUBERNETES: "false"}),
+        (True, {}, {}),
+    ],
+)
+@pytest.mark.parametrize("mode", [{}, {"deploy_mode": "cluster"}])
+def test_a_driver_on_a_cluster_is_submitted_only_if_so_asked(
+    stand_in: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: dict[str, str],
+    *,
+    wait: bool,
+    conf: dict[str, str],
+    wanted: dict[str, str],
+) -> None:
+    """The connection may say the deploy mode, and the application's settings go first."""
+    extra = {} if mode else {"deploy-mode": "cluster"}
+    spark = {"conn_type": "spark", "host": "yarn", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_MY_SPARK", json.dumps(spark))
+    record = stand_in.with_name("record")
+    stand_in.write_text(f'#!/bin/sh\necho "$@" > {record}\n')
+    launcher = SparkSubmit("my_spark", **mode)
+    assert not launcher.attached
+    launcher.launch(replace(SUBMISSION, wait=wait, conf=conf), print)
+    launcher._hook._submit_sp.stdout.close()  # the hook leaves it open
+    submitted = record.read_text()
+    assert "--deploy-mode cluster" in submitted
+    found = {k: v for k, v in re.findall(r"--conf (\S+?)=(\S+)", submitted) if k.endswith("etion")}
+    assert found == wanted
+
+
+def test_a_driver_on_kubernetes_that_was_only_submitted_is_no_failure(
+    stand_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has seen its exit code yet; if we wait for it, that is a failure."""
+    pytest.importorskip("kubernetes", reason="the hook's extra for Kubernetes is not installed")
+    spark = {"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"namespace": "x"}}
+    monkeypatch.setenv("AIRFLOW_CONN_MY_SPARK", json.dumps(spark))
+    stand_in.write_text("#!/bin/sh\nexit 0\n")
+    launcher = SparkSubmit("my_spark", deploy_mode="cluster")
+    launcher.launch(replace(SUBMISSION, wait=False), print)
+    launcher._hook._submit_sp.stdout.close()
+    with pytest.raises(ExecutionFailed, match="exit code"):
         launcher.launch(SUBMISSION, print)
     launcher._hook._submit_sp.stdout.close()
 

@@ -1,0 +1,214 @@
+"""Watching a table: one question, asked whenever the answer may have changed.
+
+1. A trigger carries names and numbers. It looks up the connection itself, reads the log, and asks
+   the question that the waiting task asks, too, when it waits for itself (``wait_here``).
+2. ZooKeeper's announcements wake it early; the table alone decides. Without ZooKeeper, or with one
+   that is away, it looks every ``poll_interval`` seconds.
+3. Everything that blocks runs in a thread of the trigger's own: a long wait takes none of the
+   few threads that all triggers of a triggerer share.
+4. It never raises: what goes wrong ends as an event with status ``error``. A storage that fails
+   is asked again, several times, before that.
+5. A deadline is a point in time: a triggerer that takes a trigger over waits no longer for it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow.providers.common.compat.sdk import BaseHook
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
+from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.hooks.segtable import Place
+from airflow_provider_segtable.storage.system import SystemClock
+from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.ports import TablePorts
+
+STORAGE_TRIES = 5
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a question found: in words, and what ends the wait; None if nothing does yet."""
+
+    message: str
+    event: Mapping[str, Any] | None = None
+
+
+class Question(Protocol):
+    """What is waited for."""
+
+    @property
+    def table(self) -> str:
+        """Return which table is asked, as the hook takes it."""
+        ...
+
+    def answer(self, ports: TablePorts, state: State) -> Answer:
+        """Answer for one state of the table; may raise ``StorageError``."""
+        ...
+
+
+class Watch:
+    """The blocking half; used from one thread."""
+
+    def __init__(self, place: Place, question: Question) -> None:
+        self._place = place
+        self._question = question
+        self._open = ExitStack()
+        self._ports: TablePorts | None = None
+        self._state: State | None = None
+        self._failures = 0
+
+    def look(self) -> Answer:
+        """Ask the table now; a storage that fails is no answer, for a few times."""
+        try:
+            if self._ports is None:
+                ports = self._place.table_ports(self._question.table)
+                self._ports = self._open.enter_context(ports)
+            log = EventLog(self._ports.storage)
+            self._state = log.refresh(self._state) if self._state else log.load()
+            answer = self._question.answer(self._ports, self._state)
+        except StorageError:
+            self._failures += 1
+            if self._failures >= STORAGE_TRIES:
+                raise
+            return Answer(message="the storage failed; once more")
+        self._failures = 0
+        return answer
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for news; False if nobody can tell any."""
+        if self._ports is None or self._state is None or self._ports.coordinator_ is None:
+            return False
+        try:
+            self._ports.coordinator.wait_head(
+                self._state.table.table_id, beyond=self._state.n, wait_s=seconds
+            )
+        except CoordinationError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the session with ZooKeeper."""
+        try:
+            self._open.close()
+        except SegtableError:
+            return  # it is gone already
+
+
+class TableTrigger(BaseTrigger):
+    """Fires when a question about a table is answered; a base for triggers.
+
+    Its one event is ``{"status": "success" | "error" | "timeout", "message": ...}``, with what
+    the answer brings if it is a success.
+
+    Args:
+        question: what is waited for.
+        segtable_conn_id: the connection.
+        poll_interval: how often to look, in seconds, if nothing is announced.
+        deadline: when to give up, in microseconds since the epoch; never if None.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        *,
+        segtable_conn_id: str,
+        poll_interval: float = 30.0,
+        deadline: Instant | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.asked = question
+        self.segtable_conn_id = segtable_conn_id
+        self.poll_interval = poll_interval
+        self.deadline = deadline
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield one event."""
+        try:
+            told = await self._told()
+        except Exception as error:  # noqa: BLE001  # an event tells the task; raising tells nobody
+            told = {"status": "error", "message": f"{type(error).__name__}: {error}"}
+        yield TriggerEvent(told)  # type: ignore[no-untyped-call]
+
+    async def _told(self) -> Mapping[str, Any]:
+        place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id))
+        own = ThreadPoolExecutor(1, thread_name_prefix="segtable-trigger")
+        watch = Watch(place, self.asked)
+        loop = asyncio.get_running_loop()
+        said = ""
+        try:
+            while True:
+                answer = await loop.run_in_executor(own, watch.look)
+                pause = min(self.poll_interval, seconds_until(self.deadline))
+                event = ended(answer, in_time=pause > 0)
+                if event is not None:
+                    return event
+                if answer.message != said:
+                    said = answer.message
+                    self.log.info("%s", said)
+                if not await loop.run_in_executor(own, watch.wait, pause):
+                    await asyncio.sleep(pause)
+        finally:
+            own.submit(watch.close)
+            own.shutdown(wait=False)
+
+
+def wait_here(
+    place: Place,
+    question: Question,
+    *,
+    poll_interval: float,
+    deadline: Instant,
+    tell: Callable[[str], None],
+) -> Mapping[str, Any]:
+    """Wait in this process, as a trigger does; return its event.
+
+    Args:
+        place: of the table.
+        question: what is waited for.
+        poll_interval: how often to look, in seconds, if nothing is announced.
+        deadline: when to give up.
+        tell: told what is waited for, once.
+    """
+    watch, clock = Watch(place, question), SystemClock()
+    said = ""
+    try:
+        while True:
+            answer = watch.look()
+            pause = min(poll_interval, seconds_until(deadline))
+            event = ended(answer, in_time=pause > 0)
+            if event is not None:
+                return event
+            if answer.message != said:
+                said = answer.message
+                tell(said)
+            if not watch.wait(pause):
+                clock.sleep(pause)
+    finally:
+        watch.close()
+
+
+def ended(answer: Answer, *, in_time: bool) -> Mapping[str, Any] | None:
+    """Return the event that ends a wait, or None: it goes on."""
+    if answer.event is not None:
+        return {"status": "success", "message": answer.message, **answer.event}
+    return None if in_time else {"status": "timeout", "message": answer.message}
+
+
+def deadline_after(seconds: float) -> Instant:
+    """Return a deadline from now on."""
+    return SystemClock().now() + int(seconds * SECOND_US)
+
+
+def seconds_until(deadline: Instant | None) -> float:
+    """Return how long it is to a deadline; not above 0 if it is over."""
+    if deadline is None:
+        return float("inf")
+    return (deadline - SystemClock().now()) / SECOND_US
