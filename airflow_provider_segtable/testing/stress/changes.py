@@ -37,7 +37,7 @@ CONTESTED = range(8)
 """Rows of the first append, ``appender0-0``, which is made before the run begins."""
 FIRST = "appender0-0"
 SHORT = Retention(hours=0.005, versions=5, orphan_hours=6)
-LOOK_EVERY_S = 3.0
+LOOK_EVERY_S = 6.0
 
 Counts = dict[int, int]
 Numbers = npt.NDArray[np.int64]

@@ -49,6 +49,8 @@ CHUNKS = 3
 KEYS = 97
 LOCK_WAIT_S = 60.0
 RECUT_EVERY = 4
+CHANGES_PAUSE_S = 5.0
+"""A change reads the whole table: without a pause, changes alone would take all cores."""
 PAUSES_S = {PlanKind.MINOR: 0.2, PlanKind.SEMI_MAJOR: 4.0, PlanKind.MAJOR: 10.0}
 """Larger compactions are rarer, as a planner would have it."""
 
@@ -93,7 +95,14 @@ def append(ports: TablePorts, name: str, folder: Path) -> None:
 
 def change(ports: TablePorts, name: str, folder: Path) -> None:
     """Delete or update rows of one append after another."""
-    _one_by_one(ports, name, folder, changes.change_once, lambda i: changes.ready(i, folder))
+    _one_by_one(
+        ports,
+        name,
+        folder,
+        changes.change_once,
+        lambda commit_id: changes.ready(commit_id, folder),
+        CHANGES_PAUSE_S,
+    )
 
 
 def _one_by_one(
@@ -102,6 +111,7 @@ def _one_by_one(
     folder: Path,
     once: Callable[[TablePorts, str], None],
     ready: Callable[[str], bool] = lambda _: True,
+    pause_s: float = 0.1,
 ) -> None:
     """Commit one numbered thing after another; repeat one until it is acknowledged."""
     acks = folder / f"{name}.acks"
@@ -120,7 +130,7 @@ def _one_by_one(
                 _note(acks, {**note, "lock_s": timed.acquiring_s})
                 turn += 1
                 break
-        time.sleep(0.1)
+        time.sleep(pause_s)
 
 
 def maintain(ports: TablePorts, kind: PlanKind, name: str, folder: Path) -> None:
