@@ -1,6 +1,8 @@
 """The applications: exit codes, the result line, one-line errors."""
 
 import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.spark.app import RESULT_PREFIX
+from airflow_provider_segtable.table.results import fetch
 from airflow_provider_segtable.table.table import Table
 from spark_apps import change, compact, ingest
 from tests.spark.conftest import MakeTable
@@ -141,6 +144,29 @@ def test_changes(
     assert (done["matched"], done["deleted"], done["inserted"]) == (3, 3, 0)
     left = sorted(table.snapshot().to_arrow()["n"].to_pylist())
     assert left == [-3, -1, *range(5, 100, 2)]
+
+
+def test_what_the_log_does_not_tell_is_left_for_who_waits(
+    spark: SparkSession,  # noqa: ARG001  # the session that the application uses
+    make_table: MakeTable,
+) -> None:
+    """That nothing matched, and what failed; not what was committed."""
+    table = make_table(EVENTS)
+    storage = table.ports.storage
+    table.append(pa.table([[datetime(2013, 1, 1, tzinfo=UTC)], [1]], schema=EVENTS))
+
+    def left(name: str, condition: str) -> Mapping[str, object] | None:
+        given = [f"--where={condition}", f"--commit-id={name}", f"--leave-result={name}"]
+        change.main(["delete", *where(table), *given])
+        return fetch(storage, name)
+
+    nothing, wrong = left("nothing", "n = 2"), left("wrong", "nn = 1")
+    assert nothing is not None
+    assert (nothing["code"], nothing["event"], nothing["matched"]) == (0, None, 0)
+    assert wrong is not None
+    assert (wrong["code"], "nn" in str(wrong["error"])) == (2, True)
+    assert left("done", "n = 1") is None
+    assert table.snapshot().count() == 0
 
 
 @pytest.mark.parametrize(
