@@ -260,7 +260,7 @@ with DAG("forget", schedule=None):
         where="row < length(repeat('x', 60))",
         spark_conn_id="yarn",
         deferrable=True,
-        poll_interval=15,
+        poll_interval=4,
     )
 """
 STAND_IN = """#!/bin/sh
