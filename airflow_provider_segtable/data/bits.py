@@ -21,8 +21,23 @@ def bits_of(rows: Sequence[int] | npt.NDArray[np.uint32]) -> Bits:
     return zlib.compress(np.packbits(flags, bitorder="little").tobytes(), level=1)
 
 
-@lru_cache(maxsize=1024)
-def flags_of(packed: Bits) -> Flags:
+def flags_of(bits: Bits) -> Flags:
     """Return which rows the bits name, as flags from row 0 on; later rows are not named."""
-    data = np.frombuffer(zlib.decompress(packed), np.uint8)
-    return np.unpackbits(data, bitorder="little").view(np.bool_)
+    return np.unpackbits(_unzipped(bits), bitorder="little").view(np.bool_)
+
+
+@lru_cache(maxsize=1024)
+def packed_of(bits: Bits) -> npt.NDArray[np.uint8]:
+    """Return the bits by eight rows; kept in memory, for batch after batch asks for them."""
+    return _unzipped(bits)
+
+
+def flags_between(bits: Bits, start: int, rows: int) -> Flags:
+    """Return which of so many rows from ``start`` on the bits name; the last may be missing."""
+    skipped = start % 8
+    some = packed_of(bits)[start // 8 : -(-(start + rows) // 8)]
+    return np.unpackbits(some, bitorder="little")[skipped : skipped + rows].view(np.bool_)
+
+
+def _unzipped(bits: Bits) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(zlib.decompress(bits), np.uint8)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.predicate import Predicate, columns_of
 from airflow_provider_segtable.core.segment import ROOT, ROW, Run, Segment, SegmentId
-from airflow_provider_segtable.data.bits import Bits, Flags, flags_of
+from airflow_provider_segtable.data.bits import Bits, Flags, flags_between, packed_of
 from airflow_provider_segtable.data.predicates import matches
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch
@@ -103,18 +103,20 @@ class Sieve:
         for at, run in _overlapping(self.runs, first, count):
             bits = self.deleted.get(str(run.root))
             if bits is not None:
-                flags = flags_of(bits)[run.start : run.start + run.rows]
+                flags = flags_between(bits, run.start, run.rows)
                 gone[at : at + len(flags)] = flags
         return gone
 
     def _by_columns(self, rows: Rows) -> Flags:
         names, codes, numbers = hidden_of(rows)
-        flags = [flags_of(self.deleted[n]) if n in self.deleted else _NONE for n in names]
-        lengths = np.array([len(some) for some in flags], np.int64)
+        bits = [packed_of(self.deleted[n]) if n in self.deleted else _NONE for n in names]
+        lengths = np.array([len(some) for some in bits], np.int64)
         starts = np.cumsum(lengths) - lengths
-        known = numbers < lengths[codes]
+        known = numbers >> 3 < lengths[codes]
+        row = numbers[known]
+        eight = np.concatenate([*bits, _NONE])[starts[codes[known]] + (row >> 3)]
         gone = np.zeros(rows.num_rows, np.bool_)
-        gone[known] = np.concatenate([*flags, _NONE])[(starts[codes] + numbers)[known]]
+        gone[known] = eight >> (row & 7).astype(np.uint8) & 1
         return gone
 
     def addressed(self, rows: AnyRows, first: int) -> AnyRows:
@@ -136,7 +138,7 @@ def _flags(column: pa.BooleanArray | pa.ChunkedArray) -> Flags:
     return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-_NONE: Flags = np.zeros(0, np.bool_)
+_NONE = np.zeros(0, np.uint8)
 
 
 def hidden_of(rows: Rows) -> tuple[list[str], npt.NDArray[np.int32], Numbers]:

@@ -77,8 +77,7 @@ def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
 
 
 def _bitmap(bits: bytes) -> BitMap:
-    flags = flags_of.__wrapped__(bits)  # each set is asked for once: none is kept
-    return BitMap(array("I", np.flatnonzero(flags).astype(np.uint32).tobytes()))
+    return BitMap(array("I", np.flatnonzero(flags_of(bits)).astype(np.uint32).tobytes()))
 
 
 def _words(rows: BitMap) -> Words:
