@@ -18,7 +18,7 @@ from airflow_provider_segtable.table import committer
 from airflow_provider_segtable.testing.faulty import Faults
 from airflow_provider_segtable.testing.scenario import Shape, build, run, shape_of, simulate
 
-SEEDS = 100
+SEEDS = 80
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]
 CROWD = Shape(appenders=3, appends_each=2, compactors=3, planners=1, chunks=1, asks=3)
 SMALL = Shape(appenders=2, appends_each=1, compactors=2, planners=1, chunks=1)

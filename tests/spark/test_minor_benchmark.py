@@ -10,7 +10,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "minor.py"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_benchmark_runs() -> None:
     """A quick run measures every way and checks every result's rows."""

@@ -60,7 +60,7 @@ def test_spark_reads_what_tasks_sorted(spark: SparkSession, tmp_path: Path, memo
     assert left == {str(tmp_path / segment.path) for segment in (*segments, *results)}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_runs() -> None:
     """A quick run measures every way of both tasks and checks every result's rows."""
     done = subprocess.run(
