@@ -12,6 +12,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.errors import BooksDoNotBalance
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanState
@@ -90,21 +91,27 @@ def _deleted(
         for each in some
         if each.n <= upto
     }
-    exactly = sum(each.rows for root, each in due if _whole(root, each.n, inputs, state))
+    purged = _purged_whole({root for root, _ in due}, inputs, state)
+    exactly = sum(each.rows for root, each in due if purged[root] < each.n)
     return exactly, sum(each.rows for _, each in due)
 
 
-def _whole(root: SegmentId, n: int, inputs: Sequence[Segment], state: State) -> bool:
-    """Tell whether all of a root's rows are in the inputs, none of them purged of event ``n``.
+def _purged_whole(
+    roots: set[SegmentId], inputs: Sequence[Segment], state: State
+) -> dict[SegmentId, int]:
+    """Return the roots all of whose rows are in the inputs, and how far they are purged at most.
 
     A tombstone may stand where some of them were, and does not say so.
     """
     given = {segment.id for segment in inputs}
-    return all(
-        segment.id in given and segment.purged < n
-        for segment in state.timeline.visible_segments(root.interval)
-        if segment.may_hold(root) or segment.tombstone
-    )
+    purged = dict.fromkeys(roots, 0)
+    for interval in {root.interval for root in roots}:
+        here = {root for root in roots if root.interval == interval}
+        for segment in state.timeline.visible_segments(interval):
+            for root in here if segment.tombstone else roots_among(segment, here):
+                inside = segment.id in given
+                purged[root] = max(purged[root], segment.purged if inside else state.n)
+    return purged
 
 
 def _group(

@@ -17,11 +17,11 @@ CarbonData's parallel compaction and update, whose rule (execute the delete agai
 segment) loses rows wherever that saw rows which the delete never did.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.predicate import Predicate
-from airflow_provider_segtable.core.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +62,20 @@ def with_file(vectors: Vectors, n: int, file: VectorFile) -> Vectors:
     return {**vectors, **added}
 
 
-def roots_among(segment: Segment, vectors: Vectors) -> Iterator[SegmentId]:
-    """Yield the roots with vectors that a segment may hold rows of, each once."""
-    if not vectors:
+def roots_among(segment: Segment, roots: Collection[SegmentId]) -> Iterator[SegmentId]:
+    """Yield those of some roots that a segment may hold rows of (``Segment.may_hold``), each once.
+
+    It looks at what the segment names, not at all the roots: these may be very many.
+    """
+    if not roots:
         return
-    spans = ((some.chunk, span) for some in segment.roots for span in some.spans)
-    named = (chunk.segment(partition) for chunk, span in spans for partition in range(*span))
-    runs = dict.fromkeys(run.root for run in segment.runs)
-    yield from (root for root in (*runs, *named) if root in vectors)
+    named = (run.root for run in segment.runs) if segment.traced else named_roots(segment)
+    yield from (root for root in dict.fromkeys(named) if root in roots)
+
+
+def holds_any(segment: Segment, roots: Collection[SegmentId]) -> bool:
+    """Tell whether a segment may hold rows of any of some roots."""
+    return next(roots_among(segment, roots), None) is not None
 
 
 def applying(segment: Segment, vectors: Vectors) -> dict[SegmentId, tuple[Deletion, ...]]:

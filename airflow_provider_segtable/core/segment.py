@@ -22,7 +22,7 @@ Source of the idea: Apache Druid, "minor compaction" with segment locking
 root addresses are ours, so that deletes can follow rows.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached
@@ -295,6 +295,14 @@ def roots_of(segments: Iterable[Segment]) -> tuple[Roots, ...]:
     runs = ((root.chunk, root.partition, root.partition + 1) for root in files)
     named = ((r.chunk, start, end) for s in segments for r in s.roots for start, end in r.spans)
     return _joined((*runs, *named))
+
+
+def named_roots(segment: Segment) -> Iterator[SegmentId]:
+    """Yield the roots that the hidden columns of a segment may name, of its own time."""
+    for some in segment.roots:
+        if some.chunk.interval.overlaps(segment.id.interval):
+            for start, end in some.spans:
+                yield from map(some.chunk.segment, range(start, end))
 
 
 def root_span(segments: Sequence[Segment]) -> tuple[int, int]:

@@ -11,10 +11,10 @@
    is how many predicates wait for a segment, and may hold for any of its time.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.predicate import (
     AllOf,
@@ -28,8 +28,6 @@ from airflow_provider_segtable.core.predicate import (
 )
 from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, SegmentId
 from airflow_provider_segtable.core.state import State
-
-Partitions = Mapping[ChunkKey, list[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +128,18 @@ class _Holders:
     def rows(self) -> int:
         return sum(segment.rows for segment in self.segments)
 
+    def rows_of(self, root: SegmentId) -> int:
+        """Return how many rows of a root they have: that is known, or all may be."""
+        runs = self.segments[0].runs
+        return sum(run.rows for run in runs if run.root == root) if runs else self.rows
+
 
 def _spread(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, float]]:
     by_root: dict[SegmentId, list[tuple[_Holders, int]]] = {}
-    every: list[_Holders] = []
-    partitions = _partitions(state)
-    for holders in _together(segments):
-        every.append(holders)
-        for root, rows in _held(holders, partitions):
-            if root in state.vectors:
-                by_root.setdefault(root, []).append((holders, rows))
+    every = [*_together(segments)]
+    for holders in every:
+        for root in roots_among(holders.segments[0], state.vectors):
+            by_root.setdefault(root, []).append((holders, holders.rows_of(root)))
     for root, held in by_root.items():
         for deletion in state.vectors[root]:
             due = [(holders, rows) for holders, rows in held if holders.purged < deletion.n]
@@ -162,30 +162,3 @@ def _together(segments: Iterable[Segment]) -> Iterator[_Holders]:
             alike.setdefault((segment.id.chunk, segment.roots, segment.purged), []).append(segment)
     for (_, _, purged), members in alike.items():
         yield _Holders(members, purged)
-
-
-def _held(holders: _Holders, partitions: Partitions) -> Iterator[tuple[SegmentId, int]]:
-    """Yield the roots that may be held, each once, with how many rows of it."""
-    segment = holders.segments[0]
-    if segment.traced:
-        rows: dict[SegmentId, int] = {}
-        for run in segment.runs:
-            rows[run.root] = rows.get(run.root, 0) + run.rows
-        yield from rows.items()
-        return
-    whole = holders.rows
-    for some in segment.roots:
-        if not some.chunk.interval.overlaps(segment.id.interval):
-            continue
-        known = partitions.get(some.chunk, [])
-        for start, end in some.spans:
-            for partition in known[bisect_left(known, start) : bisect_left(known, end)]:
-                yield some.chunk.segment(partition), whole
-
-
-def _partitions(state: State) -> Partitions:
-    """Return which roots have deletions, by chunk and in order."""
-    found: dict[ChunkKey, list[int]] = {}
-    for root in sorted(state.vectors):
-        found.setdefault(root.chunk, []).append(root.partition)
-    return found

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.claims import Deletes
-from airflow_provider_segtable.core.deletion import VectorFile, paths
+from airflow_provider_segtable.core.deletion import VectorFile, holds_any, paths
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
 from airflow_provider_segtable.core.events import Changed, Restored
 from airflow_provider_segtable.core.interval import MAX_INSTANT, MIN_INSTANT, Interval
@@ -238,7 +238,7 @@ def _held(
             if run.root in wanted:
                 yield run.root, BitMap(range(run.start, run.start + run.rows))
         return
-    if not segment.path or not any(segment.may_hold(root) for root in wanted):
+    if not segment.path or not holds_any(segment, wanted):
         return
     with ports.files.open(segment.path) as source:
         file = pq.ParquetFile(SourceFile(source), read_dictionary=[ROOT])
@@ -287,7 +287,8 @@ def left_out(found: Recovered, past: frozenset[SegmentId]) -> frozenset[SegmentI
     """Return the hidden segments of whose rows nothing could tell that they are deleted."""
     shown = {segment.id for segment in found.shown}
     hidden = [segment for segment in found.kept if segment.id not in shown and segment.rows]
-    torn = {(s.id.chunk, s.shard.group) for s in hidden if any(s.may_hold(root) for root in past)}
+    unsafe = (s for s in hidden if holds_any(s, past))
+    torn = {(s.id.chunk, s.shard.group) for s in unsafe}
     return frozenset(s.id for s in hidden if (s.id.chunk, s.shard.group) in torn)
 
 

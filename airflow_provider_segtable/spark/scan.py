@@ -22,10 +22,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
+from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.predicate import Predicate
-from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, roots_of
+from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId, named_roots
 from airflow_provider_segtable.data.bits import flags_of
 from airflow_provider_segtable.data.deletions import sieves
 from airflow_provider_segtable.data.rollup import physical_schema
@@ -84,12 +85,10 @@ def scan(
 
 def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId]) -> DataFrame:
     """Return the columns that ``addressed`` adds, of the segments that may have rows of roots."""
-    wanted = tuple(roots)
+    wanted = frozenset(roots)
     asked = _Asked(spark, snapshot, None, snapshot.schema, [], addressed=True)
     return asked.rows(
-        (clip, segment)
-        for clip, segment in _visible(snapshot, None)
-        if any(segment.may_hold(root) for root in wanted)
+        (clip, segment) for clip, segment in _visible(snapshot, None) if holds_any(segment, wanted)
     )
 
 
@@ -189,7 +188,8 @@ class _Asked:
             frame = frame.where(~F.coalesce(matching(predicate, frame), F.lit(False)))
         given = [(segment, self.sieves[segment.id]) for segment in segments]
         if not way.places:
-            return unmarked(frame, _by_root(given), _roots(segments))
+            roots = (str(root) for segment in segments for root in named_roots(segment))
+            return unmarked(frame, _by_root(given), roots)
         texts = {_file(place(segment.path)) for segment in segments}
         full = len(texts) < len(segments)
         if full:
@@ -210,12 +210,6 @@ def _placed(frame: DataFrame) -> DataFrame:
     where = F.substring_index(metadata["file_path"], "/", -2)
     named = {_PLACE: where, _FILE: metadata["file_name"], ROW: metadata["row_index"]}
     return frame.select("*", *(value.alias(name) for name, value in named.items()))
-
-
-def _roots(segments: Iterable[Segment]) -> Iterator[str]:
-    for some in roots_of(segments):
-        for partition in (partition for span in some.spans for partition in range(*span)):
-            yield str(some.chunk.segment(partition))
 
 
 def _file(where: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.deletion import holds_any
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.overshadow import Visible
 from airflow_provider_segtable.core.segment import Segment, SegmentId
@@ -106,7 +107,7 @@ class Snapshot:
             (segment, None if _within(segment, found.interval) else found.interval)
             for found in self.visible(interval)
             for segment in found.segments
-            if segment.rows and (roots is None or _holds_any(segment, roots))
+            if segment.rows and (roots is None or holds_any(segment, roots))
         ]
         sieve = sieves(self.ports.files, self.state, (segment for segment, _ in parts))
         for segment, clip in parts:
@@ -162,12 +163,6 @@ class Snapshot:
 
 def _within(segment: Segment, interval: Interval) -> bool:
     return interval.holds(segment.time_min) and interval.holds(segment.time_max)
-
-
-def _holds_any(segment: Segment, roots: Collection[SegmentId]) -> bool:
-    if segment.traced:
-        return any(run.root in roots for run in segment.runs)
-    return any(segment.may_hold(root) for root in roots)
 
 
 def _known_rows(segment: Segment, sieve: Sieve) -> int:
