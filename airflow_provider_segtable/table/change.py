@@ -4,11 +4,14 @@
    vectors and new segments are written, then committed together.
 2. No compaction is in the way, nor is this in theirs: root addresses never change. What comes
    needs ids, as an append does, and an append's lock; a delete needs neither lock nor coordinator.
-3. A change that landed first in one of our roots is a reason to look closer: its vectors are read.
-   If the rows are others, our change is put again as it is. If they are the same, and both are
-   plain deletes, ours leaves them out. Else ``find`` looks at the newest snapshot, a bounded number
-   of times (snapshot isolation, first committer wins).
-4. Files are deleted only when the change certainly did not land.
+3. If time was cut anew since the snapshot, the rows that come are split by the new time chunks and
+   written again. They are the same rows: nothing is evaluated again.
+4. A change that landed first in one of our roots is a reason to look closer: its vectors are read,
+   or, if they were cleaned since, which of our rows are still there. If the rows are others, our
+   change is put again as it is. If they are the same, and both are plain deletes, ours leaves them
+   out. Else it begins anew: ``find`` looks at the newest snapshot, a bounded number of times
+   (snapshot isolation, first committer wins). No other reason makes it look again.
+5. Files are deleted only when the change certainly did not land.
 
 Source of the idea: CarbonData's parallel compaction and update; row-level concurrency as in Delta,
 but without a table-wide lock, and never executed again because of a compaction.
@@ -49,6 +52,7 @@ from airflow_provider_segtable.table.committer import (
     way_out,
 )
 from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.matching import present
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.snapshot import Snapshot
 
@@ -162,7 +166,7 @@ def change(
         found = find(Snapshot(ports=ports, state=state))
         if found.nothing:
             return ChangeResult(n=None, state=state, matched=found.matched, deleted=0, inserted=0)
-        done = _tried(asked, found, state)
+        done = _Settling(asked, found, state).run()
         if isinstance(done, ChangeResult):
             return done
         lost, state = done, log.refresh(state)
@@ -187,42 +191,29 @@ def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
     )
 
 
-def _tried(asked: _Asked, found: Found, state: State) -> ChangeResult | Conflict:
-    if found.prepare is None:
-        return _Settling(asked, found, state).run()
-    ports = asked.ports
-    counts, write = found.prepare(state)
-    request = append_request(ports, state, counts, asked.commit_id, asked.priority)
-    lease = ports.coordinator.acquire(request, wait_s=asked.wait_s)
-    try:
-        check_clock(ports, lease)
-        if EventLog(ports.storage).refresh(state).layout != state.layout:
-            return Conflict(reason="time was cut anew")
-        return _Settling(asked, found, state, written(ports, lease, write), lease.check).run()
-    finally:
-        lease.release()
-
-
 class _Settling:
-    """One finding on its way into the log, beside changes of other rows."""
+    """One finding on its way into the log, beside changes of other rows.
 
-    def __init__(
-        self,
-        asked: _Asked,
-        found: Found,
-        state: State,
-        segments: tuple[Segment, ...] = (),
-        guard: Callable[[], None] = lambda: None,
-    ) -> None:
+    ``state`` is the newest version in which its rows are known to be there.
+    """
+
+    def __init__(self, asked: _Asked, found: Found, state: State) -> None:
         self.asked, self.found, self.state = asked, found, state
-        self.segments, self.guard = segments, guard
+        self.log = EventLog(asked.ports.storage)
         self.rows = {root: rows for root, rows in found.rows.items() if rows}
+        self.segments: tuple[Segment, ...] = ()
+        self.guard: Callable[[], None] = lambda: None
         self.file: VectorFile | None = None
 
     def run(self) -> ChangeResult | Conflict:
-        """Put it, as often as others changed other rows first; files stay only if it may land."""
+        """Put it; a conflict is about the same rows. Files stay only if it may land.
+
+        Raises:
+            ChangeConflict: it was kept from being put too often, by changes of other rows or cuts.
+        """
+        prepare = self.found.prepare
         try:
-            done = self._rounds()
+            done = self._rounds() if prepare is None else self._split(prepare)
         except CommitUnknown:
             raise
         except Exception:  # no more: whoever interrupts a put cannot know whether it landed
@@ -231,6 +222,40 @@ class _Settling:
         if isinstance(done, Conflict) or done.n is None:
             self._discard()
         return done
+
+    def _split(self, prepare: Prepare) -> ChangeResult | Conflict:
+        """Write what comes, and put it; once more for each time that time is cut anew."""
+        newest = self.log.refresh(self.state)
+        for _ in range(TRIES):
+            outcome = self._written(prepare, newest)
+            if outcome is not None:
+                return outcome
+            newest = self.log.refresh(newest)
+        raise self._hindered(f"time was cut anew {TRIES} times")
+
+    def _written(self, prepare: Prepare, newest: State) -> ChangeResult | Conflict | None:
+        """Write what comes by the time chunks of a version, and put it; None: they are others."""
+        asked, ports = self.asked, self.asked.ports
+        counts, write = prepare(newest)
+        request = append_request(ports, newest, counts, asked.commit_id, asked.priority)
+        lease = ports.coordinator.acquire(request, wait_s=asked.wait_s)
+        try:
+            check_clock(ports, lease)
+            if self.log.refresh(newest).layout != newest.layout:
+                return None  # cut anew while we waited
+            self.segments, self.guard = written(ports, lease, write), lease.check
+            done = self._rounds()
+        finally:
+            lease.release()
+        if isinstance(done, Conflict) and self._torn(newest):
+            self._discard_segments()
+            return None
+        return done
+
+    def _torn(self, known: State) -> bool:
+        """Return whether a new segment lies in two time chunks now."""
+        layout = self.log.refresh(known).layout
+        return any(layout.holds(s.time_min, s.time_max) is None for s in self.segments)
 
     def _rounds(self) -> ChangeResult | Conflict:
         for _ in range(ROUNDS):
@@ -245,7 +270,14 @@ class _Settling:
                 return lost
             if not self.rows and not self.segments:
                 return self._result(None, self.state)
-        return Conflict(reason=f"others changed rows beside these {ROUNDS} times")
+        raise self._hindered(f"others changed rows beside these {ROUNDS} times")
+
+    def _hindered(self, why: str) -> ChangeConflict:
+        asked = self.asked
+        return ChangeConflict(
+            f"{asked.kind} in {asked.ports.uri} could not be committed: {why}; nothing was "
+            "changed: run it again"
+        )
 
     def _committed(self, outcome: Committed) -> ChangeResult:
         """Return what the event did: a late put of an earlier run, with other files, is as good."""
@@ -270,22 +302,40 @@ class _Settling:
         return Change(action=action, commit_id=self.asked.commit_id, guard=self.guard)
 
     def _beside(self, conflict: Conflict) -> Conflict | None:
-        """Look whether those who were first changed the same rows; None: go on without those."""
-        ports, newest = self.asked.ports, EventLog(self.asked.ports.storage).refresh(self.state)
+        """Return the conflict if it is about our rows, or cuts them apart; None: go on.
+
+        Rows that go on are known to be there in ``state``, the newest then.
+        """
+        newest = self.log.refresh(self.state)
+        try:
+            if newest.forgotten > self.state.n:
+                lost = None if self._all_there(newest) else conflict
+            else:
+                lost = self._compared(conflict, newest)
+        except NotFound:  # cleaned since it was read: look at what is there now
+            return None
+        if lost is None:
+            self.state = newest
+        return lost
+
+    def _all_there(self, newest: State) -> bool:
+        """Return whether nobody deleted one of our rows, where the log does not tell any more."""
+        found = present(Snapshot(ports=self.asked.ports, state=newest), self.rows)
+        return found == self.rows
+
+    def _compared(self, conflict: Conflict, newest: State) -> Conflict | None:
+        """Compare our rows with those that others deleted; leave out what plain deletes took."""
+        ports = self.asked.ports
         rivals = {root: _since(newest, root, self.state.n) for root in self.rows}
         rivals = {root: some for root, some in rivals.items() if some}
-        if not rivals or newest.forgotten > self.state.n:
-            return conflict
-        try:
-            theirs = deleted_rows(ports.files, rivals)
-        except NotFound:  # cleaned since: find again, without those rows
-            return conflict
+        if not rivals:
+            return conflict if self._torn(newest) else None
+        theirs = deleted_rows(ports.files, rivals)
         common = {root: rows for root in theirs if (rows := self.rows[root] & theirs[root])}
         if common and not (self._plain() and _all_plain(ports, common, rivals)):
             return conflict
         if common:
             self._leave_out(common)
-        self.state = newest
         return None
 
     def _plain(self) -> bool:
@@ -309,9 +359,14 @@ class _Settling:
         )
 
     def _discard(self) -> None:
-        paths = [segment.path for segment in self.segments]
-        for path in (*paths, *([self.file.path] if self.file else [])):
-            self.asked.ports.files.delete(path)
+        self._discard_segments()
+        if self.file:
+            self.asked.ports.files.delete(self.file.path)
+
+    def _discard_segments(self) -> None:
+        for segment in self.segments:
+            self.asked.ports.files.delete(segment.path)
+        self.segments = ()
 
 
 def _since(state: State, root: SegmentId, n: int) -> tuple[Deletion, ...]:

@@ -30,7 +30,7 @@ def ports(service: MemoryService) -> TablePorts:
     clock = FakeClock()
     made = TablePorts(
         uri="memory://t",
-        storage=MemoryStorage(),
+        storage=MemoryStorage(clock=clock),
         files=MemoryFiles(),
         clock=clock,
         chance=FakeChance(),

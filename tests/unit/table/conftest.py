@@ -30,7 +30,7 @@ def new_table(service: MemoryService) -> Table:
     clock = FakeClock()
     ports = TablePorts(
         uri="memory://t",
-        storage=MemoryStorage(),
+        storage=MemoryStorage(clock=clock),
         files=MemoryFiles(),
         clock=clock,
         chance=FakeChance(),

@@ -1,6 +1,7 @@
 """The loop of a change: beside compactions, appends and other changes, over failing storage."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -25,11 +26,18 @@ from airflow_provider_segtable.core.events import (
     PlanRequested,
 )
 from airflow_provider_segtable.core.interval import HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.lockbox import FencingToken, LockRequest
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease
+from airflow_provider_segtable.ports.files import DataFiles, Sink
 from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.compaction import compact
+from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.append import AppendTicket, Write
 from airflow_provider_segtable.table.change import ChangeKind, Found, change
 from airflow_provider_segtable.table.committer import Change, Committed, commit
@@ -107,7 +115,7 @@ def in_use(table: Table) -> set[str]:
     """Return the files that the log names."""
     state = table.state()
     vectors = {each.path for some in state.vectors.values() for each in some}
-    return vectors | {segment.path for segment in state.timeline.segments()}
+    return vectors | {segment.path for segment in state.timeline.segments() if segment.path}
 
 
 def test_deletes_of_other_rows_go_side_by_side(table: Table, other: Table) -> None:
@@ -360,6 +368,138 @@ def test_time_cut_finer_meanwhile_is_cut_again(table: Table, other: Table) -> No
         for chunk in chunks
         if chunk.interval.start < 2 * HOUR_US
     } == {HOUR_US}
+
+
+@dataclass(slots=True)
+class Late:
+    """A coordinator at which others get their way before the next grant."""
+
+    inner: Coordinator
+    act: Callable[[], object] | None
+
+    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Let the others act, then grant."""
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+        return self.inner.acquire(request, wait_s=wait_s)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+@dataclass(slots=True)
+class Noted:
+    """Data files; which were begun is noted."""
+
+    inner: DataFiles
+    begun: list[str] = field(default_factory=list)
+
+    def create(self, path: str) -> AbstractContextManager[Sink]:
+        """Begin a file."""
+        self.begun.append(path)
+        return self.inner.create(path)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+def waiting(table: Table, act: Callable[[], object]) -> tuple[Table, list[str]]:
+    """Return the table where others act while a writer waits for its lock, and files it begins."""
+    noted = Noted(table.ports.files)
+    coordinator = Late(table.ports.coordinator, act)
+    ports = replace(table.ports, files=noted, coordinator_=coordinator)  # type: ignore[arg-type]
+    return Table(ports), noted.begun
+
+
+CUTS = [(Granularity.HOUR, Granularity.DAY, 1), (Granularity.DAY, Granularity.HOUR, 2)]
+
+
+@pytest.mark.parametrize(("before", "after", "chunks"), CUTS)
+@pytest.mark.parametrize("what", ["append", "update"])
+def test_rows_are_split_by_the_time_chunks_under_the_lock(
+    table: Table, other: Table, what: str, before: Granularity, after: Granularity, chunks: int
+) -> None:
+    """If time is cut anew while a writer waits, it writes once: a file for each new time chunk."""
+    recut(table, before)
+    late, begun = waiting(table, lambda: recut(other, after))
+    if what == "append":
+        late.append(rows(range(40, 44)))
+    else:
+        late.update({"price": 1.0}, "row IN (2, 3)")
+    assert len([path for path in begun if path.startswith("data/")]) == chunks
+
+
+def test_an_update_split_anew_does_not_look_again(table: Table, other: Table) -> None:
+    """If time is cut finer before its put, an update leaves alone what was loaded meanwhile."""
+    recut(table, Granularity.DAY)
+
+    def act() -> None:
+        other.append(rows(range(41, 42)))
+        recut(other, Granularity.HOUR)
+
+    done = beside(table, act).update({"price": -1.0}, "row IN (2, 3, 41)")
+    assert (done.matched, done.deleted, done.inserted) == (2, 2, 2)
+    assert price(table, 41) == [20.5]
+    assert files(table) == in_use(table)
+
+
+def test_time_cut_anew_again_and_again_ends_in_a_conflict(table: Table, other: Table) -> None:
+    """A bounded number of cuts later the update gives up, says why, and leaves no file."""
+    recut(table, Granularity.DAY)
+
+    class Restless(Late):
+        """Others act before every grant."""
+
+        def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+            cut = Granularity.HOUR if table.state().zones else Granularity.DAY
+            recut(other, cut)
+            return self.inner.acquire(request, wait_s=wait_s)
+
+    ports = replace(table.ports, coordinator_=Restless(table.ports.coordinator, None))  # type: ignore[arg-type]
+    with pytest.raises(ChangeConflict, match="time was cut anew 5 times"):
+        Table(ports).update({"price": 0.0}, "row = 7")
+    assert price(table, 7) == [3.5]
+    assert files(table) == in_use(table)
+
+
+def purge(table: Table) -> None:
+    """Rewrite all files without what is deleted, and forget which rows these were."""
+    ports = table.ports
+    plans = [known.plan.id for known in request(ports, PlanKind.MAJOR)]
+    compact(ports, plans, in_process(ports.files))
+    ports.clock.sleep(1)  # so that versions are old
+    clean(ports, retention=Retention(hours=0, versions=1, orphan_hours=1000))
+
+
+@pytest.mark.parametrize("kind", ["delete", "update"])
+def test_a_row_whose_deletion_was_cleaned_stays_deleted(
+    table: Table, other: Table, kind: str
+) -> None:
+    """If others deleted our row and the vector is cleaned, a newer vector there proves nothing."""
+
+    def act() -> None:
+        other.delete("row = 7")
+        purge(other)
+        other.delete("row = 9")  # of the same file
+
+    late = beside(table, act)
+    done = late.delete("row = 7") if kind == "delete" else late.update({"price": 1.0}, "row = 7")
+    assert (done.n, done.matched) == (None, 0)
+    assert {7, 9}.isdisjoint(numbers(table))
+
+
+def test_rows_that_are_still_there_need_no_other_look(table: Table, other: Table) -> None:
+    """If deletions beside ours were cleaned, our rows are looked up by address, and go on."""
+
+    def act() -> None:
+        other.append(rows(range(40, 44)))
+        other.delete("row = 9")
+        purge(other)
+
+    done = beside(table, act).update({"price": -1.0}, "row IN (5, 7, 41)")
+    assert (done.matched, done.deleted, done.inserted) == (2, 2, 2)
+    assert (price(table, 7), price(table, 41)) == ([-1.0], [20.5])
 
 
 def event(table: Table, n: int) -> Event:
