@@ -23,6 +23,7 @@ from airflow.sdk import DAG, Param, task
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 
+NAME = r"^(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*$"
 HOURS = float(os.environ.get("SEGTABLE_FORGET_HOURS", "24"))
 
 with DAG(
@@ -33,7 +34,9 @@ with DAG(
     catchup=False,
     tags=["segtable", "example"],
     params={
-        "table": Param("flights", type="string", description="Below the connection's root"),
+        "table": Param(
+            "flights", type="string", pattern=NAME, description="Below the connection's root"
+        ),
         "ids": Param("/data/forget/ids.csv", type="string", description="A file with a header"),
     },
 ):
@@ -51,7 +54,7 @@ with DAG(
     )
     def rewrite() -> str:
         """Rewrite every segment that holds a deleted row, however few they are."""
-        return 'segtable compact "$TABLE" --all --property compaction.deleted_share=0'
+        return 'segtable compact --all --property compaction.deleted_share=0 -- "$TABLE"'
 
     keep = WaitSensor(task_id="keep", time_to_wait=timedelta(hours=HOURS), deferrable=True)
 

@@ -11,6 +11,8 @@ from airflow.sdk import DAG, Param, task
 
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 
+NAME = r"^(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*$"
+
 with DAG(
     "segtable_ingest_then_wait",
     description="Append files to a table and wait for its compaction",
@@ -19,7 +21,9 @@ with DAG(
     catchup=False,
     tags=["segtable", "example"],
     params={
-        "table": Param("flights", type="string", description="Below the connection's root"),
+        "table": Param(
+            "flights", type="string", pattern=NAME, description="Below the connection's root"
+        ),
         "files": Param("/data/landing/*.parquet", type="string", description="Files, or a glob"),
         "interval": Param(
             "2013-01-01/2014-01-01", type="string", description="What must be compact, start/end"
@@ -38,8 +42,11 @@ with DAG(
         },
     )
     def ingest() -> str:
-        """Append each file as one event; $FILES is not quoted, so that a glob is expanded."""
-        return 'segtable ingest "$TABLE" $FILES --commit-id "$COMMIT"'
+        """Append each file as one event.
+
+        $FILES is not quoted, so that a glob is expanded; after ``--`` no word of it is an option.
+        """
+        return 'segtable ingest --commit-id="$COMMIT" -- "$TABLE" $FILES'
 
     compacted = SegtableSmallSegmentsSensor(
         task_id="compacted",
@@ -56,6 +63,6 @@ with DAG(
     )
     def describe() -> str:
         """Stand in for the work that wanted large files."""
-        return 'segtable table describe "$TABLE"'
+        return 'segtable table describe -- "$TABLE"'
 
     ingest() >> compacted >> describe()

@@ -142,7 +142,7 @@ def _matches(app: App) -> DataFrame | None:
 def _read(app: App, path: str) -> DataFrame:
     given, state = app.arguments, EventLog(app.ports.storage).load()
     schema = to_arrow(state.table.schema)
-    return read_source(app.spark, path, given.format, dict(given.option), schema=schema)
+    return read_source(app.spark, path, given.format, app.reader_options(), schema=schema)
 
 
 def _columns(text: str) -> list[str]:

@@ -58,7 +58,7 @@ def _batch(app: App) -> Outcome:
     given = app.arguments
     state = EventLog(app.ports.storage).load()
     schema = to_arrow(state.table.schema)
-    rows = read_source(app.spark, given.source, given.format, dict(given.option), schema=schema)
+    rows = read_source(app.spark, given.source, given.format, app.reader_options(), schema=schema)
     committed = ingest(
         app.ports,
         rows,
@@ -86,7 +86,7 @@ def _stream(app: App) -> Outcome:
     state = EventLog(app.ports.storage).load()
     schema = to_arrow(state.table.schema)
     rows = read_stream_source(
-        app.spark, given.source, given.format, dict(given.option), schema=schema
+        app.spark, given.source, given.format, app.reader_options(), schema=schema
     )
     stream = ingest_stream(
         app.ports,

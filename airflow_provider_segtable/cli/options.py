@@ -4,8 +4,15 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
+from airflow_provider_segtable.cli.output import note
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name
+from airflow_provider_segtable.storage.environment import (
+    OPTIONS_VARIABLE,
+    options_from_environment,
+)
 
 JSON_WANTED = "segtable.json"
 
@@ -53,7 +60,10 @@ StorageOptions = Annotated[
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="Key of the object store, e.g. endpoint=http://127.0.0.1:5000. Repeatable.",
+        help=(
+            "Key of the object store, e.g. endpoint=http://127.0.0.1:5000. Repeatable. Credentials "
+            "better as JSON in $SEGTABLE_STORAGE_OPTIONS."
+        ),
         show_default=False,
     ),
 ]
@@ -82,6 +92,21 @@ def pairs(given: Iterable[str] | None, option: str) -> Mapping[str, str]:
             raise InvalidInput(f"{option} {text!r} is no KEY=VALUE: write e.g. {option} key=value")
         found[key.strip()] = value.strip()
     return found
+
+
+def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
+    """Return the options of the object store: those of the environment, and those given.
+
+    Raises:
+        InvalidInput: one of them is no KEY=VALUE, or the environment has no JSON object.
+    """
+    found = pairs(given, "--storage-option")
+    for name in filter(is_secret_name, found):
+        note(
+            f"[yellow]--storage-option {escape(name)} is seen by all users of this machine: set it "
+            f"in ${OPTIONS_VARIABLE}[/]"
+        )
+    return SecretOptions({**options_from_environment(OPTIONS_VARIABLE), **found})
 
 
 def find_zookeeper(given: str | None) -> str | None:

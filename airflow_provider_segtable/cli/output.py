@@ -18,6 +18,7 @@ from rich.progress import (
 )
 
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.secret import redacted
 
 Facts = Mapping[str, Any]
 """An answer as plain JSON values under stable keys."""
@@ -54,13 +55,13 @@ def note(text: str) -> None:
 
 def print_error(error: SegtableError) -> None:
     """Print one red line: what is wrong, and the way out."""
-    line = " ".join(str(error).split())
+    line = " ".join(redacted(str(error)).split())
     err.print(f"[bold red]error:[/] [red]{escape(line)}[/]", soft_wrap=True)
 
 
 def error_facts(error: SegtableError) -> Facts:
     """Return an error as facts."""
-    return {"error": type(error).__name__, "message": str(error)}
+    return {"error": type(error).__name__, "message": redacted(str(error))}
 
 
 def progress() -> Progress:

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from airflow_provider_segtable.cli.exits import Exit
-from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, pairs
+from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, store_options
 from airflow_provider_segtable.cli.output import Facts, note, print_json, show
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def repair(  # noqa: PLR0913 - each is an option
     from airflow_provider_segtable.services import repair as service
     from airflow_provider_segtable.table.ports import open_ports
 
-    ports = open_ports(table, storage_options=pairs(storage_options, "--storage-option"))
+    ports = open_ports(table, storage_options=store_options(storage_options))
     decisions = service.Decisions(
         without=frozenset(without or ()),
         also=frozenset(also or ()),

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from airflow_provider_segtable.cli.drawing import captioned, grid
-from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, pairs
+from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, store_options
 from airflow_provider_segtable.cli.output import Facts, out, print_json, show
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.interval import Interval, parse_instant
@@ -111,7 +111,7 @@ def _snapshot(
     if version is not None and as_of is not None:
         raise InvalidInput("give one of --version and --as-of")
     time = parse_instant(as_of) if as_of else None
-    options = pairs(storage_options, "--storage-option")
+    options = store_options(storage_options)
     return Table.open(uri, storage_options=options).snapshot(version=version, as_of=time)
 
 

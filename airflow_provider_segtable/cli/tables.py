@@ -15,6 +15,7 @@ from airflow_provider_segtable.cli.options import (
     TableUri,
     find_zookeeper,
     pairs,
+    store_options,
 )
 from airflow_provider_segtable.cli.output import note, print_json, show
 from airflow_provider_segtable.cli.parsing import parse_schema
@@ -36,7 +37,7 @@ def open_table(uri: str, storage_options: list[str] | None, zookeeper: str | Non
     """Open a table; ``Table`` is loaded only now."""
     from airflow_provider_segtable.table.table import Table
 
-    options = pairs(storage_options, "--storage-option")
+    options = store_options(storage_options)
     return Table.open(uri, zookeeper=zookeeper, storage_options=options)
 
 
@@ -125,7 +126,7 @@ def create(  # noqa: PLR0913 - each is an option
         name=name,
         properties=settings,
         rollup=rollup,
-        storage_options=pairs(storage_options, "--storage-option"),
+        storage_options=store_options(storage_options),
     )
     answer = facts.definition_facts(table, made.state())
     if as_json:

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from airflow_provider_segtable.cli.exits import Exit
-from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, pairs
+from airflow_provider_segtable.cli.options import AsJson, StorageOptions, TableUri, store_options
 from airflow_provider_segtable.cli.output import (
     Facts,
     error_facts,
@@ -90,7 +90,7 @@ def _run(
     from airflow_provider_segtable.services import verify as service
     from airflow_provider_segtable.table.ports import open_ports
 
-    ports = open_ports(table, storage_options=pairs(storage_options, "--storage-option"))
+    ports = open_ports(table, storage_options=store_options(storage_options))
     with progress() as bar:
         tasks = {stage: bar.add_task(stage, total=None) for stage in ("log", "files")}
 

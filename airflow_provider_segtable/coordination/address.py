@@ -14,6 +14,7 @@ import time
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.ports.coordination import Coordinator
 
@@ -67,8 +68,8 @@ def connect(
     match = _ZOOKEEPER.fullmatch(address)
     if not match:
         raise InvalidInput(
-            f"{address!r} is no coordinator address: write zk://host:2181/segtable, several "
-            "hosts with commas, or memory://name"
+            f"{redacted(address)!r} is no coordinator address: write zk://host:2181/segtable, "
+            "several hosts with commas, or memory://name"
         )
     try:
         from airflow_provider_segtable.coordination.zookeeper import (

@@ -11,6 +11,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
+from airflow_provider_segtable.core.secret import redacted
 
 _KINDS: dict[int, tuple[type[StorageError], str]] = {
     errno.ENOENT: (NotFound, "is not there"),
@@ -49,4 +50,4 @@ def translate(error: OSError, path: str) -> StorageError:
         text = str(error)
         code = next((known for word, known in _CODES_IN_TEXT.items() if word in text), None)
     kind, what = _KINDS.get(code or 0, (StorageError, "failed"))
-    return kind(f"{path} {what} ({error})")
+    return kind(f"{path} {what} ({redacted(str(error))})")

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.data.arrow_files import ArrowFiles
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
@@ -133,7 +134,7 @@ def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> Da
     parts = urlsplit(uri)
     if parts.scheme not in _SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
-        raise InvalidName(f"{uri!r} has an unknown scheme: use a path or one of {known}")
+        raise InvalidName(f"{redacted(uri)!r} has an unknown scheme: use a path or one of {known}")
     return _SCHEMES[parts.scheme](parts, _normalised(storage_options or {}))
 
 

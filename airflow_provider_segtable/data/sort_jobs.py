@@ -60,7 +60,7 @@ class Task:
     """
 
     uri: str
-    storage_options: dict[str, str]
+    storage_options: Mapping[str, str]
     shape: Shape
     keying: Keying
     marks: Marks

@@ -162,7 +162,7 @@ def survey_jobs(
     return [
         SurveyJob(
             uri=spec.uri,
-            storage_options=dict(spec.storage_options),
+            storage_options=spec.storage_options,
             inputs=tuple(segment for _, segment in numbered[a:b]),
             numbers=tuple(number for number, _ in numbered[a:b]),
             sieves={number: sieves[number] for number, _ in numbered[a:b]},
@@ -199,7 +199,7 @@ def planned(
     ]
     task = Task(
         uri=spec.uri,
-        storage_options=dict(spec.storage_options),
+        storage_options=spec.storage_options,
         shape=shape,
         keying=keying,
         marks=ranges.marks,

@@ -86,7 +86,7 @@ class SurveyJob:
     """
 
     uri: str
-    storage_options: dict[str, str]
+    storage_options: Mapping[str, str]
     inputs: tuple[Segment, ...]
     numbers: tuple[int, ...]
     sieves: Mapping[int, Sieve]

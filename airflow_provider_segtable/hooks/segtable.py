@@ -12,6 +12,9 @@
                                     "extra": {"zookeeper": "zk://127.0.0.1:2181"}}'
 
 A table is named by its path below the root, or by a whole URI.
+
+Credentials are in ``storage_options`` alone. They are shown by no ``repr`` and are masked in
+Airflow's logs and rendered fields from the moment the connection is read.
 """
 
 import json
@@ -23,9 +26,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import BaseHook, Connection
+from airflow.sdk.log import mask_secret
 
+from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
-from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
+from airflow_provider_segtable.storage import check_uri, open_storage
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
@@ -38,16 +44,26 @@ class Place:
     conn_id: str
     root: str
     zookeeper: str | None = None
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
     spark_master: str | None = None
     spark_conn_id: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "storage_options", SecretOptions(self.storage_options))
+        for what, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
+            if redacted(plain(what, text)) != text:
+                raise InvalidInput(
+                    f"{what} of connection {self.conn_id} holds credentials: {redacted(text)}. "
+                    "Give them as storage_options, which are masked; this is shown in logs"
+                )
 
     @staticmethod
     def of(connection: Connection) -> "Place":
         """Read a connection.
 
         Raises:
-            InvalidInput: if ``storage_options`` is no JSON object.
+            InvalidInput: if ``storage_options`` is no JSON object, or another field holds
+                credentials.
         """
         extra = connection.extra_dejson
         return Place(
@@ -63,16 +79,22 @@ class Place:
         """Return the URI of a table.
 
         Raises:
-            InvalidInput: if the name is relative and the connection has no root.
+            InvalidInput: if the name is relative and leads out of the root, or there is no root;
+                or the URI has another form than those of tables.
         """
-        if _ABSOLUTE.match(table):
-            return table
+        if _ABSOLUTE.match(plain("table", table)):
+            return check_uri(table)
+        if ".." in table.split("/"):
+            raise InvalidInput(
+                f"table {table!r} leads out of the root of connection {self.conn_id}: name it by "
+                "its path below the root, or by its URI"
+            )
         if not table or not self.root:
             raise InvalidInput(
                 f"table {table!r} is no URI and connection {self.conn_id} has no root: "
                 "set its host to the root of the tables, or name the table by its URI"
             )
-        return f"{self.root.rstrip('/')}/{table}"
+        return check_uri(f"{self.root.rstrip('/')}/{table}")
 
     @contextmanager
     def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TablePorts]:
@@ -101,6 +123,13 @@ def _options(conn_id: str, given: Any) -> dict[str, str]:
             'write e.g. {"endpoint": "http://127.0.0.1:9000"}'
         )
     return {str(key): str(value) for key, value in found.items()}
+
+
+def mask_credentials(options: Mapping[str, Any] | None) -> None:
+    """Let Airflow mask the values of those options whose names say that they are credentials."""
+    for name, value in (options or {}).items():
+        if is_secret_name(name) and isinstance(value, str) and value:
+            mask_secret(value)
 
 
 class SegtableHook(BaseHook):
@@ -133,8 +162,10 @@ class SegtableHook(BaseHook):
 
     @cached_property
     def place(self) -> Place:
-        """Return what the connection says."""
-        return Place.of(self.get_connection(self.segtable_conn_id))
+        """Return what the connection says; from now on logs mask its credentials."""
+        place = Place.of(self.get_connection(self.segtable_conn_id))
+        mask_credentials(place.storage_options)
+        return place
 
     def get_conn(self) -> Place:
         """Return what the connection says, under the name all hooks have."""
@@ -157,5 +188,5 @@ class SegtableHook(BaseHook):
             with place.table_ports(".") as ports:
                 ports.coordinator.locks("test-connection")
         except SegtableError as error:
-            return False, f"{type(error).__name__}: {error}"
+            return False, redacted(f"{type(error).__name__}: {error}")
         return True, f"{place.root} and {place.zookeeper} answer"

@@ -6,7 +6,10 @@
 3. A driver on this machine is told by the kernel when its task dies, however it dies. That is a
    courtesy: what makes an orphan harmless is the table's log, not its death.
 4. A driver on the cluster needs nobody here: ``Submission.wait`` says whether to wait for it.
-5. Secrets travel in the environment, never on the command line.
+5. Credentials travel in the environment of the driver, or in a file that only this user reads
+   (``hooks.settings``): a command line and a log are read by others. To a driver elsewhere the
+   environment is a setting of Spark, so it goes into that file, too.
+6. A submission is checked before anything is started.
 """
 
 import ctypes
@@ -18,7 +21,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,25 +29,49 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from airflow_provider_segtable.coordination.java import find_java
+from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
+from airflow_provider_segtable.core.secret import SecretOptions, redacted
+from airflow_provider_segtable.hooks.settings import (
+    checked_deploy_mode,
+    checked_master,
+    checked_settings,
+    properties_file,
+    public_settings,
+    secret_settings,
+    spark_defaults,
+)
 from airflow_provider_segtable.spark.jvm import SHORT_LIVED_DRIVER
+from airflow_provider_segtable.storage.environment import OPTIONS_VARIABLE, READER_VARIABLE
 
-OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
 PATIENCE_S = 10.0
 TAIL = 20
 _PR_SET_PDEATHSIG = 1
 _ON_YARN = "spark.yarn.submit.waitAppCompletion"
 _ON_KUBERNETES = "spark.kubernetes.submission.waitAppCompletion"
 _TRACKED = "track_driver_via_k8s_api"
+_ENVIRONMENT_ON_YARN = "spark.yarn.appMasterEnv."
+_ENVIRONMENT_ON_KUBERNETES = "spark.kubernetes.driverEnv."
+_FROM_A_SECRET = "spark.kubernetes.driver.secretKeyRef."  # noqa: S105  # a setting's name
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One application to run; ``storage_options`` reach it through its environment.
+    """One application to run, checked.
 
-    ``wait`` is for drivers elsewhere: False if submitting is enough.
+    Attributes:
+        application: its file.
+        arguments: of the application; ``--name=value`` where a value comes from outside.
+        name: shown by the cluster.
+        conf: settings of Spark; those that are credentials are in no command line.
+        storage_options: of the object store; they reach the application by its environment.
+        reader_options: credentials of Spark's readers; likewise.
+        wait: of drivers elsewhere: False if submitting is enough.
+
+    Raises:
+        InvalidInput: an argument holds control characters, or a setting is none of Spark.
     """
 
     application: Path
@@ -52,12 +79,27 @@ class Submission:
     name: str
     conf: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    reader_options: Mapping[str, str] = field(default_factory=dict)
     wait: bool = True
 
-    def secrets(self) -> dict[str, str]:
-        """Return the environment variables that carry the storage options."""
-        options = dict(self.storage_options)
-        return {OPTIONS_VARIABLE: json.dumps(options)} if options else {}
+    def __post_init__(self) -> None:
+        for argument in self.arguments:
+            plain("argument", argument, sql=argument.startswith(("--where=", "--set=")))
+        plain("application name", self.name)
+        object.__setattr__(self, "conf", checked_settings(self.conf))
+        for name in ("storage_options", "reader_options"):
+            object.__setattr__(self, name, SecretOptions(getattr(self, name)))
+
+    def secrets(self) -> SecretOptions:
+        """Return the environment variables that carry options."""
+        carried = {OPTIONS_VARIABLE: self.storage_options, READER_VARIABLE: self.reader_options}
+        return SecretOptions({name: json.dumps(dict(of)) for name, of in carried.items() if of})
+
+    def hidden_in(self, text: str) -> str:
+        """Return a text of the application, or of its command, without credentials."""
+        for options in (self.storage_options, self.reader_options, self.conf):
+            text = SecretOptions(options).hidden_in(text)
+        return redacted(text)
 
 
 class Launcher(Protocol):
@@ -91,13 +133,17 @@ class LocalSparkSubmit:
     attached = True
 
     def __init__(self, master: str | None = None) -> None:
-        self.master = master
+        self.master = master  # a template may have made it: checked by ``launch``
         self._process: subprocess.Popen[str] | None = None
 
     def launch(self, submission: Submission, say: Say) -> None:
         """Run the application; see ``Launcher``."""
-        command = self._command(submission)
-        say(" ".join(command))
+        hidden, home = secret_settings(submission.conf), spark_home()
+        with properties_file(hidden, spark_defaults(home)) as file:
+            self._run(submission, self._command(submission, home, file), say)
+
+    def _run(self, submission: Submission, command: Sequence[str], say: Say) -> None:
+        say(submission.hidden_in(" ".join(command)))
         self._process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,
@@ -112,8 +158,8 @@ class LocalSparkSubmit:
         assert self._process.stdout  # noqa: S101  # we asked for a pipe
         with self._process.stdout as output:
             for line in output:
-                tail.append(line.rstrip())
-                say(line.rstrip())
+                tail.append(submission.hidden_in(line.rstrip()))
+                say(tail[-1])
         code = self._process.wait()
         if code:
             last = "\n".join(tail)
@@ -131,15 +177,16 @@ class LocalSparkSubmit:
                 process.wait(PATIENCE_S)
                 return
 
-    def _command(self, submission: Submission) -> list[str]:
-        master = ["--master", self.master] if self.master else []
-        conf = {**SHORT_LIVED_DRIVER, **submission.conf}
+    def _command(self, submission: Submission, home: Path, file: Path | None) -> list[str]:
+        where = ["--master", checked_master(self.master)] if self.master else []
+        conf = {**SHORT_LIVED_DRIVER, **public_settings(submission.conf)}
         settings = (f"{key}={value}" for key, value in conf.items())
         options = [part for setting in settings for part in ("--conf", setting)]
         return [
-            str(spark_home() / "bin" / "spark-submit"),
-            *master,
+            str(home / "bin" / "spark-submit"),
+            *where,
             *options,
+            *(("--properties-file", str(file)) if file else ()),
             *("--name", submission.name),
             str(submission.application),
             *submission.arguments,
@@ -174,7 +221,7 @@ class SparkSubmit:
         from airflow.providers.common.compat.sdk import BaseHook
 
         extra = BaseHook.get_connection(self.conn_id).extra_dejson
-        return str(self._given_mode or extra.get("deploy-mode") or "client")
+        return checked_deploy_mode(self._given_mode or extra.get("deploy-mode") or "client")
 
     @property
     def attached(self) -> bool:
@@ -185,14 +232,23 @@ class SparkSubmit:
         """Run the application; the hook itself writes its output to the task's log."""
         from airflow.providers.common.compat.sdk import AirflowException
 
+        from airflow_provider_segtable.hooks.segtable import mask_credentials
+
         mode = self.deploy_mode  # looked up first: the hook would go to YARN without a connection
-        self._hook = _spark_submit_hook()(**self._arguments(submission))
         say(f"spark-submit by connection {self.conn_id}, deploy mode {mode}")
-        here = {"env": _environment(submission), "preexec_fn": _die_with_parent}
-        try:
-            self._hook.submit(str(submission.application), **(here if self.attached else {}))
-        except AirflowException as error:
-            raise ExecutionFailed(f"{submission.name}: {error}") from error
+        environment = {**_environment(submission), **self.options.get("env_vars", {})}
+        here = {"env": environment, "preexec_fn": _die_with_parent}
+        defaults = self.options.get("properties_file")
+        hidden = self._hidden(submission)
+        for options in (hidden, submission.storage_options, submission.reader_options):
+            mask_credentials(options)  # the hook itself logs the driver's output
+        with properties_file(hidden, Path(defaults) if defaults else spark_defaults()) as file:
+            told = {"properties_file": str(file)} if file else {}
+            self._hook = _spark_submit_hook()(**(self._arguments(submission) | told))
+            try:
+                self._hook.submit(str(submission.application), **(here if self.attached else {}))
+            except AirflowException as error:
+                raise ExecutionFailed(submission.hidden_in(f"{submission.name}: {error}")) from None
 
     def kill(self) -> None:
         """Let the hook end what it started, on the cluster too."""
@@ -204,17 +260,36 @@ class SparkSubmit:
         arguments: dict[str, Any] = {
             "conn_id": self.conn_id,
             "deploy_mode": self.deploy_mode,
-            "conf": {**driver, **submission.conf},
+            "conf": {**driver, **public_settings(self._conf(submission))},
             "name": submission.name,
             "application_args": list(submission.arguments),
         }
         if not self.attached:
             from airflow_provider_segtable.spark.archive import package_archive
 
-            arguments |= {"py_files": str(package_archive()), "env_vars": submission.secrets()}
+            arguments |= {"py_files": str(package_archive())}
             if not submission.wait:
                 arguments |= _not_waiting(arguments["conf"])
-        return arguments | self.options
+        own = {k: v for k, v in self.options.items() if k not in {"conf", "env_vars"}}
+        return arguments | own
+
+    def _conf(self, submission: Submission) -> SecretOptions:
+        return SecretOptions({**submission.conf, **checked_settings(self.options.get("conf", {}))})
+
+    def _hidden(self, submission: Submission) -> SecretOptions:
+        """Return the settings that are credentials, the environment of a driver elsewhere too."""
+        hidden = dict(secret_settings(self._conf(submission)))
+        if not self.attached:
+            from airflow.providers.common.compat.sdk import BaseHook
+
+            where = BaseHook.get_connection(self.conn_id)
+            on_kubernetes = "k8s" in f"{where.conn_type}://{where.host}"
+            prefix = _ENVIRONMENT_ON_KUBERNETES if on_kubernetes else _ENVIRONMENT_ON_YARN
+            environment = {**submission.secrets(), **self.options.get("env_vars", {})}
+            for name, value in environment.items():
+                if f"{_FROM_A_SECRET}{name}" not in hidden:  # else the cluster itself gives it
+                    hidden[f"{prefix}{name}"] = value
+        return SecretOptions(hidden)
 
 
 def _not_waiting(conf: Mapping[str, str]) -> dict[str, Any]:

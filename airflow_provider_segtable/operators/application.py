@@ -5,22 +5,38 @@
    log, or by what the application left beside it. With ``deferrable`` that is done in the
    triggerer, from the submission on; else here, after ``spark-submit`` has come back.
 3. Where an application died, the operator asks the log.
+4. Values that a template made are checked before anything is started; what is refused fails the
+   task at once, for a retry would be refused again. Values of ``spark_conf`` and ``options`` that
+   are credentials are masked before Airflow stores the rendered fields. Triggers and XComs carry
+   names, never credentials.
 """
 
 import json
 import secrets
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator, conf
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    BaseOperator,
+    Context,
+    conf,
+)
 
-from airflow_provider_segtable.core.errors import CoordinatorUnavailable, ExecutionFailed
+from airflow_provider_segtable.core.arguments import option, plain
+from airflow_provider_segtable.core.errors import (
+    CoordinatorUnavailable,
+    ExecutionFailed,
+    InvalidInput,
+)
 from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook, mask_credentials
 from airflow_provider_segtable.hooks.submission import (
     Launcher,
     LocalSparkSubmit,
@@ -103,6 +119,18 @@ class SegtableSparkOperator(BaseOperator):
         self.wait_timeout = wait_timeout
         self.poll_interval = poll_interval
 
+    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
+        """Render, and mask credentials before Airflow stores what was rendered."""
+        super().render_template_fields(context, jinja_env)
+        for options in self.hidden_options():
+            mask_credentials(options)
+        if redacted(str(self.table)) != self.table:  # refused later, but stored before
+            mask_credentials({"credentials": self.table})
+
+    def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
+        """Return the fields whose values may be credentials, by name."""
+        return (self.spark_conf,)
+
     def on_kill(self) -> None:
         """End the application."""
         if self.launcher is not None:
@@ -115,6 +143,7 @@ class SegtableSparkOperator(BaseOperator):
         *,
         commit_id: str | None = None,
         plans: Sequence[str] = (),
+        reader_options: Mapping[str, str] | None = None,
         carried: Mapping[str, Any],
     ) -> Report:
         """Run the application to its end, or go on in ``execute_complete`` when it has ended.
@@ -124,6 +153,7 @@ class SegtableSparkOperator(BaseOperator):
             asked: its own arguments; where the table and ZooKeeper are is added.
             commit_id: of the change that it makes; so the log tells that it has ended.
             plans: that it carries out; the same.
+            reader_options: credentials of Spark's readers; they are no arguments.
             carried: more arguments of ``execute_complete``.
 
         Raises:
@@ -134,14 +164,15 @@ class SegtableSparkOperator(BaseOperator):
         if self.launcher.attached:
             if self.deferrable:
                 self.log.info("not deferred: the driver runs below this task (client mode)")
-            return self._run(place, asked)
+            return self._run(place, asked, reader_options or {})
         ending = Ending(
             table=self.table,
             result=f"{self.app}-{secrets.token_hex(8)}",
             commit_id=commit_id,
             plans=tuple(plans),
         )
-        error = self._submit(place, asked, ("--leave-result", ending.result))
+        told = ("--leave-result", ending.result)
+        error = self._submit(place, asked, told, reader_options or {})
         if error is not None:
             facts = self._left(place, ending.result)
             return Report(facts=facts, error=error, detached=True, running=not facts)
@@ -169,7 +200,8 @@ class SegtableSparkOperator(BaseOperator):
         facts = self._left(place, result) or told.get("facts") or {}
         if facts or told.get("status") == "success":
             code = facts.get("code")
-            error = (facts.get("error") or f"it ended with exit code {code}") if code else None
+            told_why = redacted(str(facts.get("error") or f"it ended with exit code {code}"))
+            error = told_why if code else None
             return Report(facts=facts, error=error, detached=True)
         why = f"waiting for it failed: {told.get('message', told)}"
         if told.get("status") == "timeout":
@@ -181,35 +213,47 @@ class SegtableSparkOperator(BaseOperator):
 
     @property
     def _name(self) -> str:
-        return f"segtable-{self.app}-{Path(self.table).name}"
+        return plain("table", f"segtable-{self.app}-{Path(self.table).name}")
 
-    def _run(self, place: Place, asked: Sequence[str]) -> Report:
+    def _run(self, place: Place, asked: Sequence[str], reader_options: Mapping[str, str]) -> Report:
         with tempfile.TemporaryDirectory(prefix="segtable-") as folder:
             file = Path(folder, "result.json")
             here = ("--result-file", str(file), "--die-with-parent")
-            error = self._submit(place, asked, here)
+            error = self._submit(place, asked, here, reader_options)
             return Report(facts=_read(file), error=error)
 
-    def _submit(self, place: Place, asked: Sequence[str], told: Sequence[str]) -> str | None:
-        """Start the application; return what went wrong."""
+    def _submit(
+        self,
+        place: Place,
+        asked: Sequence[str],
+        told: Sequence[str],
+        reader_options: Mapping[str, str],
+    ) -> str | None:
+        """Start the application; return what went wrong.
+
+        Raises:
+            AirflowFailException: a value is refused; nothing was started.
+        """
         if place.zookeeper is None:
             raise CoordinatorUnavailable(
                 f"connection {place.conn_id} names no ZooKeeper: set zookeeper in its extra"
             )
-        where = ("--table", place.uri(self.table), "--zookeeper", place.zookeeper)
-        submission = Submission(
-            application=spark_app_path(self.app),
-            arguments=(*asked, *where, *told),
-            name=self._name,
-            conf=self.spark_conf or {},
-            storage_options=place.storage_options,
-            wait=not self.deferrable,
-        )
         assert self.launcher is not None  # noqa: S101  # chosen by ``launch``
-        try:
-            self.launcher.launch(submission, self.log.info)
-        except ExecutionFailed as fault:
-            return str(fault)
+        where = (option("table", place.uri(self.table)), option("zookeeper", place.zookeeper))
+        with refused_at_once(f"{self.app} over {self.table}"):
+            submission = Submission(
+                application=spark_app_path(self.app),
+                arguments=(*asked, *where, *told),
+                name=self._name,
+                conf=self.spark_conf or {},
+                storage_options=place.storage_options,
+                reader_options=reader_options,
+                wait=not self.deferrable,
+            )
+            try:
+                self.launcher.launch(submission, self.log.info)
+            except ExecutionFailed as fault:
+                return redacted(str(fault))
         return None
 
     def _defer(self, ending: Ending, deadline: Instant, carried: Mapping[str, Any]) -> None:
@@ -239,8 +283,17 @@ class SegtableSparkOperator(BaseOperator):
     def _chosen_launcher(self, place: Place) -> Launcher:
         conn_id = self.spark_conn_id or place.spark_conn_id
         if conn_id and not self.spark_master:
-            return SparkSubmit(conn_id)
+            return SparkSubmit(plain("spark_conn_id", conn_id))
         return LocalSparkSubmit(self.spark_master or place.spark_master)
+
+
+@contextmanager
+def refused_at_once(what: str) -> Iterator[None]:
+    """Fail the task without a retry where a value is refused: a retry would have it, too."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise AirflowFailException(redacted(f"{what}: {error}")) from error
 
 
 def _read(file: Path) -> Mapping[str, Any]:

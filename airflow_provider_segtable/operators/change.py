@@ -19,10 +19,16 @@ from airflow.providers.common.compat.sdk import (
     Context,
 )
 
+from airflow_provider_segtable.core.arguments import option, plain, seconds
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.events import Changed
+from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
+from airflow_provider_segtable.operators.application import (
+    Report,
+    SegtableSparkOperator,
+    refused_at_once,
+)
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.merging import Matched, Unmatched
@@ -66,20 +72,20 @@ class SegtableChangeOperator(SegtableSparkOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Change the rows, unless an earlier try did."""
-        try:
-            asked = self.asked()
-        except InvalidInput as error:
-            raise AirflowFailException(f"{self.kind} in {self.table}: {error}") from error
-        place = SegtableHook(self.segtable_conn_id).place
         commit_id = self.commit_id or commit_id_of(context)
+        with refused_at_once(f"{self.kind} in {self.table}"):
+            named = (option("commit-id", commit_id),) if commit_id else ()
+            waits = option("wait-s", f"{seconds('wait_s', self.wait_s):g}")
+            asked = (self.kind, *self.asked(), *named, waits)
+            place = SegtableHook(self.segtable_conn_id).place
+            place.uri(self.table)
         told = self._landed(place, commit_id, author_of(context))
         if told is None:
-            named = (f"--commit-id={commit_id}",) if commit_id else ()
-            waits = (f"--wait-s={self.wait_s:g}",)
             report = self.launch(
                 place,
-                (self.kind, *asked, *named, *waits),
+                asked,
                 commit_id=commit_id,
+                reader_options=self.secret_options(),
                 carried={"commit_id": commit_id},
             )
             told = self._settled(place, commit_id, report)
@@ -99,6 +105,15 @@ class SegtableChangeOperator(SegtableSparkOperator):
         told = self._settled(place, commit_id, self.report_of(place, event, result))
         self.log.info("%s", sentence(told))
         return told
+
+    def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
+        """Return the fields whose values may be credentials, by name."""
+        return (self.spark_conf, getattr(self, "options", None))
+
+    def secret_options(self) -> dict[str, str]:
+        """Return the credentials among the reader's options."""
+        given: Mapping[str, str] = getattr(self, "options", None) or {}
+        return {key: str(value) for key, value in given.items() if is_secret_name(key)}
 
     def _landed(
         self, place: Place, commit_id: str | None, author: str | None = None
@@ -135,13 +150,14 @@ class SegtableChangeOperator(SegtableSparkOperator):
             return {**{key: facts.get(key) for key in _RESULT}, "changed_before": False}
         if facts.get("code") == WRONG_ARGUMENTS:
             raise AirflowFailException(
-                f"{self.kind} in {self.table} cannot be done as asked: {facts.get('error')}"
+                f"{self.kind} in {self.table} cannot be done as asked: "
+                f"{redacted(str(facts.get('error')))}"
             )
         told = self._landed(place, commit_id)
         if told is not None:
             return {**told, "changed_before": False}
         ended = "has not landed yet" if report.running else "failed, and changed nothing"
-        why = facts.get("error") or report.error or "its application told nothing"
+        why = redacted(str(facts.get("error") or report.error or "its application told nothing"))
         raise AirflowException(
             f"{self.kind} in {self.table} {ended}; a retry commits at most once: {why}"
         )
@@ -293,7 +309,7 @@ class SegtableMergeOperator(SegtableChangeOperator):
                 raise InvalidInput(f"{name} = {word!r}: choose one of {', '.join(known)}")
         does = (f"--matched={self.matched}", f"--unmatched={self.unmatched}")
         how = (*assigning(self.set), *reading(self.format, self.options))
-        return (f"--source={self.source}", *columns(self.on), *does, *how)
+        return (option("source", self.source), *columns(self.on), *does, *how)
 
 
 def commit_id_of(context: Context) -> str | None:
@@ -321,24 +337,44 @@ def chosen(where: str | None, matches: str | None, *, all_rows: bool) -> tuple[s
     if all_rows:
         return ("--where=true",)
     given = (("where", where), ("matches", matches))
-    return tuple(f"--{name}={value}" for name, value in given if value)
+    return tuple(option(name, value, sql=name == "where") for name, value in given if value)
 
 
 def assigning(to: Mapping[str, str] | None) -> tuple[str, ...]:
     """Return the arguments that say what columns become."""
-    return tuple(f"--set={name}={value}" for name, value in (to or {}).items())
+    return tuple(
+        option(
+            "set", f"{name_of('a column of set', name)}={plain('set', value, sql=True)}", sql=True
+        )
+        for name, value in (to or {}).items()
+    )
 
 
 def columns(on: Sequence[str] | str | None) -> tuple[str, ...]:
     """Return the arguments that name the columns to compare."""
     names = on if isinstance(on, str) else ",".join(on or ())
-    return (f"--on={names}",) if names else ()
+    return (option("on", names),) if names else ()
 
 
 def reading(kind: str | None, options: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Return the arguments that say how to read a file."""
-    told = (f"--option={key}={value}" for key, value in (options or {}).items())
-    return (*((f"--format={kind}",) if kind else ()), *told)
+    """Return the arguments that say how to read a file; credentials are none of them."""
+    told = (
+        option("option", f"{name_of('an option', key)}={value}")
+        for key, value in (options or {}).items()
+        if not is_secret_name(key)
+    )
+    return (*((option("format", kind),) if kind else ()), *told)
+
+
+def name_of(what: str, name: str) -> str:
+    """Return the name of a ``name=value``.
+
+    Raises:
+        InvalidInput: it is empty or has a '=', and so would be cut elsewhere.
+    """
+    if not plain(what, name) or "=" in name:
+        raise InvalidInput(f"{what} is called {name!r}: give a name without '='")
+    return name
 
 
 def sentence(told: Mapping[str, Any]) -> str:

@@ -17,10 +17,16 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, Context
 
+from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds, shown
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.events import PlanCompleted
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
+from airflow_provider_segtable.operators.application import (
+    Report,
+    SegtableSparkOperator,
+    refused_at_once,
+)
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
 from airflow_provider_segtable.services.compaction import Ended, PlanResult
@@ -57,8 +63,12 @@ class SegtableCompactOperator(SegtableSparkOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry the plans out, as far as they are still to do."""
-        place = SegtableHook(self.segtable_conn_id).place
-        found = self._outstanding(place, author_of(context))
+        with refused_at_once(f"compaction of {self.table}"):
+            asked = asked_plans(self.plans)
+            seconds("wait_s", self.wait_s)
+            place = SegtableHook(self.segtable_conn_id).place
+            place.uri(self.table)
+        found = self._outstanding(place, asked, author_of(context))
         return self._told((*found.settled, *self._launch(place, found)))
 
     def execute_complete(
@@ -92,9 +102,8 @@ class SegtableCompactOperator(SegtableSparkOperator):
             )
         return summary(results)
 
-    def _outstanding(self, place: Place, author: str) -> Outstanding:
+    def _outstanding(self, place: Place, asked: Sequence[str] | None, author: str) -> Outstanding:
         with place.table_ports(self.table, author=author) as ports:
-            asked = asked_plans(self.plans)
             return outstanding(ports, asked, wait_s=self.wait_s, tell=self.log.info)
 
     def _launch(self, place: Place, found: Outstanding) -> tuple[PlanResult, ...]:
@@ -103,7 +112,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
             return ()
         report = self.launch(
             place,
-            [part for plan_id in found.todo for part in ("--plan", plan_id)],
+            [option("plan", plan_id_of(plan_id)) for plan_id in found.todo],
             plans=found.todo,
             carried={"launched": list(found.todo), "settled": plain(found.settled)},
         )
@@ -123,22 +132,45 @@ def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
     """Return plan ids from what a template may render to; None means every pending plan.
 
     Raises:
-        InvalidInput: if a text is no JSON list of ids.
+        InvalidInput: it is no list of plan ids, or its text.
     """
-    if not isinstance(plans, str):
-        return plans or None
-    try:
-        found = json.loads(plans or "null")
-    except ValueError:
-        found = plans
-    if found and not (isinstance(found, list) and all(isinstance(p, str) for p in found)):
-        raise InvalidInput(f'plans = {plans!r} is no JSON list of plan ids, like ["minor-..."]')
-    return found or None
+    found: Any = plans
+    if isinstance(plans, str):
+        try:
+            found = json.loads(plans or "null")
+        except (ValueError, RecursionError):
+            found = plans
+    if not found:
+        return None
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+        what = f"plans = {shown(plans)} is no JSON list of plan ids"
+        raise InvalidInput(f'{what}, like ["minor-..."]')
+    return [plan_id_of(each) for each in found]
 
 
 def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:
-    """Return results from plain values."""
-    return tuple(PlanResult(**{**each, "ended": Ended(each["ended"])}) for each in results)
+    """Return results from plain values, credentials in their messages taken out.
+
+    Raises:
+        InvalidInput: they are no results, so another application wrote them.
+    """
+    try:
+        return tuple(
+            PlanResult(
+                **{
+                    **each,
+                    "plan_id": plan_id_of(each["plan_id"]),
+                    "ended": Ended(each["ended"]),
+                    "message": redacted(each["message"]),
+                }
+            )
+            for each in results
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"a report of the application has another form ({type(error).__name__}: {error}): "
+            "let the driver and Airflow run the same version of this package"
+        ) from error
 
 
 def plain(results: Sequence[PlanResult]) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
     chunk = attempt.plan.chunk.interval
     common: dict[str, Any] = {
         "uri": ports.uri,
-        "storage_options": dict(ports.storage_options),
+        "storage_options": ports.storage_options,
         "inputs": attempt.inputs,
         "outputs": attempt.name({chunk: attempt.plan.outputs})[chunk],
         "created": ports.clock.now(),
@@ -86,7 +86,7 @@ def _spec(ports: TablePorts, attempt: Attempt, parallelism: int) -> SortSpec:
     major = plan.kind is PlanKind.MAJOR
     return SortSpec(
         uri=ports.uri,
-        storage_options=dict(ports.storage_options),
+        storage_options=ports.storage_options,
         schema=table.schema,
         time_column=table.time_column,
         order=Order.parse(plan.clustering),

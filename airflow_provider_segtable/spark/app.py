@@ -6,7 +6,8 @@
    ``--result-file`` gets the object alone, whole or not at all.
 3. ``--leave-result`` is for those who share no file with us: what the log does not tell, a failure
    or that there was nothing to do, is left beside it (``table.results``).
-4. An expected error is one line on standard error, never a stack.
+4. An expected error is one line on standard error, never a stack, and without credentials.
+   Credentials come by the environment: arguments are seen by all users of a machine.
 5. Spark starts when it is first needed: an application that finds nothing to do is quick.
 """
 
@@ -27,16 +28,22 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from airflow_provider_segtable.core.arguments import seconds
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.spark.failures import stopped
 from airflow_provider_segtable.spark.session import session
 from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.environment import (
+    OPTIONS_VARIABLE,
+    READER_VARIABLE,
+    options_from_environment,
+)
 from airflow_provider_segtable.storage.system import SystemClock
 from airflow_provider_segtable.table.ports import TablePorts, open_ports
 from airflow_provider_segtable.table.results import leave
 
 RESULT_PREFIX = "SEGTABLE_RESULT "
-OPTIONS_VARIABLE = "SEGTABLE_STORAGE_OPTIONS"
 DONE, FAILED, WRONG_ARGUMENTS, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 _PR_SET_PDEATHSIG = 1
 
@@ -73,7 +80,15 @@ class App:
         Raises:
             InvalidInput: those of the environment are no JSON object.
         """
-        return {**_options_from_environment(), **dict(self.arguments.storage_option)}
+        return {**options_from_environment(OPTIONS_VARIABLE), **dict(self.arguments.storage_option)}
+
+    def reader_options(self) -> dict[str, str]:
+        """Return the options of Spark's reader, from the environment and the arguments.
+
+        Raises:
+            InvalidInput: those of the environment are no JSON object.
+        """
+        return {**options_from_environment(READER_VARIABLE), **dict(self.arguments.option)}
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -115,7 +130,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="a Spark setting",
     )
-    made.add_argument("--wait-s", type=float, default=0.0, help="seconds to wait for locks (0)")
+    made.add_argument("--wait-s", type=patience, default=0.0, help="seconds to wait for locks (0)")
     made.add_argument("--result-file", type=Path, help="also write the result as JSON there")
     made.add_argument(
         "--leave-result",
@@ -138,6 +153,7 @@ def run(
             made.error(f"there is no folder {arguments.result_file.parent} for --result-file")
     except SystemExit as end:
         return int(end.code or 0)
+    _warn_of_credentials(arguments)
     before = _arrange_signals(die_with_parent=arguments.die_with_parent)
     app = App(made.prog, arguments)
     outcome = Outcome(code=FAILED, facts={"error": "it ended unexpectedly"})
@@ -160,7 +176,7 @@ def run(
 
 
 def _refused(error: SegtableError, code: int) -> Outcome:
-    text = f"{type(error).__name__}: {error}"
+    text = redacted(f"{type(error).__name__}: {error}")
     print(f"segtable: {text}", file=sys.stderr)  # noqa: T201  # an application's own voice
     return Outcome(code=code, facts={"error": text})
 
@@ -174,7 +190,7 @@ def _leave(app: App, outcome: Outcome) -> None:
         storage = open_storage(app.arguments.table, app.options())  # ZooKeeper may be what failed
         leave(storage, name, _facts(app, outcome), now=SystemClock().now())
     except SegtableError as error:
-        print(f"segtable: the result could not be left: {error}", file=sys.stderr)  # noqa: T201
+        print(f"segtable: the result could not be left: {redacted(str(error))}", file=sys.stderr)  # noqa: T201
 
 
 def _facts(app: App, outcome: Outcome) -> dict[str, Any]:
@@ -212,12 +228,21 @@ def pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _options_from_environment() -> dict[str, str]:
-    text = os.environ.get(OPTIONS_VARIABLE, "")
+def patience(text: str) -> float:
+    """Parse a number of seconds to wait."""
     try:
-        found = json.loads(text or "{}")
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise InvalidInput(f'${OPTIONS_VARIABLE} is not a JSON object such as {{"region": "eu"}}')
-    return {str(key): str(value) for key, value in found.items()}
+        return seconds("it", float(text))
+    except (ValueError, InvalidInput):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more") from None
+
+
+def _warn_of_credentials(arguments: argparse.Namespace) -> None:
+    """Say which credentials are on the command line, without their values."""
+    given = (
+        ("--storage-option", arguments.storage_option, OPTIONS_VARIABLE),
+        ("--option", getattr(arguments, "option", ()), READER_VARIABLE),
+    )
+    for name, pairs, variable in given:
+        for key in (key for key, _ in pairs if is_secret_name(key)):
+            text = f"{name} {key} is seen by all users of this machine: set it in ${variable}"
+            print(f"segtable: {text}", file=sys.stderr)  # noqa: T201  # an application's own voice

@@ -42,7 +42,7 @@ def arrow_scan(
         sieves: what is deleted, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
     """
-    uri, options = absolute(snapshot.ports.uri), dict(snapshot.ports.storage_options)
+    uri, options = absolute(snapshot.ports.uri), snapshot.ports.storage_options
     time_column = snapshot.state.table.time_column
     target = pa.schema([*readable(schema), *(NAMES if addressed else ())])
 

@@ -214,7 +214,7 @@ class _Writer:
     def _run(self, ticket: AppendTicket, left: "Accumulator[list[str]]") -> list[Segment]:
         task = WriteTask(
             uri=absolute(self.ports.uri),
-            storage_options=dict(self.ports.storage_options),
+            storage_options=self.ports.storage_options,
             ids=tuple(segment_id for ids in ticket.ids.values() for segment_id in ids),
             schema=self.schema,
             time_column=self.state.table.time_column,

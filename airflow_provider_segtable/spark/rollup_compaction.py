@@ -170,7 +170,7 @@ class _Work:
 
     def check_inputs(self) -> None:
         """Refuse files that are none of the inputs'."""
-        uri, options = absolute(self.spec.uri), dict(self.spec.storage_options)
+        uri, options = absolute(self.spec.uri), self.spec.storage_options
 
         def strange(segments: Iterable[Segment]) -> Iterator[tuple[str, str]]:
             return _strange(uri, options, segments)
@@ -309,7 +309,7 @@ class _Work:
         firsts = {named[interval][0][0] for interval in counts}
         return WriteTask(
             uri=absolute(self.spec.uri),
-            storage_options=dict(self.spec.storage_options),
+            storage_options=self.spec.storage_options,
             ids=tuple(segment_id for segment_id, _ in ids),
             schema=physical_schema(to_arrow(self.spec.schema), self.rollup),
             time_column=self.time,

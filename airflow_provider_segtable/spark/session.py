@@ -7,7 +7,9 @@
 4. Session time is UTC. Nothing of segtable depends on it, but what people see does.
 5. PySpark would log each exception of a condition with its Java stack, though it is caught and
    told in one line (``failures``): those two loggers are silent.
-6. Signals wait until Spark has started: PySpark, interrupted while it starts the JVM, leaves it
+6. A setting that is a credential is given when the JVM runs already: PySpark would put it on the
+   JVM's command line. Spark's pages hide the values of such settings, by our list of names.
+7. Signals wait until Spark has started: PySpark, interrupted while it starts the JVM, leaves it
    running for ever.
 """
 
@@ -24,6 +26,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.coordination.java import find_java
+from airflow_provider_segtable.core.secret import CREDENTIAL_NAMES, is_secret_name
 from airflow_provider_segtable.spark.install_check import check_install
 from airflow_provider_segtable.spark.jvm import SHORT_LIVED_DRIVER
 
@@ -38,6 +41,7 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.driver.memory": "1g",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.redaction.regex": f"(?i){CREDENTIAL_NAMES}",
 }
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
@@ -75,15 +79,28 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     _silence()
     builder = SparkSession.builder.appName(app_name).master(where)
-    for key, value in ({**_DEFAULTS, **(_LOCAL if local else {}), **_folders()} | given).items():
+    settings = {**_DEFAULTS, **(_LOCAL if local else {}), **_folders()} | given
+    for key, value in settings.items():
         builder = builder.config(key, value)
     with _signals_held(), translated(f"starting Spark on {where}"):
+        _start_jvm({"spark.master": where, "spark.app.name": app_name, **settings})
         spark = builder.getOrCreate()
     if not local:
         from airflow_provider_segtable.spark.archive import package_archive
 
         spark.sparkContext.addPyFile(str(package_archive()))
     return spark
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM, if there are settings that its command line may not show."""
+    shown = {key: value for key, value in settings.items() if not is_secret_name(key)}
+    if len(shown) == len(settings):
+        return
+    from pyspark import SparkConf, SparkContext
+
+    conf = SparkConf(loadDefaults=False).setAll(list(shown.items()))
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  # does nothing where one runs
 
 
 def check_machine() -> None:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.data.files import open_files
@@ -42,7 +43,7 @@ class WriteTask:
     schema: pa.Schema
     time_column: str
     created: Instant
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
     standings: tuple[Standing, ...] = ()
     definition: bytes = b""
 

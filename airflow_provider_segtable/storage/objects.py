@@ -36,6 +36,7 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
     UnsafeStorage,
 )
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.ports.clock import Chance, Clock
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.paths import checked, folder
@@ -243,5 +244,5 @@ def _unreachable(text: str, full: str, error: Exception) -> StorageError:
 
 
 def _line(error: Exception) -> str:
-    """Return the error in one line, without obstore's dump of its own structures."""
-    return " ".join(str(error).partition("Debug source")[0].split())[:300]
+    """Return the error in one line, without obstore's own structures and signed URLs."""
+    return redacted(" ".join(str(error).partition("Debug source")[0].split()))[:300]

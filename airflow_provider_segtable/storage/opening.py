@@ -6,6 +6,8 @@
 2. Options are named as obstore names them; the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``)
    fills in the rest. Nothing is read or written before the first call.
 3. obstore is imported for object stores only: a local table opens faster without it.
+4. A URI is shown in messages, logs and command lines, so it holds no credentials: these are
+   options. One that does is refused, and its credentials are not repeated.
 """
 
 import re
@@ -17,6 +19,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.local import LocalStorage
 from airflow_provider_segtable.storage.memory import MemoryStorage
@@ -47,25 +50,40 @@ def open_storage(uri: str, storage_options: Options | None = None) -> Storage:
     Raises:
         InvalidName: for an unknown scheme, a missing bucket or container, or an unknown option.
     """
+    parts = _parts(uri)
+    if parts is None:
+        return LocalStorage(Path(uri))
+    return _OPENERS[parts.scheme](uri, parts, storage_options or {})
+
+
+def check_uri(uri: str) -> str:
+    """Return the URI of a table, without opening it.
+
+    Raises:
+        InvalidName: for an unknown scheme, a query, or credentials in it.
+    """
+    _parts(uri)
+    return uri
+
+
+def _parts(uri: str) -> SplitResult | None:
+    """Return the parts of a URI; None for a path."""
     if "://" not in uri:
-        return _local_path(uri)
+        scheme = _LIKE_A_SCHEME.match(uri)
+        if not uri or "\0" in uri or (scheme and scheme[0].rstrip(":/") in _OPENERS):
+            raise _invalid(uri, "it is neither a path nor scheme://...")
+        return None
     try:
         parts = urlsplit(uri)
     except ValueError as error:
-        raise _invalid(uri, str(error)) from error
-    opener = _OPENERS.get(parts.scheme)
-    if opener is None:
+        raise _invalid(uri, str(error)) from None
+    if parts.scheme not in _OPENERS:
         raise _invalid(uri, f"scheme {parts.scheme!r} is not supported")
     if parts.query or parts.fragment:
         raise _invalid(uri, "'?' and '#' have no meaning here; write them as %3F and %23")
-    return opener(uri, parts, storage_options or {})
-
-
-def _local_path(uri: str) -> Storage:
-    scheme = _LIKE_A_SCHEME.match(uri)
-    if not uri or "\0" in uri or (scheme and scheme[0].rstrip(":/") in _OPENERS):
-        raise _invalid(uri, "it is neither a path nor scheme://...")
-    return LocalStorage(Path(uri))
+    if ":" in parts.netloc.rpartition("@")[0]:
+        raise _invalid(uri, "it holds credentials; give them as storage options")
+    return parts
 
 
 def _local(uri: str, parts: SplitResult, _: Options) -> Storage:
@@ -118,14 +136,15 @@ def _opened(
         once = kind(bucket, retry_config=_ONCE, **place, **options)
     except (BaseError, ValueError, TypeError) as error:
         reason = " ".join(str(error).partition("Debug source")[0].split())
+        told = redacted(SecretOptions(options).hidden_in(reason))
         raise InvalidName(
-            f"{uri!r} cannot be opened with the storage options {sorted(options)}: {reason}"
-        ) from error
+            f"{uri!r} cannot be opened with the storage options {sorted(options)}: {told}"
+        ) from None  # the cause may repeat an option's value
     return ObjectStorage(store, uri, once=once)
 
 
 def _invalid(uri: str, why: str) -> InvalidName:
-    return InvalidName(f"{uri!r} is no place for a table: {why}. Supported: {SUPPORTED}")
+    return InvalidName(f"{redacted(uri)!r} is no place for a table: {why}. Supported: {SUPPORTED}")
 
 
 _OPENERS: dict[str, Callable[[str, SplitResult, Options], Storage]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, InvalidInput
+from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.ports.clock import Chance, Clock
 from airflow_provider_segtable.ports.coordination import Coordinator
@@ -33,7 +34,7 @@ class TablePorts:
     clock: Clock
     chance: Chance
     author: str
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
     coordinator_: Coordinator | None = None
 
     @property
@@ -82,7 +83,7 @@ def open_ports(
         storage_options: keys of the object store, as obstore names them.
         author: who is shown in events and locks; the default names host and process.
     """
-    options = dict(storage_options or {})
+    options = SecretOptions(storage_options)
     return TablePorts(
         uri=uri,
         storage=open_storage(uri, options),

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_segtable.core.errors import InvalidName, NotFound
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidName, NotFound
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.ports.storage import Storage
 
@@ -41,11 +41,21 @@ def leave(storage: Storage, name: str, facts: Mapping[str, Any], *, now: Instant
 
 
 def fetch(storage: Storage, name: str) -> Mapping[str, Any] | None:
-    """Return a result, or None while there is none."""
+    """Return a result, or None while there is none.
+
+    Raises:
+        CorruptTable: it is no JSON object.
+    """
     try:
-        found: Mapping[str, Any] = json.loads(storage.read(_path(name)))
+        found = json.loads(storage.read(_path(name)))
     except NotFound:
         return None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, Mapping):
+        raise CorruptTable(
+            f"{_path(name)} is no JSON object: delete it; it is no part of the table"
+        )
     return found
 
 

@@ -1,7 +1,8 @@
 """Watching a table: one question, asked whenever the answer may have changed.
 
-1. A trigger carries names and numbers. It looks up the connection itself, reads the log, and asks
-   the question that the waiting task asks, too, when it waits for itself (``wait_here``).
+1. A trigger carries names and numbers, never credentials: Airflow stores it. It looks up the
+   connection itself, reads the log, and asks the question that the waiting task asks, too, when it
+   waits for itself (``wait_here``).
 2. ZooKeeper's announcements wake it early; the table alone decides. Without ZooKeeper, or with one
    that is away, it looks every ``poll_interval`` seconds.
 3. Everything that blocks runs in a thread of the trigger's own: a long wait takes none of the
@@ -23,8 +24,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
 from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.hooks.segtable import Place
+from airflow_provider_segtable.hooks.segtable import Place, mask_credentials
 from airflow_provider_segtable.storage.system import SystemClock
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -134,11 +136,12 @@ class TableTrigger(BaseTrigger):
         try:
             told = await self._told()
         except Exception as error:  # noqa: BLE001  # an event tells the task; raising tells nobody
-            told = {"status": "error", "message": f"{type(error).__name__}: {error}"}
+            told = {"status": "error", "message": redacted(f"{type(error).__name__}: {error}")}
         yield TriggerEvent(told)  # type: ignore[no-untyped-call]
 
     async def _told(self) -> Mapping[str, Any]:
         place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id))
+        mask_credentials(place.storage_options)
         own = ThreadPoolExecutor(1, thread_name_prefix="segtable-trigger")
         watch = Watch(place, self.asked)
         loop = asyncio.get_running_loop()

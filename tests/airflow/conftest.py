@@ -4,6 +4,7 @@
 process; ``InThisProcess`` carries plans out as ``spark_apps/compact.py`` does, but without Spark.
 """
 
+import itertools
 import json
 import uuid
 from collections.abc import Callable
@@ -96,12 +97,10 @@ class InThisProcess:
 
     def launch(self, submission: Submission, say: Callable[[str], None]) -> None:
         """Carry out the plans of the submission."""
-        given = dict(zip(submission.arguments[::2], submission.arguments[1::2], strict=False))
-        plans = [
-            value
-            for option, value in zip(submission.arguments, submission.arguments[1:], strict=False)
-            if option == "--plan"
-        ]
+        arguments = submission.arguments
+        given = dict(part.split("=", 1) for part in arguments if "=" in part)
+        given |= dict(itertools.pairwise(arguments))
+        plans = [part.removeprefix("--plan=") for part in arguments if part.startswith("--plan=")]
         self.launched.append(plans)
         ports = open_ports(given["--table"], zookeeper=given["--zookeeper"])
         results = compact(ports, plans, in_process(), report=lambda r: say(r.message))

@@ -44,17 +44,20 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_output_is_told_line_by_line_and_secrets_stay_off_the_command_line(stand_in: Path) -> None:
     """Arguments arrive in spark-submit's order; storage options come by the environment."""
-    stand_in.write_text('#!/bin/sh\necho "$@"\necho "$SEGTABLE_STORAGE_OPTIONS"\n')
+    arrived = stand_in.with_name("arrived")
+    stand_in.write_text(
+        f'#!/bin/sh\necho "$SEGTABLE_STORAGE_OPTIONS" | tee {arrived} >&2\nexec echo "$@"\n'
+    )
     said: list[str] = []
     LocalSparkSubmit("local[2]").launch(SUBMISSION, said.append)
-    assert said[1] == (
+    assert said[2] == (
         "--master local[2] "
         "--conf spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
         "--conf spark.x=1 --name segtable-compact "
         "/apps/compact.py --table /t --plan p"
     )
-    assert said[2] == '{"secret": "hush"}'
-    assert "hush" not in said[0]
+    assert arrived.read_text() == '{"secret": "hush"}\n'
+    assert "hush" not in "".join(said)
 
 
 def test_an_application_that_fails_is_told_with_its_last_lines(stand_in: Path) -> None:
