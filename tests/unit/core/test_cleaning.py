@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.events import (
 )
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.rebase import admit
 from airflow_provider_segtable.core.segment import ChunkKey, Shard, tombstone
 from airflow_provider_segtable.core.state import State
@@ -83,6 +84,24 @@ def test_pending_plans_keep_their_inputs() -> None:
     assert still_cleanable(PLAN.inputs, waiting) == ()
     given_up = after(waiting, PlanAborted(plan_id=plan.id, attempt=None, reason="late"))
     assert still_cleanable(PLAN.inputs, given_up) == PLAN.inputs
+
+
+def test_a_running_major_keeps_what_it_found() -> None:
+    """Segments that came after the plan are its inputs too, until it is done."""
+    late = (first(2), first(3))
+    plan = replace(PLAN, kind=PlanKind.MAJOR, root_start=0, root_end=0, region=CHUNK.interval)
+    found = tuple(segment.id for segment in (*TWO, *late))
+    state = after(
+        created(),
+        Appended(segments=(*TWO, *late)),
+        PlanRequested(plan=plan),
+        PlanInflight(
+            plan_id=plan.id, attempt="a", token=TOKEN, outputs=(), inputs=found, version=BASE + 1
+        ),
+        Appended(segments=(merged(32768, late),)),  # hidden now, still to be read
+    )
+    assert cleanable(state, retained=[state]).kept == {s.id: Keep.CLAIMED for s in late}
+    assert still_cleanable([segment.id for segment in late], state) == ()
 
 
 def test_visible_and_waiting_segments_never_go() -> None:

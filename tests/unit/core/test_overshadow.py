@@ -171,6 +171,21 @@ def test_an_incomplete_higher_version_hides_nothing() -> None:
     assert whole.state(CHUNK, GroupKey(0, 1, 0)) is GroupState.OVERSHADOWED
 
 
+@pytest.mark.parametrize("lost", range(3))
+def test_a_core_set_counts_as_a_whole(lost: int) -> None:
+    """A version without any one segment of its core set hides nothing, also without the first."""
+    newer = ChunkKey(JANUARY, BASE + 1)
+    core = [
+        replace(first(n, chunk=newer), shard=Shard.first_generation(n, core=3)) for n in range(3)
+    ]
+    later = replace(first(3, chunk=newer), shard=Shard.first_generation(3, core=3))
+    table = timeline(first(0), *core, later)
+    assert table.visible_chunks() == (newer,)
+    torn = table.with_changes(remove=[core[lost].id])
+    assert not torn.complete(newer)
+    assert torn.visible_segments() == (first(0),)
+
+
 def test_of_incomplete_versions_the_highest_that_shows_anything_wins() -> None:
     """With nothing whole to fall back to, readers see the newest there is."""
     newer, newest = ChunkKey(JANUARY, BASE + 1), ChunkKey(JANUARY, BASE + 2)

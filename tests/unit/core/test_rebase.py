@@ -107,6 +107,12 @@ def test_older_token_of_one_epoch_cannot_supersede() -> None:
     assert "taken over" in refused(inflight("a0", 0, output=32769), running()).reason
 
 
+def test_output_ids_are_used_once() -> None:
+    """An attempt that names an id which an earlier attempt had is told to ask for new ones."""
+    conflict = refused(inflight("a2", 2, output=32768), running())
+    assert f"segment id {CHUNK.segment(32768)} was used already" in conflict.reason
+
+
 def test_token_of_another_epoch_may_supersede() -> None:
     """After the coordinator was wiped its numbers start again, so log order decides."""
     action = inflight("a2", 0, epoch="f", output=32769)

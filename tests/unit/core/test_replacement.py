@@ -12,9 +12,10 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    Voided,
 )
 from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import admit
@@ -100,6 +101,31 @@ def test_an_append_that_comes_later_still_finds_its_place() -> None:
     assert isinstance(admitted, Appended)
     (placed,) = admitted.segments
     assert (placed.id, placed.origin, placed.shard.core) == (NEW.segment(1), CHUNK.segment(7), 1)
+
+
+def test_a_carried_segment_gets_no_id_that_the_log_has_settled() -> None:
+    """An id of the new version that was voided meanwhile stays unused."""
+    plan = major()
+    void = Voided(ids=(NEW.segment(2),), reason="its writer is gone")
+    state = after(running(plan), Appended(segments=(first(2),)))
+    assert admit(void, state) == void
+    admitted = admit(done(plan, core(0, 2), core(1, 2)), after(state, void))
+    assert isinstance(admitted, PlanCompleted)
+    assert [segment.id for segment in admitted.segments[2:]] == [NEW.segment(3)]
+
+
+def test_a_moved_append_settles_the_id_in_its_footer() -> None:
+    """Two files written under one id never share a root: the second has its own id as its root."""
+    plan = major()
+    state = after(running(plan), done(plan, core(0, 1, rows=20)))
+    early = admit(Appended(segments=(first(7),)), state)
+    assert isinstance(early, Appended)
+    assert [run.root for run in early.segments[0].runs] == [CHUNK.segment(7)]
+    settled = after(state, early)
+    assert not settled.id_space(CHUNK, Generation.FIRST).free(7)
+    late = admit(Appended(segments=(replace(first(7), path="data/other"),)), settled)
+    assert isinstance(late, Appended)
+    assert [run.root for run in late.segments[0].runs] == [NEW.segment(2)]
 
 
 def test_a_region_cut_anew_is_one_commit_with_tombstones_and_a_zone() -> None:

@@ -148,6 +148,19 @@ def test_what_is_replaced_is_in_the_first_file() -> None:
     assert read_descriptor(files, second.path).replaces == (gone,)
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_what_is_replaced_passes_through_with_the_rows(outputs: int) -> None:
+    """Where no row is decoded, too, the first footer says what the inputs stand for."""
+    files = MemoryFiles()
+    _, segments = inputs(files)
+    gone = Roots(chunk=segments[0].id.chunk, spans=((0, 1),))
+    given = (replace(segments[0], replaces=(gone,)), *segments[1:])
+    results = run_minor(job(given, outputs), files)
+    footers = [read_descriptor(files, result.path).replaces for result in results]
+    assert [result.replaces for result in results] == footers
+    assert footers == [(gone,), *[()] * (outputs - 1)]
+
+
 def test_a_failure_leaves_nothing() -> None:
     """Also if the outputs before it were empty."""
     files = MemoryFiles()

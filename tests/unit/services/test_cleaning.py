@@ -22,9 +22,10 @@ from airflow_provider_segtable.core.errors import (
     TableExists,
     VersionExpired,
 )
-from airflow_provider_segtable.core.events import Cleaned, Swept, TableCreated
+from airflow_provider_segtable.core.events import Appended, Cleaned, Swept, TableCreated
 from airflow_provider_segtable.core.interval import Granularity
 from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.data.ingest import write_segment
 from airflow_provider_segtable.data.schema import from_arrow
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
@@ -34,6 +35,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table import committer
+from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path, tag_path
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table, create_table
@@ -287,6 +289,43 @@ def test_files_of_a_running_attempt_are_no_orphans(ports: TablePorts) -> None:
     assert seen[0].young
 
 
+def test_an_orphan_that_is_named_after_all_stays(ports: TablePorts) -> None:
+    """A slow writer commits its old file while it is on the cleaner's list: its rows are read."""
+    compact_all(ports)
+    state = Table(ports).state()
+    chunk = state.append_chunk(Granularity.HOUR.chunk(0))
+    slow = write_segment(
+        ports.files,
+        rows(9).slice(0, 1),
+        segment_id=chunk.segment(9),
+        time_column="at",
+        created=state.time,
+        token="slow",
+    )
+    pass_hours(ports, 1)
+    change = Change(action=Appended(segments=(slow,)), commit_id="slow")
+    assert isinstance(ports.storage, MemoryStorage)
+    racing = During(
+        ports.storage, "_segtable/timeline", lambda: commit_or_raise(ports, state, change)
+    )
+    run = clean(replace(ports, storage=racing), retention=NOW)  # type: ignore[arg-type]
+    assert [entry.path for entry in run.orphans] == [slow.path]
+    assert 9 in shown(ports)
+
+
+@pytest.mark.parametrize(
+    ("hours", "versions", "kept"), [(0, 3, 3), (1000, 1, None), (1000, 3, None), (0, 1, 1)]
+)
+def test_a_version_is_kept_by_its_age_or_by_its_number(
+    ports: TablePorts, hours: float, versions: int, kept: int | None
+) -> None:
+    """The rule that keeps more decides; either may keep a version alone."""
+    compact_all(ports)
+    n = Table(ports).state().n
+    run = clean(ports, retention=Retention(hours=hours, versions=versions), dry_run=True)
+    assert run.retained_from == (0 if kept is None else n - kept + 1)
+
+
 class Broken:
     """A storage of which a part cannot be read."""
 
@@ -313,6 +352,22 @@ class Broken:
         if not path.startswith("_segtable/clock"):
             self.deleted.append(path)
         self.inner.delete(path)
+
+
+class DyingAfter:
+    """A storage whose user dies right after one deletion."""
+
+    def __init__(self, inner: MemoryStorage, last: str) -> None:
+        self.inner, self.last = inner, last
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def delete(self, path: str) -> None:
+        """Delete, then die if it was the last."""
+        self.inner.delete(path)
+        if path == self.last:
+            raise StorageError(f"{path}: the process is gone")
 
 
 @pytest.mark.parametrize(
@@ -387,6 +442,21 @@ def test_a_table_opens_without_its_first_events(ports: TablePorts) -> None:
         create_table(ports, DEFINITION)
     with pytest.raises(NotFound):
         ports.storage.read(event_path(0))
+
+
+def test_a_cleaner_that_dies_among_old_events_has_marked_where_the_log_begins(
+    ports: TablePorts,
+) -> None:
+    """The marker comes before the first deletion, or a gap would look like the log's end."""
+    stale = EventLog(ports.storage).at(1)
+    compact_all(ports)
+    assert isinstance(ports.storage, MemoryStorage)
+    dying = DyingAfter(ports.storage, event_path(2))
+    with pytest.raises(StorageError, match="gone"):
+        clean(replace(ports, storage=dying), retention=NOW)  # type: ignore[arg-type]
+    assert EventLog(ports.storage).event(2) is None
+    assert EventLog(ports.storage).first() > 2
+    assert EventLog(ports.storage).refresh(stale) == Table(ports).state()
 
 
 def test_an_unreadable_checkpoint_keeps_the_log(ports: TablePorts) -> None:

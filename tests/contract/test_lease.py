@@ -1,0 +1,44 @@
+"""A lease in ZooKeeper after its connection broke and came back within one session."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.ports.coordination import LeaseState
+from tests.contract.worlds import ZooKeeperWorld, eventually, request
+
+pytestmark = pytest.mark.zookeeper
+
+
+@pytest.fixture
+def world(zookeeper: EmbeddedZooKeeper) -> Iterator[ZooKeeperWorld]:
+    made = ZooKeeperWorld(zookeeper.hosts, "/lease")
+    yield made
+    made.end()
+
+
+def reconnect(client: ZooKeeperCoordinator) -> None:
+    """Break a client's connection, and wait until it is connected again."""
+    link = client._link
+    assert link
+    before = link.generation
+    link.client._connection._socket.shutdown(socket.SHUT_RDWR)
+    eventually(lambda: link.generation > before and link.connected)
+
+
+def test_after_a_reconnection_a_lease_is_believed_only_once_its_node_was_seen(
+    world: ZooKeeperWorld,
+) -> None:
+    """A lock node that went away unnoticed is lost though the session lives; another is held."""
+    client = world.client(session_timeout_s=60.0)
+    gone, stays = (client.acquire(request(group, n), wait_s=0) for n, group in enumerate("ab"))
+    world.admin.delete(gone._path)
+    assert client._link
+    session = client._link.session
+    assert gone.state is LeaseState.HELD  # nothing is asked while the connection stands
+    reconnect(client)
+    assert client._link.session == session
+    assert (gone.state, stays.state) == (LeaseState.LOST, LeaseState.HELD)
