@@ -7,7 +7,7 @@
    outputs' hidden columns may name is what the inputs may hold.
 3. The outputs have the ids, root range, group size and minor version that the plan and its
    attempt allow. A new version's segments are its core sets: partitions ``0..n-1`` of chunks of
-   its region, each sized ``n``, each row inside its chunk.
+   its region, each sized ``n``, each row inside its chunk and not hidden by another one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.deletion import roots_among
 from airflow_provider_segtable.core.errors import BooksDoNotBalance
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanState
-from airflow_provider_segtable.core.replacement import layout_after
+from airflow_provider_segtable.core.replacement import hidden_by_equals, layout_after
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
     Segment,
@@ -150,6 +150,8 @@ def _new_version(found: PlanState, segments: Sequence[Segment], state: State) ->
         inside = layout.holds(segment.time_min, segment.time_max)
         yield from _unequal(f"time chunk of {segment.id}", segment.id.interval, inside)
         yield from _unequal(f"version of {segment.id}", segment.id.version, found.version)
+    for segment, winner in hidden_by_equals(segments):
+        yield f"rows of {segment.id} would be hidden by chunk {winner} of the same version"
     for chunk, members in chunks.items():
         if not found.plan.interval.encloses(chunk.interval):
             yield f"chunk {chunk} is outside the region {found.plan.interval}"

@@ -5,12 +5,15 @@
    disjoint, sorted, and joined where neighbours agree. One that agrees with the table is none.
 3. Every instant lies in exactly one chunk that counts for it. A chunk may stick out over the edge
    of a zone; what it holds beyond the edge is not its to keep, and no row is put there.
+4. Chunks that stick out *cross* if, at one version, overshadowing would show the wrong one beyond
+   an edge (of equal versions the later start wins, then the earlier end). A new version must not
+   hold chunks that cross: its region is cut by one granularity.
 
     granularity hour            | 00 | 01 | ... | 23 | 00 | 01 | ...
     zone [Jan 1, Jan 2) by day  |      January 1     | 00 | 01 | ...
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -63,6 +66,30 @@ class Layout:
         if following < len(self.zones):
             return min(chunk.end, self.zones[following].interval.start)
         return chunk.end
+
+    def crossing(self, region: Interval) -> Granularity | None:
+        """Return the granularity of a zone at whose edge chunks of the region cross; rule 4."""
+        for edge in self._edges(region):
+            before, after = self.chunk(edge - 1), self.chunk(edge)
+            shared = before.clip(after)
+            if before == after or shared is None:
+                continue
+            later = max(before, after, key=lambda chunk: (chunk.start, -chunk.end))
+            hidden = (shared.start < edge and later is after) or (
+                edge < shared.end and later is before
+            )
+            if hidden:
+                zone = self.zone(edge - 1) or self.zone(edge)
+                return zone.granularity if zone else None
+        return None
+
+    def _edges(self, region: Interval) -> list[Instant]:
+        """Return the edges of zones inside a region."""
+        first = bisect_right(self.zones, region.start, key=lambda zone: zone.interval.end)
+        after = bisect_left(self.zones, region.end, key=lambda zone: zone.interval.start)
+        near = (zone.interval for zone in self.zones[first:after])
+        edges = {edge for zone in near for edge in (zone.start, zone.end)}
+        return sorted(edge for edge in edges if region.start < edge < region.end)
 
     def recut(self, region: Interval, granularity: Granularity) -> "Layout":
         """Return the layout after a region was cut anew."""

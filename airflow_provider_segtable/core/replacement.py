@@ -8,6 +8,7 @@
    its own commit.
 4. A segment can be carried over if all its rows lie in one chunk of the layout. Under locks
    nothing else happens; without them it is a conflict, never a loss.
+5. Chunks of one version do not hide rows of each other.
 
 Source of the idea: Druid's concurrent append and replace (``upgrade_segments``), decided here in
 one place by the log instead of noted on the way by each appender.
@@ -95,6 +96,25 @@ def closed_region(region: Interval, granularity: Granularity | None, state: Stat
             cut = granularity.chunk(edge) if granularity else state.layout.chunk(edge)
             region = Interval(min(region.start, cut.start), max(region.end, cut.end))
     return region
+
+
+def hidden_by_equals(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ChunkKey]]:
+    """Yield segments whose first or last row another chunk of their version hides, and that chunk.
+
+    Of equal versions the chunk that begins later wins, then the one that ends earlier.
+    """
+    members: dict[ChunkKey, list[Segment]] = {}
+    for segment in segments:
+        members.setdefault(segment.id.chunk, []).append(segment)
+    begun: dict[Instant, list[ChunkKey]] = {}
+    for chunk in sorted(members, key=lambda c: (c.interval.start, -c.interval.end)):
+        here = begun.setdefault(chunk.version, [])
+        here[:] = [other for other in here if other.interval.end > chunk.interval.start]
+        for segment in (s for other in here for s in members[other] if s.rows):
+            inside = (chunk.interval.holds(at) for at in (segment.time_min, segment.time_max))
+            if any(inside):
+                yield segment, chunk
+        here.append(chunk)
 
 
 def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, int]]:

@@ -1,10 +1,12 @@
 """Which regions of time a major compaction should replace by a new version, and why not the others.
 
 1. A region is as small as can be without cutting a chunk apart, old or new: one chunk as a rule,
-   more where chunks are to be cut anew (24 hours that become a day).
-2. It is worth replacing if its rollup is not perfect (anything shows besides the core set that a
-   major compaction made), too much of it is not sorted, much of it is deleted, its segments are
-   badly sized, or it is cut otherwise than ``major_granularity``.
+   more where chunks are to be cut anew (24 hours that become a day). Regions that are worth
+   replacing and overlap become one: weeks that are to become months grow into each other.
+   Where chunks cross (``core.layout``) a region is cut as the zone there is, wanted or not.
+2. A region is worth replacing if its rollup is not perfect (anything shows besides the core set
+   that a major compaction made), too much of it is not sorted, much of it is deleted, its segments
+   are badly sized, or it is cut otherwise than ``major_granularity``.
 3. It is due once it is cold: it ended long ago, and so was written what there is to tidy. A late
    row therefore starts one major compaction a while later, not one at once, however many come.
 4. What a major compaction made is not made again for its size alone, whatever that came to.
@@ -15,10 +17,11 @@ Source of the idea: Druid (major compaction under a time chunk lock, ``skipOffse
 granularity changes, core partitions).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from airflow_provider_segtable.core.claims import united
 from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
 from airflow_provider_segtable.core.replacement import closed_region
@@ -67,10 +70,9 @@ def major_due(found: Survey, skipped: list[Skipped]) -> tuple[Candidate | Draini
         return ()
     due: list[Candidate | Draining] = []
     cut = found.policy.cut
-    for region in regions(found, found.chunks(), cut):
-        needs = tuple(_needs(found, region, cut))
-        if not needs:
-            continue
+    needed = dict(_needed(found, cut))
+    for region in _apart(found, needed, cut):
+        needs = tuple(_needs(found, region, cut)) or _needs_inside(region, needed)
         chunk = found.segments(region)[0].id.chunk
         why_not = _not_due(found, region, needs)
         waits_for = found.pending_in(region)
@@ -86,17 +88,59 @@ def major_due(found: Survey, skipped: list[Skipped]) -> tuple[Candidate | Draini
 
 def regions(
     found: Survey, chunks: tuple[ChunkKey, ...], cut: Granularity | None
+) -> tuple[Interval, ...]:
+    """Return the smallest disjoint regions, sorted, that hold the chunks and cut none apart."""
+    return _apart(found, _closed_regions(found, chunks, cut), cut)
+
+
+def _needed(found: Survey, cut: Granularity | None) -> Iterator[tuple[Interval, tuple[Need, ...]]]:
+    """Yield the regions that are worth replacing, as small as can be; they may overlap."""
+    for region in _closed_regions(found, found.chunks(), cut):
+        needs = tuple(_needs(found, region, cut))
+        if needs:
+            yield region, needs
+
+
+def _closed_regions(
+    found: Survey, chunks: Iterable[ChunkKey], cut: Granularity | None
 ) -> Iterator[Interval]:
-    """Yield the smallest regions that hold the chunks and cut none apart; none overlap."""
-    end: Instant | None = None
-    for chunk in chunks:
-        if end is not None and chunk.interval.start < end:
-            continue
-        region = closed_region(chunk.interval, _new_cut(found.state, chunk, cut), found.state)
-        if end is not None and region.start < end:
-            continue
-        end = region.end
-        yield region
+    """Yield the closed region of each chunk, once for all chunks inside it."""
+    region: Interval | None = None
+    for chunk in sorted(chunks):
+        if region is None or not region.encloses(chunk.interval):
+            region = _closed(found.state, chunk.interval, cut)
+            yield region
+
+
+def _apart(
+    found: Survey, some: Iterable[Interval], cut: Granularity | None
+) -> tuple[Interval, ...]:
+    """Return closed regions without overlaps: those that overlap become one."""
+    disjoint = united(some)
+    before: list[Interval] = []
+    while disjoint != before:
+        before = disjoint
+        disjoint = united(_closed(found.state, region, cut) for region in before)
+    return tuple(disjoint)
+
+
+def _closed(state: State, region: Interval, cut: Granularity | None) -> Interval:
+    """Return the smallest region around this one that cuts no chunk apart, as it is and as wanted.
+
+    A region that is cut as wanted already does not grow for that.
+    """
+    before: Interval | None = None
+    while region != before:
+        before = region
+        region = closed_region(region, _anew(state, region, cut), state)
+    return region
+
+
+def _needs_inside(
+    region: Interval, needed: Mapping[Interval, tuple[Need, ...]]
+) -> tuple[Need, ...]:
+    """Return the needs of the parts of a region, where the whole is below every threshold."""
+    return tuple(n for part, some in needed.items() if region.encloses(part) for n in some)
 
 
 def replacing(
@@ -106,7 +150,7 @@ def replacing(
     segments, order = found.segments(region), found.policy.clustering
     inputs = tuple(segment.id for segment in segments)
     size = sum(segment.size for segment in segments)
-    anew = cut if cut and changes_cut(found.state, region, cut) else None
+    anew = _anew(found.state, region, cut)
     about = _ideal(found, region, cut)
     form = f"by {anew.value}, " if anew else ""
     plan = CompactionPlan(
@@ -132,14 +176,16 @@ def replacing(
     return Candidate(plan=plan, gain=gain)
 
 
+def _anew(state: State, region: Interval, cut: Granularity | None) -> Granularity | None:
+    """Return how a region must be cut anew: as wanted, or where its chunks cross; None: not."""
+    if cut is None:
+        return state.layout.crossing(region)
+    return cut if changes_cut(state, region, cut) else None
+
+
 def changes_cut(state: State, region: Interval, cut: Granularity) -> bool:
-    """Tell whether the region is cut otherwise today."""
+    """Return whether the region is cut otherwise today."""
     return state.layout.recut(region, cut) != state.layout
-
-
-def _new_cut(state: State, chunk: ChunkKey, cut: Granularity | None) -> Granularity | None:
-    """Return None where the chunk is cut so already: its region need not grow for that."""
-    return cut if cut and changes_cut(state, chunk.interval, cut) else None
 
 
 def _needs(found: Survey, region: Interval, cut: Granularity | None) -> Iterator[Need]:
@@ -171,7 +217,8 @@ def _needs(found: Survey, region: Interval, cut: Granularity | None) -> Iterator
 def _ideal(found: Survey, region: Interval, cut: Granularity | None) -> int:
     """Return about how many well-sized segments the region needs: one a chunk at least."""
     segments, layout = found.segments(region), found.state.layout
-    chunk = (layout.recut(region, cut) if cut else layout).chunk(segments[0].time_min)
+    anew = _anew(found.state, region, cut)
+    chunk = (layout.recut(region, anew) if anew else layout).chunk(segments[0].time_min)
     first = min(segment.time_min for segment in segments)
     last = max(segment.time_max for segment in segments)
     chunks = 1 + (last - min(first, chunk.start)) // (chunk.end - chunk.start)

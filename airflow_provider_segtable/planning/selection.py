@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.segment import ChunkKey
 from airflow_provider_segtable.planning.policy import MIB, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
 
@@ -78,10 +79,11 @@ def choose(candidates: Iterable[Candidate], policy: Policy, skipped: list[Skippe
 
 
 def skipped_plan(plan: CompactionPlan, reason: str) -> Skipped:
-    """Return that what a plan is about is left alone."""
-    partitions = tuple(segment_id.partition for segment_id in plan.inputs)
+    """Return that the segments of a plan are left alone: of a major one, its whole region."""
     if plan.kind is PlanKind.MAJOR:
-        partitions = ()
+        region = ChunkKey(plan.interval, plan.chunk.version)
+        return Skipped(chunk=region, partitions=(), reason=reason, kind=plan.kind)
+    partitions = tuple(segment_id.partition for segment_id in plan.inputs)
     return Skipped(chunk=plan.chunk, partitions=partitions, reason=reason, kind=plan.kind)
 
 

@@ -64,3 +64,26 @@ def test_every_instant_lies_in_one_chunk_and_edges_agree() -> None:
 def test_aligned_covers_whole_chunks() -> None:
     """A region grows to whole chunks of the granularity."""
     assert aligned(Interval(5, DAY_US + 5), Granularity.DAY) == Interval(0, 2 * DAY_US)
+
+
+@pytest.mark.parametrize(
+    ("table", "zone", "cut", "crossing"),
+    [
+        ("week", "2018-01-01/2018-02-01", "month", Granularity.MONTH),  # a week at its end
+        ("week", "2018-10-01/2018-11-01", "month", Granularity.MONTH),
+        ("week", "2013-12-01/2014-01-06", "month", None),  # weeks begin earlier, and lose
+        ("month", "2018-01-01/2018-02-05", "week", Granularity.WEEK),  # February begins later
+        ("month", "2018-01-29/2018-02-01", "week", None),
+        ("hour", "2018-01-01/2018-02-01", "month", None),
+        ("month", "2018-01-10/2018-01-12", "day", None),  # inside: begins later, and wins
+    ],
+)
+def test_chunks_cross_where_one_version_would_show_the_wrong_one(
+    table: str, zone: str, cut: str, crossing: Granularity | None
+) -> None:
+    """Only chunks that stick out over an edge, and would win there among equal versions."""
+    piece = Interval.parse(zone)
+    layout = Layout(granularity=Granularity(table), zones=(Zone(piece, Granularity(cut)),))
+    around = Interval(piece.start - 40 * DAY_US, piece.end + 40 * DAY_US)
+    assert layout.crossing(around) is crossing
+    assert layout.crossing(piece) is None

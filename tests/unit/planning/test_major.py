@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.events import Appended, PlanRequested
-from airflow_provider_segtable.core.interval import DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.interval import (
+    DAY_US,
+    HOUR_US,
+    Granularity,
+    Interval,
+    parse_instant,
+)
+from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.rollup import Metric, MetricKind, QueryGranularity, Rollup
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
@@ -143,6 +150,53 @@ def test_hours_are_cut_into_days_together() -> None:
         (Interval(JANUARY.start, JANUARY.start + DAY_US), Granularity.DAY, 3),
         (Interval(JANUARY.start + DAY_US, JANUARY.start + 2 * DAY_US), Granularity.DAY, 1),
     ]
+
+
+def month(text: str) -> Interval:
+    return Granularity.MONTH.chunk(parse_instant(text))
+
+
+WEEK = Granularity.WEEK.chunk(parse_instant("2018-01-29"))
+JANUARY_18, FEBRUARY_18 = month("2018-01-01"), month("2018-02-01")
+
+
+def weekly(*late: int) -> State:
+    """Return a table of weeks, whose January 2018 was cut by month, and rows of February after."""
+    start = after(created(replace(DEFINITION, granularity=Granularity.WEEK)))
+    state = replace(start, zones=(Zone(JANUARY_18, Granularity.MONTH),))
+    recut = core(900, chunk=ChunkKey(JANUARY_18, BASE + 1))
+    in_february = (
+        replace(first(p, size=size, chunk=ChunkKey(WEEK, BASE)), time_min=FEBRUARY_18.start)
+        for p, size in enumerate(late)
+    )
+    return after(state, Appended(segments=recut), Appended(segments=tuple(in_february)))
+
+
+def test_a_week_that_sticks_into_a_month_is_planned_with_it() -> None:
+    """January is cut as wanted, so it alone takes no region; the week at its end takes it along."""
+    policy = replace(POLICY, major_granularity="month")
+    assert plan_major(weekly(), policy, COLD).chosen == ()
+    plan = only(weekly(900), policy)
+    assert plan.region == Interval(JANUARY_18.start, FEBRUARY_18.end)
+    assert (plan.granularity, len(plan.inputs), plan.outputs) == (Granularity.MONTH, 2, 2)
+
+
+def test_chunks_that_cross_are_cut_as_the_zone_is() -> None:
+    """At one version the week would hide the end of January, so it becomes part of a month."""
+    plan = only(weekly(9, 9, 9, 9))
+    assert plan.region == Interval(JANUARY_18.start, FEBRUARY_18.end)
+    assert plan.granularity is Granularity.MONTH
+    assert "by month, sorted" in plan.reason
+
+
+def test_a_region_over_the_budget_of_plans_has_its_own_reason() -> None:
+    """The reason is given for the whole region, not for its first chunk."""
+    policy = replace(POLICY, major_granularity="day", max_plans=1)
+    planned = plan_major(hourly(0, 5, 24, 30), policy, COLD)
+    (left,) = planned.skipped
+    (chosen,) = planned.chosen
+    assert not left.chunk.interval.overlaps(chosen.interval)
+    assert left.chunk.interval.end - left.chunk.interval.start == DAY_US
 
 
 def test_what_is_cut_so_already_stays() -> None:
