@@ -6,12 +6,13 @@ the overshadowing rules check each other.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from airflow_provider_segtable.core.overshadow import Group
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.plan_state import PlanStatus
+from airflow_provider_segtable.core.replacement import hidden_by_equals
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.state import State, generation_of
 
@@ -19,6 +20,8 @@ from airflow_provider_segtable.core.state import State, generation_of
 def violations(state: State) -> Iterator[str]:
     """Yield everything that is wrong with a state."""
     yield from _visible_as_descriptors_say(state)
+    yield from _cores_agree(state)
+    yield from _not_hidden_by_equals(state)
     yield from _rows_once(state)
     yield from _groups_complete(state)
     yield from _ids_settled(state)
@@ -27,10 +30,11 @@ def violations(state: State) -> Iterator[str]:
 
 
 def _visible_as_descriptors_say(state: State) -> Iterator[str]:
-    chunks: dict[ChunkKey, list[Segment]] = {}
-    for segment in state.timeline.segments():
-        chunks.setdefault(segment.id.chunk, []).append(segment)
-    expected = {s.id for chunk in _winners(chunks) for s in _unhidden(chunks[chunk])}
+    chunks = _by_chunk(state)
+    shown = {chunk: _unhidden(present) for chunk, present in chunks.items()}
+    whole = {chunk for chunk, present in chunks.items() if _complete(present, shown[chunk])}
+    winners = _winners([chunk for chunk in chunks if shown[chunk]], whole)
+    expected = {segment.id for chunk in winners for segment in shown[chunk]}
     found = {segment.id for segment in state.timeline.visible_segments()}
     for extra in found - expected:
         yield f"{extra} is visible, but by its descriptor it is overshadowed or incomplete"
@@ -38,16 +42,50 @@ def _visible_as_descriptors_say(state: State) -> Iterator[str]:
         yield f"{missing} should be visible by its descriptor, but is not"
 
 
-def _winners(chunks: Iterable[ChunkKey]) -> set[ChunkKey]:
-    """Return who wins between some two edges: the highest version, and of equal ones the inner."""
-    chunks = sorted(chunks)
+def _by_chunk(state: State) -> dict[ChunkKey, list[Segment]]:
+    chunks: dict[ChunkKey, list[Segment]] = {}
+    for segment in state.timeline.segments():
+        chunks.setdefault(segment.id.chunk, []).append(segment)
+    return chunks
+
+
+def _winners(chunks: Iterable[ChunkKey], whole: Collection[ChunkKey]) -> set[ChunkKey]:
+    """Return the chunks that win between some two edges.
+
+    A complete one goes before all others; then the highest version; of equal versions the later
+    start, then the earlier end.
+    """
     edges = sorted({edge for c in chunks for edge in (c.interval.start, c.interval.end)})
     held = ([c for c in chunks if c.interval.holds(edge)] for edge in edges)
     return {
-        max(here, key=lambda c: (c.version, c.interval.start, -c.interval.end))
+        max(here, key=lambda c: (c in whole, c.version, c.interval.start, -c.interval.end))
         for here in held
         if here
     }
+
+
+def _complete(present: Sequence[Segment], shown: Sequence[Segment]) -> bool:
+    """Return whether what is shown covers the core set and all roots of present segments."""
+    wanted, covered = (_roots(some) for some in (present, shown))
+    wanted |= set(range(present[0].shard.core))
+    return wanted <= covered
+
+
+def _roots(segments: Iterable[Segment]) -> set[int]:
+    groups = {segment.shard.group for segment in segments}
+    return {root for group in groups for root in range(group.root_start, group.root_end)}
+
+
+def _cores_agree(state: State) -> Iterator[str]:
+    for chunk, present in _by_chunk(state).items():
+        sizes = Counter(segment.shard.core for segment in present)
+        if len(sizes) > 1:
+            yield f"segments of {chunk} disagree about the size of its core set: {dict(sizes)}"
+
+
+def _not_hidden_by_equals(state: State) -> Iterator[str]:
+    for segment, winner in hidden_by_equals(state.timeline.visible_segments()):
+        yield f"rows of {segment.id} are hidden by chunk {winner} of the same version"
 
 
 def _unhidden(present: Sequence[Segment]) -> list[Segment]:

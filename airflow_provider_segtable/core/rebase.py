@@ -22,7 +22,8 @@ plan requested         refused if an input is not visible or claimed by a pendin
                        the plan is pending or completed already (an aborted one may come back)
 plan yielded, aborted  refused if an attempt began that its author did not know of
 void                   drops ids that were settled meanwhile
-restored               refused if an id to leave is gone or one to come is there: look again
+restored               refused if an id to leave is gone or one to come is there, or if segments of
+                       a chunk would disagree about its core set: look again
 cleaned                drops ids that are needed now, or gone; refused if a version was tagged that
                        its author did not know of
 swept                  drops paths that others swept
@@ -116,6 +117,20 @@ def _restore(action: Restored, state: State) -> Conflict | None:
             return Conflict(reason=f"{segment.id} was published or voided meanwhile; repair again")
         if segment.path in state.doomed:
             return Conflict(reason=f"{segment.path} was cleaned meanwhile; repair again")
+    return _core_sets_differ(action, state)
+
+
+def _core_sets_differ(action: Restored, state: State) -> Conflict | None:
+    """Appends and compactions take the size of a core set from the log; files may contradict it."""
+    left = state.timeline.with_changes(remove=action.lost)
+    sizes: dict[ChunkKey, int] = {}
+    for segment in action.segments:
+        chunk, found = segment.id.chunk, segment.shard.core
+        known = left.core(chunk) if chunk in left.chunk_keys(chunk.interval) else found
+        expected = sizes.setdefault(chunk, known)
+        if found != expected:
+            reason = f"{segment.id} says that the core set of its chunk has {found} segments"
+            return Conflict(reason=f"{reason}, others say {expected}; repair again")
     return None
 
 
