@@ -9,10 +9,11 @@
 4. It is JSON in the log; ``data.predicates`` makes Arrow filters of it, ``data.sql`` SQL.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from functools import reduce
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.errors import CorruptTable
@@ -107,28 +108,119 @@ def columns_of(predicate: Predicate) -> Iterator[str]:
                 yield from columns_of(one)
 
 
+EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
+
+
 def reach(predicate: Predicate, column: str) -> tuple[Instant, Instant]:
     """Return the first and the last instant of a time column at which a predicate can hold.
 
     It may hold nowhere in between, and holds nowhere at all if the first is after the last.
     """
+    spans = _times(predicate, column, wanted=True)
+    if not spans:
+        return EVERYWHERE[1], EVERYWHERE[0]
+    return spans[0][0] // 2, -(-spans[-1][1] // 2)
+
+
+def may_hold(
+    predicate: Predicate, column: str, first: Instant, last: Instant, *, exact: bool = True
+) -> bool:
+    """Return whether a predicate can hold for a row with a time in ``first..last``.
+
+    Args:
+        predicate: nothing is known of columns besides ``column``.
+        column: the time column.
+        first: the earliest time.
+        last: the latest time, inclusive.
+        exact: False if times are finer than a microsecond, and instants are rounded down.
+    """
+    spans = _times(predicate, column, wanted=True)
+    low, high = 2 * first, 2 * last + (not exact)
+    return any(start <= high and low <= end for start, end in spans)
+
+
+_Spans: TypeAlias = list[tuple[int, int]]
+"""Stretches of time, sorted and disjoint, both ends inclusive, in *half* microseconds: an odd
+number is the open stretch between two instants, so that ``> 5`` begins with 11 and ``= 5`` is 10.
+"""
+
+_ALWAYS: _Spans = [(2 * EVERYWHERE[0], 2 * EVERYWHERE[1])]
+
+
+def _times(predicate: Predicate, column: str, *, wanted: bool) -> _Spans:
+    """Return when a predicate can be ``wanted``; a day's instant is its midnight."""
     match predicate:
-        case Compare(column=name, how=how, value=value) if name == column and value is not None:
-            return _reach(how, instant_of(value))
+        case Compare(column=name, how=how, value=value) if name == column:
+            at = instant_of(value)
+            return _ALWAYS if at is None else _compared(how if wanted else _OPPOSITE[how], at)
         case Among(column=name, values=values) if name == column:
-            at = [instant_of(value) for value in values if value is not None]
-            known = [each for each in at if each is not None]
-            return EVERYWHERE if len(known) < len(at) else _hull([(each, each) for each in known])
-        case AllOf(of=some):
-            parts = [EVERYWHERE, *(reach(one, column) for one in some)]
-            return max(first for first, _ in parts), min(last for _, last in parts)
-        case AnyOf(of=some):
-            return _hull([reach(one, column) for one in some])
+            points = [instant_of(value) for value in values if value is not None]
+            known = sorted({at for at in points if at is not None})
+            if len(known) < len(set(points)):
+                return _ALWAYS
+            return [(2 * at, 2 * at) for at in known] if wanted else _except(known)
+        case Not(of=one):
+            return _times(one, column, wanted=not wanted)
+        case AllOf(of=some) | AnyOf(of=some):
+            parts = [_times(one, column, wanted=wanted) for one in some]
+            together = isinstance(predicate, AllOf) is wanted
+            return reduce(_both, parts, _ALWAYS) if together else _either(parts)
         case _:
-            return EVERYWHERE
+            return _ALWAYS
 
 
-EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
+_OPPOSITE = {
+    Compares.EQUAL: Compares.UNEQUAL,
+    Compares.UNEQUAL: Compares.EQUAL,
+    Compares.LESS: Compares.AT_LEAST,
+    Compares.AT_LEAST: Compares.LESS,
+    Compares.MORE: Compares.AT_MOST,
+    Compares.AT_MOST: Compares.MORE,
+}
+
+
+def _compared(how: Compares, at: Instant) -> _Spans:
+    first, last = _ALWAYS[0]
+    match how:
+        case Compares.EQUAL:
+            return [(2 * at, 2 * at)]
+        case Compares.UNEQUAL:
+            return _except([at])
+        case Compares.LESS | Compares.AT_MOST:
+            end = min(2 * at - (how is Compares.LESS), last)
+            return [(first, end)] if first <= end else []
+        case Compares.MORE | Compares.AT_LEAST:
+            start = max(2 * at + (how is Compares.MORE), first)
+            return [(start, last)] if start <= last else []
+
+
+def _except(points: Sequence[Instant]) -> _Spans:
+    """Return all time but some instants, which are sorted."""
+    first, last = _ALWAYS[0]
+    starts = (first, *(2 * at + 1 for at in points))
+    ends = (*(2 * at - 1 for at in points), last)
+    return [span for span in zip(starts, ends, strict=True) if span[0] <= span[1]]
+
+
+def _either(parts: Iterable[_Spans]) -> _Spans:
+    joined: _Spans = []
+    for start, end in sorted(span for part in parts for span in part):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _both(one: _Spans, other: _Spans) -> _Spans:
+    shared: _Spans = []
+    left, right = list(reversed(one)), list(reversed(other))
+    while left and right:
+        start, end = max(left[-1][0], right[-1][0]), min(left[-1][1], right[-1][1])
+        if start <= end:
+            shared.append((start, end))
+        (left if left[-1][1] <= right[-1][1] else right).pop()
+    return shared
 
 
 def instant_of(value: Value) -> Instant | None:
@@ -140,22 +232,6 @@ def instant_of(value: Value) -> Instant | None:
             return days * DAY_US
         case _:
             return None
-
-
-def _reach(how: Compares, at: Instant | None) -> tuple[Instant, Instant]:
-    first, last = EVERYWHERE
-    if at is None or how is Compares.UNEQUAL:
-        return EVERYWHERE
-    if how in {Compares.LESS, Compares.AT_MOST}:
-        return first, min(at, last)
-    if how in {Compares.MORE, Compares.AT_LEAST}:
-        return max(at, first), last
-    return at, at
-
-
-def _hull(parts: Sequence[tuple[Instant, Instant]]) -> tuple[Instant, Instant]:
-    first, last = EVERYWHERE
-    return min((a for a, _ in parts), default=last), max((b for _, b in parts), default=first)
 
 
 def encode_predicate(predicate: Predicate) -> list[Any]:

@@ -7,25 +7,15 @@
    better too much than too little.
 2. Only deletions that still apply count (``Segment.purged``). Whatever was rewritten since has none
    left, however wrong the estimate was, so planning by it comes to an end.
-3. How many rows a predicate deletes from a rollup table nobody knows before reading: what counts
-   is how many predicates wait for a segment, and may hold for any of its time.
+3. How many rows a predicate deletes from a rollup table is unknown before reading: what counts is
+   how many predicates wait for a segment, and may hold at any of its time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.deletion import roots_among
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.predicate import (
-    AllOf,
-    Among,
-    AnyOf,
-    Compare,
-    Compares,
-    Moment,
-    Not,
-    Predicate,
-)
+from airflow_provider_segtable.core.predicate import may_hold
 from airflow_provider_segtable.core.segment import ChunkKey, Roots, Segment, SegmentId
 from airflow_provider_segtable.core.state import State
 
@@ -72,48 +62,16 @@ def deleted_in(state: State) -> Deleted:
 
 def _waiting(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, int]]:
     time = state.table.time_column
+    column = state.table.schema.find(time)
+    exact = column is not None and not column.type.startswith("timestamp[ns")
     for segment in segments if state.erasures else ():
         hitting = [
             each
             for each in state.erased(segment)
-            if may_hold(each.predicate, time, segment.time_min, segment.time_max)
+            if may_hold(each.predicate, time, segment.time_min, segment.time_max, exact=exact)
         ]
         if hitting:
             yield segment.id, len(hitting)
-
-
-def may_hold(
-    predicate: Predicate, time: str, first: Instant, last: Instant, *, wanted: bool = True
-) -> bool:
-    """Tell whether a predicate may be ``wanted`` for a row with an event time in first..last.
-
-    It is unknown of every column but ``time``, so anything may be true there.
-    """
-    match predicate:
-        case Compare(column=column, how=how, value=Moment(us=us)) if column == time:
-            return _compared(how, us, first, last, wanted=wanted)
-        case Among(column=column, values=values) if column == time and wanted:
-            return any(not isinstance(v, Moment) or first <= v.us <= last for v in values)
-        case Not(of=one):
-            return may_hold(one, time, first, last, wanted=not wanted)
-        case AllOf(of=some) | AnyOf(of=some):
-            each = (may_hold(one, time, first, last, wanted=wanted) for one in some)
-            return all(each) if isinstance(predicate, AllOf) is wanted else any(each)
-        case _:
-            return True
-
-
-def _compared(how: Compares, us: Instant, first: Instant, last: Instant, *, wanted: bool) -> bool:
-    low, high = (first < us, last >= us)
-    answers = {
-        Compares.LESS: (low, high),
-        Compares.AT_LEAST: (high, low),
-        Compares.AT_MOST: (first <= us, last > us),
-        Compares.MORE: (last > us, first <= us),
-        Compares.EQUAL: (first <= us <= last, (first, last) != (us, us)),
-        Compares.UNEQUAL: ((first, last) != (us, us), first <= us <= last),
-    }
-    return answers[how][0 if wanted else 1]
 
 
 @dataclass(slots=True)

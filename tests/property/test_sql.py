@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     decode_predicate,
     encode_predicate,
+    may_hold,
     reach,
 )
 from airflow_provider_segtable.data.predicates import matches
@@ -133,7 +134,8 @@ def test_arrow_answers_as_a_database_does(table: pa.Table, predicate: Predicate)
 @given(rows, predicates)
 @settings(max_examples=100)
 def test_no_row_that_matches_is_out_of_reach(table: pa.Table, predicate: Predicate) -> None:
-    """Every row that a predicate holds for is within the time that it says it can reach."""
+    """Every row that a predicate holds for is within its reach, and at a time when it may hold."""
     first, last = reach(predicate, "at")
     for row in table.filter(matches(table, predicate)).column("at").cast(pa.int64()).to_pylist():
         assert row is None or first <= row <= last
+        assert row is None or may_hold(predicate, "at", row, row)

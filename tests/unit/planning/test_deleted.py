@@ -15,17 +15,28 @@ from airflow_provider_segtable.core.predicate import (
     AnyOf,
     Compare,
     Compares,
+    Day,
     IsNull,
     Moment,
     Not,
     Predicate,
+    may_hold,
 )
+from airflow_provider_segtable.core.schema import Column, Schema
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.planning.deleted import deleted_in, may_hold
+from airflow_provider_segtable.planning.deleted import deleted_in
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table import plan_all
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first, merged
+from airflow_provider_segtable.testing.builders import (
+    BASE,
+    CHUNK,
+    DEFINITION,
+    after,
+    created,
+    first,
+    merged,
+)
 
 POLICY = Policy(target_size=1000, min_segments=4, major="off")
 NOW = BASE + MINUTE_US
@@ -155,6 +166,29 @@ def test_predicates_wait_for_what_they_may_hold_for() -> None:
     assert deleted_in(later).predicates == {CHUNK.segment(0): 1}
 
 
+def test_predicates_over_dates_wait_only_where_they_may_hold() -> None:
+    """A time column of dates is compared with days, whose instants are their midnights."""
+    day = CHUNK.interval.start // DAY_US
+    cut = Compare("time_hour", Compares.LESS, Day(day + 1))
+    schema = Schema((Column(name="time_hour", type="date32[day]", nullable=False),))
+    early = replace(first(0, size=LARGE), time_max=CHUNK.interval.start)
+    late = replace(first(1, size=LARGE), time_min=CHUNK.interval.start + DAY_US)
+    state = after(
+        created(replace(DEFINITION, schema=schema)),
+        Appended(segments=(early, late)),
+        Changed(kind="delete", seen=1, predicate=cut),
+    )
+    assert deleted_in(state).predicates == {CHUNK.segment(0): 1}
+
+
+def test_times_finer_than_an_instant_may_lie_behind_it() -> None:
+    """A row 500 ns after the latest instant of its segment is later than that instant."""
+    later = Compare("at", Compares.MORE, Moment(20))
+    assert not may_hold(later, "at", 10, 20)
+    assert may_hold(later, "at", 10, 20, exact=False)
+    assert not may_hold(Compare("at", Compares.AT_LEAST, Moment(21)), "at", 10, 20, exact=False)
+
+
 TEN = Moment(10)
 CASES: list[tuple[Predicate, bool]] = [
     (Compare("at", Compares.LESS, TEN), False),
@@ -176,6 +210,11 @@ CASES: list[tuple[Predicate, bool]] = [
     (Not(AnyOf((IsNull("carrier"), Compare("at", Compares.AT_LEAST, TEN)))), False),
     (AllOf(()), True),
     (AnyOf(()), False),
+    (Compare("at", Compares.AT_LEAST, Day(1)), False),
+    (Among("at", (Day(0), Day(1))), False),
+    (Not(Among("at", (Moment(15),))), True),
+    (AllOf((Compare("at", Compares.MORE, TEN), Compare("at", Compares.LESS, TEN))), False),
+    (AllOf((Not(Compare("at", Compares.EQUAL, TEN)), Compare("at", Compares.AT_MOST, TEN))), False),
 ]
 
 
