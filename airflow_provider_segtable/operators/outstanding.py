@@ -8,12 +8,11 @@
 3. After an application has ended, whatever it did not report is settled by the log.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.services.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
@@ -47,11 +46,15 @@ def outstanding(
     log, clock = EventLog(ports.storage), ports.clock
     state = log.load()
     plan_ids = _named(state, asked)
+    over: dict[str, PlanResult] = {}
     deadline = clock.monotonic() + wait_s
     told = False
     while True:
         holders = _holders(ports, _id(state))
-        found = _sorted(state, plan_ids, holders)
+        for plan_id in plan_ids:
+            if plan_id not in over and (result := ending(plan_id, state, whole(log))):
+                over[plan_id] = result
+        found = _sorted(plan_ids, over, holders)
         busy = [r for r in found.settled if r.ended is Ended.RUNNING_ELSEWHERE]
         left = deadline - clock.monotonic()
         if found.todo or not busy or left <= 0:
@@ -78,14 +81,16 @@ def settle(
     missing = set(plan_ids) - {result.plan_id for result in reported}
     if not missing:
         return tuple(reported)
-    state = EventLog(ports.storage).load()
-    known = (_from_log(state, plan_id) for plan_id in plan_ids if plan_id in missing)
+    log = EventLog(ports.storage)
+    state = log.load()
+    found = {i: ending(i, state, whole(log)) for i in plan_ids if i in missing}
+    known = (result for result in found.values() if result)
     failed = (
         PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=error)
-        for plan_id in plan_ids
-        if plan_id in missing and _from_log(state, plan_id) is None
+        for plan_id, result in found.items()
+        if result is None
     )
-    return (*reported, *(result for result in known if result), *failed)
+    return (*reported, *known, *failed)
 
 
 def _holders(ports: TablePorts, table: str) -> dict[str, str]:
@@ -100,11 +105,13 @@ def _named(state: State, asked: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def _sorted(state: State, plan_ids: Sequence[str], holders: dict[str, str]) -> Outstanding:
+def _sorted(
+    plan_ids: Sequence[str], over: Mapping[str, PlanResult], holders: Mapping[str, str]
+) -> Outstanding:
     todo: list[str] = []
     settled: list[PlanResult] = []
     for plan_id in plan_ids:
-        ended = _from_log(state, plan_id)
+        ended = over.get(plan_id)
         if ended is None and plan_id in holders:
             message = f"plan {plan_id} is held by {holders[plan_id]}"
             ended = PlanResult(plan_id=plan_id, ended=Ended.RUNNING_ELSEWHERE, message=message)
@@ -113,23 +120,6 @@ def _sorted(state: State, plan_ids: Sequence[str], holders: dict[str, str]) -> O
         else:
             settled.append(ended)
     return Outstanding(todo=tuple(todo), settled=tuple(settled))
-
-
-def _from_log(state: State, plan_id: str) -> PlanResult | None:
-    """Return how a plan ended, or None while it is pending."""
-    known = state.plans.get(plan_id)
-    if known is None:
-        why = f"{state.table.name} has no plan {plan_id} at version {state.n}"
-        return PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=why)
-    if known.status.pending:
-        return None
-    done = known.status is PlanStatus.COMPLETED
-    note = f" ({known.note})" if known.note else ""
-    return PlanResult(
-        plan_id=plan_id,
-        ended=Ended.DONE_ALREADY if done else Ended.OVERTAKEN,
-        message=f"{known.status} by {known.author}, event {known.last_n}{note}",
-    )
 
 
 def _id(state: State) -> str:

@@ -14,7 +14,7 @@
    all of them go out together, stage by stage. One plan's failure does not stop the others.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
     SegtableError,
 )
-from airflow_provider_segtable.core.events import PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.core.segment import Segment
@@ -131,14 +131,13 @@ def compact(
 
 
 def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResult:
-    state = EventLog(ports.storage).load()
-    known = state.plans.get(plan_id)
-    if known is None:
-        return _not_remembered(ports, plan_id)
-    if not known.status.pending:
-        return _not_pending(plan_id, state)
+    log = EventLog(ports.storage)
+    state = log.load()
+    over = ending(plan_id, state, whole(log))
+    if over:
+        return over
     try:
-        begun = begin(ports, known, state, wait_s=wait_s)
+        begun = begin(ports, state.plans[plan_id], state, wait_s=wait_s)
     except LockTimeout as held:
         return PlanResult(plan_id=plan_id, ended=Ended.RUNNING_ELSEWHERE, message=str(held))
     except LockRevoked as revoked:  # before the attempt was in the log: nothing is to be noted
@@ -148,30 +147,52 @@ def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResu
     return begun if isinstance(begun, Attempt) else _not_committed(plan_id, begun)
 
 
-def _not_remembered(ports: TablePorts, plan_id: str) -> PlanResult:
-    """State keeps the last finished plans only; the log knows more, until it expires."""
-    log = EventLog(ports.storage)
-    for event in log.events(log.first()):
-        action = event.action
-        if isinstance(action, PlanCompleted | PlanAborted) and action.plan_id == plan_id:
-            done = isinstance(action, PlanCompleted)
-            return PlanResult(
-                plan_id=plan_id,
-                ended=Ended.DONE_ALREADY if done else Ended.OVERTAKEN,
-                message=f"plan {plan_id} ended long ago: {event.kind} is event {event.n}",
-            )
-    why = f"{ports.uri} has no plan {plan_id}: `segtable plan` lists the pending ones"
-    return PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=why)
+def ending(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult | None:
+    """Return how a plan ended, or None while it is pending.
 
-
-def _not_pending(plan_id: str, state: State) -> PlanResult:
-    known = state.plans[plan_id]
+    Args:
+        plan_id: the plan.
+        state: the table at its newest version.
+        events: the log (``whole``); read only if the state does not keep the plan any more.
+    """
+    known = state.plans.get(plan_id)
+    if known is None:
+        return _forgotten(plan_id, state, events)
+    if known.status.pending:
+        return None
     note = f" ({known.note})" if known.note else ""
     return PlanResult(
         plan_id=plan_id,
         ended=Ended.DONE_ALREADY if known.status is PlanStatus.COMPLETED else Ended.OVERTAKEN,
         message=f"plan {plan_id} was {known.status} by {known.author}, event {known.last_n}{note}",
     )
+
+
+def _forgotten(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult:
+    """A state keeps the last finished plans only; the log has the others, until it expires.
+
+    An aborted plan may have been requested again, so the newest end counts.
+    """
+    over: PlanResult | None = None
+    for event in events:
+        action = event.action
+        if isinstance(action, PlanCompleted | PlanAborted) and action.plan_id == plan_id:
+            done = isinstance(action, PlanCompleted)
+            over = PlanResult(
+                plan_id=plan_id,
+                ended=Ended.DONE_ALREADY if done else Ended.OVERTAKEN,
+                message=f"plan {plan_id} ended long ago: {event.kind} is event {event.n}",
+            )
+    why = (
+        f"version {state.n} of {state.table.name} has no plan {plan_id}: "
+        "`segtable plan` lists the pending ones"
+    )
+    return over or PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=why)
+
+
+def whole(log: EventLog) -> Iterator[Event]:
+    """Yield the events of a log that are left; nothing is read before the first is asked for."""
+    yield from log.events(log.first())
 
 
 def _run(ports: TablePorts, begun: Sequence[_Running], execute: Execute) -> Iterator[PlanResult]:

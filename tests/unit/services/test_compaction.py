@@ -6,14 +6,17 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core import state as fold
+from airflow_provider_segtable.core.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.data.minor import MinorJob
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.operators.outstanding import outstanding, settle
+from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact, ending
 from airflow_provider_segtable.services.execution import Done, in_process, run_one
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.testing.builders import created
 from tests.unit.services.conftest import HOUR_US, contents, rows
 
 ROWS = [0, 1, 2, 3, 100, 101, 102, 103]
@@ -59,6 +62,32 @@ def test_forgotten_plan_is_found_in_the_log(
     results = compact(ports, plans, in_process(ports.files))
     assert endings(results) == [Ended.DONE_ALREADY] * 2
     assert "ended long ago" in results[0].message
+
+
+def test_operators_and_the_service_agree_on_a_forgotten_plan(
+    ports: TablePorts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retried task finds a plan done, also one older than all that the state remembers."""
+    monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 0)
+    plans = planned(ports)
+    compact(ports, plans, in_process(ports.files))
+    found = outstanding(ports, plans, wait_s=0)
+    assert found.todo == ()
+    assert list(found.settled) == list(compact(ports, plans, in_process(ports.files)))
+    assert list(settle(ports, plans, (), "no report")) == list(found.settled)
+
+
+def test_the_newest_end_of_a_plan_counts() -> None:
+    """A plan that was aborted, and completed later, is done, though both are forgotten."""
+    aborted = PlanAborted(plan_id="p", attempt=None, reason="its workers died")
+    done = PlanCompleted(plan_id="p", attempt="a", segments=())
+    events = [
+        Event(n=n, time=n, commit=f"c{n}", author="a", action=action)
+        for n, action in enumerate((aborted, done), start=1)
+    ]
+    over = ending("p", created(), events)
+    assert over is not None
+    assert (over.ended, "event 2" in over.message) == (Ended.DONE_ALREADY, True)
 
 
 def test_unknown_plan_fails_by_name(ports: TablePorts) -> None:
