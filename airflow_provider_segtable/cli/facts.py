@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.events import (
 )
 from airflow_provider_segtable.core.interval import Interval, iso
 from airflow_provider_segtable.core.plan_state import PlanState
-from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, SegmentId
+from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.deleted import deleted_in
 from airflow_provider_segtable.planning.policy import Policy
@@ -124,34 +124,25 @@ def plan_facts(known: PlanState) -> Facts:
 
 
 def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden: bool) -> Facts:
-    """Return the visible segments in order, or with ``hidden`` every one and its standing.
+    """Return the visible segments in order, or with ``hidden`` every one, and where each stands.
 
     Tombstones have no rows, so they are among the hidden ones.
     """
-    seen = state.timeline.visible_segments(interval)
-    visible = {segment.id for segment in seen}
-    wanted = [segment for segment in seen if not segment.tombstone]
+    timeline = state.timeline
+    wanted = [s for s in timeline.visible_segments(interval) if not s.tombstone]
     if hidden:
         wanted = sorted(
-            state.timeline.segments(interval),
+            timeline.segments(interval),
             key=lambda s: (s.id.interval, s.id.version, s.shard.root_start, s.shard.minor_version),
         )
-    present = Counter((s.id.chunk, s.shard.group) for s in state.timeline.segments())
+    groups = dict.fromkeys((segment.id.chunk, segment.shard.group) for segment in wanted)
+    standing = {group: timeline.state(*group).value for group in groups}
     return {
         "table": uri,
         "version": state.n,
         "base_version": state.base_version,
-        "segments": [segment_facts(s, _standing(s, visible, present)) for s in wanted],
+        "segments": [segment_facts(s, standing[s.id.chunk, s.shard.group]) for s in wanted],
     }
-
-
-def _standing(
-    segment: Segment, visible: set[SegmentId], present: Counter[tuple[ChunkKey, GroupKey]]
-) -> str:
-    if segment.id in visible:
-        return "visible"
-    incomplete = present[segment.id.chunk, segment.shard.group] < segment.shard.group_size
-    return "standby" if incomplete else "overshadowed"
 
 
 def segment_facts(segment: Segment, standing: str) -> Facts:

@@ -1,5 +1,7 @@
 """What is said about a table, to scripts and to people."""
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_segtable.cli.drawing import partitions, short_interval
@@ -7,7 +9,8 @@ from airflow_provider_segtable.cli.exits import Exit, exit_code
 from airflow_provider_segtable.cli.facts import segments_facts, summary
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.events import Appended, PlanAborted, Voided
-from airflow_provider_segtable.testing.builders import CHUNK, after, created, first
+from airflow_provider_segtable.core.segment import ChunkKey, Shard
+from airflow_provider_segtable.testing.builders import CHUNK, after, created, first, merged
 
 
 def test_an_event_is_summed_up_in_a_line() -> None:
@@ -67,3 +70,25 @@ def test_promised_keys_of_a_segment() -> None:
     }
     assert found["state"] == "visible"
     assert found["root"] == [0, 1]
+
+
+def test_the_state_of_a_segment_is_the_timelines() -> None:
+    """A full group of an incomplete version is standby, half a group below others overshadowed."""
+    newer = ChunkKey(CHUNK.interval, CHUNK.version + 1)
+    waiting = replace(first(1, chunk=newer), shard=Shard.first_generation(1, core=2))
+    half = replace(
+        first(0),
+        id=CHUNK.segment(32768),
+        shard=Shard(partition=32768, root_start=0, root_end=2, minor_version=1, group_size=2),
+    )
+    over = merged(32770, [first(0), first(1)], minor_version=2)
+    state = after(created(), Appended(segments=(first(0), first(1), half, over, waiting)))
+    found = segments_facts("t", state, None, hidden=True)["segments"]
+    states = {(each["version"], each["partition"]): each["state"] for each in found}
+    assert states == {
+        (CHUNK.version, 0): "overshadowed",
+        (CHUNK.version, 1): "overshadowed",
+        (CHUNK.version, 32768): "overshadowed",
+        (CHUNK.version, 32770): "visible",
+        (newer.version, 1): "standby",
+    }
