@@ -163,6 +163,15 @@ class Granularity(StrEnum):
                 year = moment(at).year
                 return Interval(_first_of(year, 1), _first_of(year + 1, 1))
 
+    def nests_in(self, other: "Granularity") -> bool:
+        """Return whether every chunk of this granularity lies in one chunk of the other."""
+        if self is Granularity.WEEK:
+            return other in {Granularity.WEEK, Granularity.ALL}  # weeks straddle months and years
+        finer_first = [each for each in Granularity if each is not Granularity.WEEK]
+        if other is Granularity.WEEK:
+            return self in {Granularity.HOUR, Granularity.DAY}
+        return finer_first.index(self) <= finer_first.index(other)
+
     def chunks(self, interval: Interval) -> Iterator[Interval]:
         """Yield the chunks that the interval touches, in order."""
         at = interval.start

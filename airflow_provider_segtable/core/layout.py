@@ -51,6 +51,16 @@ class Layout:
             return self.zones[before]
         return None
 
+    def granularities(self, region: Interval) -> frozenset[Granularity]:
+        """Return every granularity that cuts some part of the region."""
+        inside = [zone for zone in self.zones if zone.interval.overlaps(region)]
+        found, at = {zone.granularity for zone in inside}, region.start
+        for zone in inside:
+            if at < zone.interval.start:
+                found.add(self.granularity)
+            at = zone.interval.end
+        return frozenset(found | {self.granularity}) if at < region.end else frozenset(found)
+
     def holds(self, first: Instant, last: Instant) -> Interval | None:
         """Return the one chunk that both instants lie in, or None."""
         chunk = self.chunk(first)

@@ -6,8 +6,10 @@
    over*: it gets the next partition of its chunk at the new version. Its file stays as it is.
 3. An append that was on its way when the version changed is carried over in the same manner, by
    its own commit.
-4. A segment can be carried over if all its rows lie in one chunk of the layout. Under locks
-   nothing else happens; without them it is a conflict, never a loss.
+4. A segment can be carried over if all its rows lie in one chunk of the layout. That is certain
+   where granularity stays or gets coarser in all of the region (``carries_appends``), so appends
+   go on beside such a compaction. Beside another one they wait; a segment that slips in although
+   the locks were lost is a conflict, never a loss.
 5. Chunks of one version do not hide rows of each other.
 
 Source of the idea: Druid's concurrent append and replace (``upgrade_segments``), decided here in
@@ -39,6 +41,17 @@ def layout_after(plan: CompactionPlan, state: State) -> Layout:
     if plan.region is None or plan.granularity is None:
         return state.layout
     return state.layout.recut(plan.region, plan.granularity)
+
+
+def carries_appends(plan: CompactionPlan, layout: Layout) -> bool:
+    """Return whether whatever is appended by this layout fits one chunk of the plan's.
+
+    A region that is coarsened in one part and refined in another carries nothing: its locks are
+    taken as one.
+    """
+    if plan.granularity is None:
+        return True
+    return all(old.nests_in(plan.granularity) for old in layout.granularities(plan.interval))
 
 
 def taken_over(

@@ -7,8 +7,9 @@ minor,         EXCLUSIVE on the input segments       allocated with the lock (ce
 semi-major                                           incremental)
 major          the region, REPLACE: appends go on    its own, in a version that comes with the
                                                      lock (local, bulk)
-major with a   the region, EXCLUSIVE: appends wait,  the same
-granularity    or revoke it
+major that     the region, EXCLUSIVE: appends wait,  the same
+cuts time      or revoke it
+finer
 =============  ====================================  ==========================================
 
 1. The locks first, then ``PlanInflight``, which supersedes any earlier attempt.
@@ -33,6 +34,7 @@ from airflow_provider_segtable.core.lockbox import (
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanState
 from airflow_provider_segtable.core.rebase import Conflict, inputs_gone
+from airflow_provider_segtable.core.replacement import carries_appends
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.ports.coordination import Lease
@@ -127,7 +129,7 @@ def _request(ports: TablePorts, known: PlanState, state: State) -> LockRequest:
     if plan.kind is PlanKind.MAJOR:
         return LockRequest(
             **common,  # type: ignore[arg-type]
-            mode=Mode.REPLACE if plan.granularity is None else Mode.EXCLUSIVE,
+            mode=Mode.REPLACE if carries_appends(plan, state.layout) else Mode.EXCLUSIVE,
             intervals=(plan.interval,),
             version_above=state.version_above(plan.interval),
         )

@@ -7,7 +7,7 @@
    version, the commit gives the segments other ids; nothing is written again. Only if time was cut
    anew, and a segment now lies in two chunks, are the files deleted and the rows split again, a
    bounded number of times.
-4. A major compaction that cuts time anew keeps appenders out; a more urgent appender revokes it.
+4. A major compaction that cuts time finer keeps appenders out; a more urgent appender revokes it.
 5. The same ``commit_id`` appends once, however often it is run.
 """
 
@@ -78,7 +78,7 @@ def append(
         prepare: splits the rows by the table's layout: how many segments each time chunk gets,
             and what writes them. Called again if time was cut anew meanwhile.
         commit_id: equal ids append once.
-        wait_s: how long to wait for the coordinator, and for a compaction that cuts time anew.
+        wait_s: how long to wait for the coordinator, and for a compaction that cuts time finer.
         priority: against compactions in the way (25); batch 50, streaming 75.
         state: any earlier state of the table; saves reading the log again.
 

@@ -84,7 +84,7 @@ def writer(world: World, address: str, batches: Sequence[tuple[str, pa.Table]]) 
         own.ports.coordinator.close()
 
 
-def change(world: World, cut: Granularity | None, address: str) -> None:
+def change(world: World, cut: Granularity | None, address: str, *, finer: bool) -> None:
     """Replace all of the table, cut anew or not, while writers append two batches each."""
     table, running = world.table, list[Future[None]]()
     hands = [[world.batches.pop() for _ in range(2)] for _ in range(WRITERS)]
@@ -94,7 +94,7 @@ def change(world: World, cut: Granularity | None, address: str) -> None:
         def execute(jobs: Sequence[Job]) -> Iterator[Done]:
             if not running:
                 running.extend(pool.submit(writer, world, address, hand) for hand in hands)
-                if cut is NO_CHANGE:  # they commit though the lock is held, and stays so
+                if not finer:  # they commit though the lock is held, and stays so
                     assert not wait(running, PATIENCE_S).not_done
             yield from in_process(table.ports.files)(jobs)
 
@@ -106,12 +106,12 @@ def change(world: World, cut: Granularity | None, address: str) -> None:
             assert ends <= {Ended.COMPLETED, Ended.YIELDED}, results
     for each in running:
         each.result()
-    if cut is NO_CHANGE:
+    if not finer:
         assert ends == {Ended.COMPLETED}
-    check_who_waited(world.events(), set(asked), cut)
+    check_who_waited(world.events(), set(asked), finer=finer)
 
 
-def check_who_waited(events: Sequence[Event], plans: set[str], cut: Granularity | None) -> None:
+def check_who_waited(events: Sequence[Event], plans: set[str], *, finer: bool) -> None:
     """Under EXCLUSIVE nothing was appended to the region; under REPLACE everything was."""
     started: dict[str, int] = {}
     for event in events:
@@ -127,14 +127,22 @@ def check_who_waited(events: Sequence[Event], plans: set[str], cut: Granularity 
                 if isinstance(other.action, Appended)
                 and any(s.id.interval.overlaps(r) for s in other.action.segments for r in region)
             ]
-            assert len(appended) == (2 * WRITERS if cut is NO_CHANGE else 0)
+            assert len(appended) == (0 if finer else 2 * WRITERS)
 
 
 @pytest.mark.parametrize(
-    ("start", "days", "changes"),
+    ("start", "days", "changes", "finer"),
     [
-        ("day", 40, [Granularity.MONTH, NO_CHANGE, Granularity.DAY, Granularity.WEEK]),
-        ("hour", 3, [Granularity.DAY, NO_CHANGE, Granularity.HOUR, Granularity.MONTH]),
+        (
+            *("day", 40),
+            [Granularity.MONTH, NO_CHANGE, Granularity.DAY, Granularity.WEEK],
+            Granularity.DAY,
+        ),
+        (
+            *("hour", 3),
+            [Granularity.DAY, NO_CHANGE, Granularity.HOUR, Granularity.MONTH],
+            Granularity.HOUR,
+        ),
     ],
 )
 def test_every_version_stays_true(
@@ -144,6 +152,7 @@ def test_every_version_stays_true(
     start: str,
     days: int,
     changes: list[Granularity | None],
+    finer: Granularity,
 ) -> None:
     """Whatever is cut anew, each version and time shows just what had been appended by then."""
     some = flights.filter(pc.less(flights[TIME_COLUMN], midnight(days)))
@@ -165,7 +174,7 @@ def test_every_version_stays_true(
         scans: list[tuple[int, Callable[[], Checksum]]] = []
         for cut in changes:
             scans.append(begun(table.snapshot()))
-            change(world, cut, zookeeper.address)
+            change(world, cut, zookeeper.address, finer=cut is finer)
         assert not world.batches
         check_scans(world, scans)
         check_history(world)

@@ -9,12 +9,15 @@ import pytest
 
 from airflow_provider_segtable.core import rebase
 from airflow_provider_segtable.core.errors import AlreadyExists, SegtableError
+from airflow_provider_segtable.core.events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.core.ids import IdSpace
+from airflow_provider_segtable.core.interval import Granularity
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import Conflict
 from airflow_provider_segtable.services.attempt import Attempt
 from airflow_provider_segtable.storage.memory import MemoryStorage
 from airflow_provider_segtable.table import committer
+from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.testing.faulty import Faults
 from airflow_provider_segtable.testing.scenario import Shape, build, run, shape_of, simulate
 
@@ -99,6 +102,28 @@ def test_interesting_states_are_reached() -> None:
     assert seen["voided"] > 0
     assert seen["carried over"] > 0
     assert min(seen[kind] for kind in ("minor", "semi-major", "major", "major cut")) > 0, seen
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_appends_beside_a_coarsening_compaction_are_carried_over(seed: int) -> None:
+    """While hours become a day appends go on; the model finds each row once in every version."""
+    crowd = Shape(appenders=4, appends_each=6, compactors=2, planners=1, chunks=1, asks=6)
+    world = build(seed, crowd, calm(delay=0.2))
+    run(world)
+    assert carried_by_a_coarser_cut(world.storage) >= 5
+
+
+def carried_by_a_coarser_cut(storage: MemoryStorage) -> int:
+    """Return how many segments a compaction from hours to days took over from appends."""
+    days: set[str] = set()
+    carried = 0
+    for event in EventLog(storage).events(0):
+        action = event.action
+        if isinstance(action, PlanRequested) and action.plan.granularity is Granularity.DAY:
+            days.add(action.plan.id)
+        if isinstance(action, PlanCompleted) and action.plan_id in days:
+            carried += sum(s.file_id.chunk != s.id.chunk for s in action.segments)
+    return carried
 
 
 def harsh(seed: int) -> Faults:

@@ -34,6 +34,30 @@ def test_cutting_back_leaves_no_zone() -> None:
     assert [zone.interval for zone in days.zones] == [DAY, Interval(2 * DAY_US, 31 * DAY_US)]
 
 
+def test_nesting_is_what_the_calendar_says() -> None:
+    """A granularity nests in another exactly if no chunk of it crosses an edge of the other."""
+    starts = range(0, 3 * 366 * DAY_US, 5 * DAY_US)  # three years: every crossing occurs
+    for fine in Granularity:
+        for coarse in Granularity:
+            chunks = [fine.chunk(at) for at in starts]
+            inside = all(coarse.chunk(c.start).encloses(c) for c in chunks)
+            assert fine.nests_in(coarse) == inside, (fine, coarse)
+
+
+def test_a_region_names_every_granularity_inside() -> None:
+    """Zones count where they overlap the region, the table's own only if a gap is left."""
+    days, hours = Interval(DAY_US, 3 * DAY_US), Interval(5 * DAY_US, 6 * DAY_US)
+    layout = HOURLY.recut(days, Granularity.DAY).recut(hours, Granularity.WEEK)
+    assert layout.granularities(Interval(DAY_US, 2 * DAY_US)) == {Granularity.DAY}
+    assert layout.granularities(Interval(0, 2 * DAY_US)) == {Granularity.HOUR, Granularity.DAY}
+    assert layout.granularities(Interval(2 * DAY_US, 4 * DAY_US)) == {
+        Granularity.DAY,
+        Granularity.HOUR,
+    }
+    assert layout.granularities(Interval(3 * DAY_US, 5 * DAY_US)) == {Granularity.HOUR}
+    assert len(layout.granularities(Interval(0, 7 * DAY_US))) == 3
+
+
 @pytest.mark.parametrize("granularity", [Granularity.WEEK, Granularity.MONTH])
 def test_rows_are_cut_at_the_edges_of_zones(granularity: Granularity) -> None:
     """A chunk that sticks out over a zone holds rows up to the edge only."""

@@ -15,11 +15,12 @@ from airflow_provider_segtable.core.events import (
     Voided,
 )
 from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.layout import Layout
 from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.replacement import closed_region
+from airflow_provider_segtable.core.replacement import carries_appends, closed_region
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.testing.builders import (
@@ -218,3 +219,27 @@ def test_a_region_cuts_no_chunk_apart() -> None:
     weeks = closed_region(DAY, Granularity.WEEK, state)
     assert weeks.start <= JANUARY.start < JANUARY.end <= weeks.end
     assert Granularity.WEEK.chunk(weeks.end - 1).end == weeks.end
+
+
+@pytest.mark.parametrize(
+    ("zone", "to", "carried"),
+    [
+        (None, None, True),
+        (None, Granularity.DAY, True),
+        (None, Granularity.MONTH, True),
+        (None, Granularity.WEEK, True),
+        (None, Granularity.HOUR, False),
+        (Granularity.HOUR, Granularity.DAY, True),
+        (Granularity.WEEK, Granularity.DAY, False),
+        (Granularity.WEEK, Granularity.MONTH, False),
+        (Granularity.ALL, Granularity.YEAR, False),
+    ],
+)
+def test_appends_are_carried_only_where_no_part_of_the_region_gets_finer(
+    zone: Granularity | None, to: Granularity | None, *, carried: bool
+) -> None:
+    """One part that is refined, or whose chunks cross the new edges, decides for the region."""
+    layout = Layout(granularity=Granularity.DAY)
+    if zone is not None:
+        layout = layout.recut(Interval(DAY.end, DAY.end + DAY_US), zone)
+    assert carries_appends(major(to), layout) is carried

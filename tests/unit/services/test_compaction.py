@@ -10,9 +10,11 @@ from airflow_provider_segtable.core.events import Event, PlanAborted, PlanComple
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.data.minor import MinorJob
 from airflow_provider_segtable.operators.outstanding import outstanding, settle
+from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact, ending
 from airflow_provider_segtable.services.execution import Done, in_process, run_one
 from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table
@@ -186,6 +188,39 @@ def test_appends_during_a_compaction_stay(ports: TablePorts, other: TablePorts) 
     assert contents(ports) == sorted([*ROWS, 4, 104])
     log = EventLog(ports.storage)
     assert [sum(s.rows for s in log.at(n).timeline.visible_segments()) for n in (4, 6)] == [8, 8]
+
+
+@pytest.mark.parametrize(
+    ("cuts", "end", "carried"),
+    [
+        (["day"], Ended.COMPLETED, 2),
+        (["day", "month"], Ended.COMPLETED, 1),
+        (["day", "hour"], Ended.YIELDED, 0),
+    ],
+    ids=["hours to a day", "a day to a month", "a day to hours"],
+)
+def test_only_a_compaction_that_cuts_time_finer_keeps_appends_out(
+    ports: TablePorts, other: TablePorts, cuts: list[str], end: Ended, carried: int
+) -> None:
+    """An append beside a coarsening compaction is carried over; a refining one yields to it."""
+    for cut in cuts[:-1]:
+        (asked,) = request(ports, "major", granularity=cut)
+        compact(ports, [asked.plan.id], in_process(ports.files))
+    late = [rows(4)]
+
+    def execute(jobs: Sequence[Job]) -> Iterator[Done]:
+        while late:
+            Table(other).append(late.pop())
+        yield from in_process(ports.files)(jobs)
+
+    (asked,) = request(ports, "major", granularity=cuts[-1])
+    assert endings(compact(ports, [asked.plan.id], execute)) == [end]
+    assert contents(ports) == sorted([*ROWS, 4, 104])
+    state = Table(ports).state()
+    assert state.plans[asked.plan.id].yields == (end is Ended.YIELDED)
+    visible = state.timeline.visible_segments()
+    assert sum(s.file_id.chunk != s.id.chunk for s in visible) == carried
+    assert list(violations(state)) == []
 
 
 def test_wrong_clock_is_refused(ports: TablePorts) -> None:
