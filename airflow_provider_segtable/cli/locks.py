@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -32,7 +33,10 @@ def locks(
     *,
     release: Annotated[
         str | None,
-        typer.Option(help="Take the lock of this group away from its holder.", metavar="GROUP"),
+        typer.Option(
+            help="Take the lock of this group away from its holder, or remove an unreadable node.",
+            metavar="GROUP",
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Release without asking.")] = False,
     zookeeper: ZooKeeper = None,
@@ -59,7 +63,8 @@ def locks(
 def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
     coordinator, table_id = table.ports.coordinator, table.state().table.table_id
     lock = next((each for each in coordinator.locks(table_id) if each.group == group), None)
-    if lock is None:
+    stray = next((each for each in coordinator.strays(table_id) if each.name == group), None)
+    if lock is None and stray is None:
         raise InvalidInput(
             f"no lock of group {group!r} on {table.ports.uri}: `segtable locks {table.ports.uri}` "
             "lists the groups"
@@ -67,16 +72,21 @@ def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
     if ask:
         if quiet:
             raise InvalidInput("--json asks no questions: add --yes to release")
-        note(
-            f"{lock.holder} holds {_brief(lock_facts(lock, table.ports.clock.now()))} for "
-            f"{lock.purpose}. Released, it cannot commit what it is doing"
-            + (", and it is publishing: its commit may be under way." if lock.publishing else ".")
-            + " Whoever waits goes on, and the plan can be run again."
-        )
+        now = table.ports.clock.now()
+        note(_consequence(lock, now) if lock else f"{group} is unreadable: {stray and stray.why}")
         if not typer.confirm("Release it?", err=True):
             note("nothing was released")
             raise typer.Exit(Exit.FAILED)
     return bool(coordinator.break_lock(table_id, group))
+
+
+def _consequence(lock: Lock, now: Instant) -> str:
+    return (
+        f"{lock.holder} holds {_brief(lock_facts(lock, now))} for "
+        f"{lock.purpose}. Released, it cannot commit what it is doing"
+        + (", and it is publishing: its commit may be under way." if lock.publishing else ".")
+        + " Whoever waits goes on, and the plan can be run again."
+    )
 
 
 def locks_facts(uri: str, table: Any) -> Facts:
@@ -91,6 +101,7 @@ def locks_facts(uri: str, table: Any) -> Facts:
             for lock in coordinator.locks(table_id)
         ],
         "waiting": [lock_facts(place, now) for place in coordinator.waiters(table_id)],
+        "unreadable": [asdict(stray) for stray in coordinator.strays(table_id)],
     }
 
 
@@ -132,6 +143,11 @@ def _draw(facts: Facts) -> RenderableType:
     for title, entries in (("Locks", facts["locks"]), ("Waiting", facts["waiting"])):
         if entries:
             parts.append(_table(title, entries))
+    if facts["unreadable"]:
+        strays = grid("Unreadable", "node", "why")
+        for stray in facts["unreadable"]:
+            strays.add_row(Text(stray["name"], style="red"), Text(stray["why"]))
+        parts.append(strays)
     return Group(*parts) if parts else Text("Nobody holds a lock, and nobody waits.")
 
 

@@ -108,10 +108,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """What is in the way, the node to watch, and one's own place, if there is one."""
+    """What is in the way, the node to watch, and one's own place, if there is one.
+
+    ``state_version`` is that of the node's state as the decision saw it; None: it had none.
+    """
 
     on: tuple[Lock, ...]
-    path: str
+    by: Seen
+    state_version: int | None
     place: Seen | None
 
 

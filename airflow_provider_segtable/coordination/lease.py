@@ -55,7 +55,7 @@ class ZooKeeperLease:
         self._lock = lock
         self._path, self._state_path, self._progress_path = belongings
         self._verified = generation
-        self._why_lost = ""
+        self._why_lost = "it was revoked" if lock.revoked else ""
         self._released = self._publishing = False
 
     @property

@@ -156,15 +156,16 @@ class Link:
         while True:
             data, stat = self.call(self.client.get_async, self.root)
             if data:
-                return str(data.decode())
+                return str(data.decode(errors="backslashreplace"))  # whatever is there marks it
             with suppress(BadVersionError, NodeExistsError):
                 drawn = uuid.uuid4().hex.encode()
                 self.call(self.client.set_async, self.root, drawn, version=stat.version)
 
     def await_connected(self, timeout_s: float) -> bool:
-        """Wait for the reconnection."""
+        """Wait for the reconnection; an abandoned link does not come back."""
         with self._changed:
-            return self._changed.wait_for(lambda: self.connected, timeout_s)
+            self._changed.wait_for(lambda: self.connected or self.abandoned, timeout_s)
+        return self.connected
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete nodes, now or after the reconnection; no error if they are gone."""
@@ -188,12 +189,12 @@ class Link:
                 self._clean_leftovers()
 
     def abandon(self) -> None:
-        """End the session; every lease of it is lost."""
-        self.abandoned = True
+        """End the session; every lease of it is lost. A second call leaves it to the first."""
         with self._changed:
+            first, self.abandoned = not self.abandoned, True
             self.generation += 1
             self._changed.notify_all()
-        if self.pid != os.getpid():
+        if not first or self.pid != os.getpid():
             return  # a forked child: the connection is the parent's, even saying goodbye is
         try:
             self.client.stop()

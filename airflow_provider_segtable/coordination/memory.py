@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest, in_turn
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.ports.clock import Clock
-from airflow_provider_segtable.ports.coordination import LeaseState
+from airflow_provider_segtable.ports.coordination import LeaseState, StrayNode
 
 __all__ = ["MemoryCoordinator", "MemoryLease", "MemoryService", "Session"]
 
@@ -40,8 +40,8 @@ class MemoryLease:
         self._session = session
         self._table = table
         self._lock = lock
-        self._gone = False
-        self._revoked: LockRevoked | None = None
+        self._gone = lock.revoked is not None  # asked for again, it may be revoked by now
+        self._revoked: LockRevoked | None = revoked_error(lock) if lock.revoked else None
 
     @property
     def token(self) -> FencingToken:
@@ -181,6 +181,12 @@ class MemoryCoordinator:
         with self._service.box(table) as box:
             return box.held.pop(group, None) is not None
 
+    def strays(self, table: str) -> tuple[StrayNode, ...]:
+        """Return nothing: only clients of this process write here."""
+        self._contact()
+        with self._service.box(table):
+            return ()
+
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
         """Return what live holders last reported, by lock group."""
         self._contact()
@@ -209,9 +215,14 @@ class MemoryCoordinator:
             self._clock.sleep(min(POLL_S, left_s))
 
     def close(self) -> None:
-        """End the session with its locks."""
+        """End the session with its locks, also one that another thread opens just now."""
         self._closed = True
         self._service.expire(self._session)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            self._service.expire(self._session)
+            raise CoordinatorUnavailable(f"{self.address} was closed here: open it again")
 
     def _contact(self) -> Session:
         deadline = self._clock.monotonic() + UNAVAILABLE_AFTER_S
@@ -221,10 +232,10 @@ class MemoryCoordinator:
                     f"no coordinator answers at {self.address} for {UNAVAILABLE_AFTER_S:.0f} s"
                 )
             self._clock.sleep(POLL_S)
-        if self._closed:
-            raise CoordinatorUnavailable(f"{self.address} was closed here: open it again")
+        self._refuse_if_closed()
         with self._renewal:
             if not self._session.alive:
                 self._session.known_lost = True
                 self._session = self._service.open()
+            self._refuse_if_closed()
             return self._session

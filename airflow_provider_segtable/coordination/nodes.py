@@ -9,6 +9,7 @@
 """
 
 import json
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from airflow_provider_segtable.coordination.link import Link
 from airflow_provider_segtable.coordination.records import decode_lock
+from airflow_provider_segtable.core.errors import UnreadableNode, UnsupportedFormat
 from airflow_provider_segtable.core.lockbox import FencingToken, Generation, Lock
 from airflow_provider_segtable.core.segment import ChunkKey
 
@@ -58,8 +60,15 @@ class Cache:
             if path not in present:
                 self.seen.pop(path, None)
 
-    def read(self, link: Link, parent: str, names: Iterable[str]) -> tuple[Seen, ...]:
-        """Return what these nodes say, oldest first, without those that have just gone."""
+    def read(
+        self, link: Link, parent: str, names: Iterable[str], *, all_known: bool = True
+    ) -> tuple[Seen, ...]:
+        """Return what these nodes say, oldest first, without those that have just gone.
+
+        Raises:
+            UnreadableNode, UnsupportedFormat: one cannot be read. With ``all_known=False`` it is
+                left out: enough to show locks, not to grant any.
+        """
         found: list[Seen] = []
         pending: list[tuple[str, Any]] = []
         for name in names:
@@ -68,24 +77,44 @@ class Cache:
             else:
                 pending.append((name, link.begin(link.client.get_async, f"{parent}/{name}")))
         for name, call in pending:
-            with suppress(NoNodeError):
-                found.append(self.learn(link, parent, name, call))
+            try:
+                with suppress(NoNodeError):
+                    if seen := self.learn(link, parent, name, call):
+                        found.append(seen)
+            except (UnreadableNode, UnsupportedFormat):
+                if all_known:
+                    raise
         return tuple(sorted(found, key=lambda each: each.lock.token.number))
 
-    def learn(self, link: Link, parent: str, name: str, call: Any) -> Seen:
-        """Return what the answer to a ``get`` of the node says.
+    def learn(self, link: Link, parent: str, name: str, call: Any) -> Seen | None:
+        """Return what the answer to a ``get`` of the node says; None if no session made the node.
 
         Raises:
             NoNodeError: if it is not there.
+            UnreadableNode: if a session made it, and it is no lock.
+            UnsupportedFormat: if a newer segtable wrote it.
         """
         data, stat = link.wait(call)
-        lock = decode_lock(
-            data,
-            since=stat.ctime * MILLISECOND_US,
-            token=FencingToken(link.epoch(), stat.czxid),
-            waiting=parent.endswith("/waiters"),
-        )
-        seen = Seen(name, f"{parent}/{name}", stat.ephemeralOwner, lock)
+        if not stat.ephemeralOwner:
+            return None
+        path = f"{parent}/{name}"
+        try:
+            lock = decode_lock(
+                data,
+                since=stat.ctime * MILLISECOND_US,
+                token=FencingToken(link.epoch(), stat.czxid),
+                waiting=parent.endswith("/waiters"),
+            )
+        except UnsupportedFormat as error:
+            raise UnsupportedFormat(f"{path}: {error}") from None
+        except ValueError as error:
+            raise UnreadableNode(
+                f"{path} in ZooKeeper, of session {stat.ephemeralOwner:#x}, is no lock that "
+                f"segtable can read ({error}), so nobody knows what it keeps: nothing is granted "
+                "beside it. It ends with its session; or free it: segtable locks TABLE --release "
+                f"{parent.rpartition('/')[2]}/{name}"
+            ) from None
+        seen = Seen(name, path, stat.ephemeralOwner, lock)
         self.seen[seen.path] = seen
         return seen
 
@@ -93,6 +122,26 @@ class Cache:
 def children(link: Link, parent: str) -> list[str]:
     """Return the names under a node; none if the node is absent."""
     return named(link, link.begin(link.client.get_children_async, parent))
+
+
+def number_in(link: Link, call: Any, path: str) -> tuple[int, int] | None:
+    """Return the number in a node and the node's version; None if it is absent.
+
+    Raises:
+        UnreadableNode: if it is no number.
+    """
+    try:
+        data, stat = link.wait(call)
+    except NoNodeError:
+        return None
+    try:
+        return int(data), stat.version
+    except ValueError:
+        short = "/".join(path.split("/")[-2:]) if "/counters/" in path else path.rpartition("/")[2]
+        raise UnreadableNode(
+            f"{path} in ZooKeeper holds {data[:40]!r} and no number, so nothing is numbered from "
+            f"it. Free it: segtable locks TABLE --release {short}; it restarts above the log"
+        ) from None
 
 
 def named(link: Link, call: Any) -> list[str]:
@@ -184,6 +233,28 @@ class Nodes:
             if isinstance(each, Exception):
                 raise each
 
+    def await_change(
+        self, link: Link, seen: Seen, state_version: int | None, wait_s: float
+    ) -> None:
+        """Wait until a lock or place ends, or what the lock yields changes.
+
+        A watch of the state outlasts the wait if the lock ends without a state. That is a few
+        bytes until the connection ends, and nothing else could watch for one lock alone.
+        """
+        changed, client = threading.Event(), link.client
+
+        def ring(_: object) -> None:
+            changed.set()
+
+        # A lock node has no children: this fires at its end, and leaves no watch if it is gone.
+        node = link.begin(client.get_children_async, seen.path, ring)
+        state = link.begin(client.exists_async, f"{self.states}/{seen.name}", ring)
+        with suppress(NoNodeError):
+            link.wait(node)
+            found = link.wait(state)
+            if (found.version if found else None) == state_version:
+                changed.wait(wait_s)
+
     def make_firm(self, link: Link, guid: str) -> None:
         """Let nobody overtake one's place any more."""
         with suppress(NodeExistsError):
@@ -207,15 +278,15 @@ class Nodes:
         ]
         found: dict[str, dict[str, str]] = {}
         for each in begun:
-            with suppress(NoNodeError):
+            with suppress(NoNodeError, ValueError, KeyError, TypeError):  # a hint, no more
                 record = json.loads(link.wait(each)[0])
-                found[record["group"]] = record["progress"]
+                found[str(record["group"])] = dict(record["progress"])
         return found
 
     def read_head(self, link: Link, ring: Callable[[object], None]) -> int:
         """Return the newest event announced (-1: none); ``ring`` is called when it changes."""
         client = link.client
-        with suppress(NoNodeError):
+        with suppress(NoNodeError, ValueError):  # of junk the next announcement makes a head again
             if link.call(client.exists_async, self.head, watch=ring):
                 return int(link.call(client.get_async, self.head)[0])
         return -1
@@ -227,7 +298,7 @@ class Nodes:
             with suppress(BadVersionError, NodeExistsError, NoNodeError):
                 if stat := link.call(client.exists_async, self.head):
                     told, stat = link.call(client.get_async, self.head)
-                    if int(told) < n:
+                    if not told.isdigit() or int(told) < n:
                         link.call(client.set_async, self.head, data, version=stat.version)
                 else:
                     link.call(client.create_async, self.head, data, makepath=True)

@@ -17,9 +17,9 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
-from airflow_provider_segtable.core.errors import UnsupportedFormat
+from airflow_provider_segtable.core.errors import InvalidInput, UnsupportedFormat
 from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.lockbox import (
     FencingToken,
@@ -29,11 +29,21 @@ from airflow_provider_segtable.core.lockbox import (
     Mode,
     Revocation,
 )
-from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.segment import (
+    FIRST_GENERATION_IDS,
+    LATER_GENERATION_IDS,
+    ChunkKey,
+    SegmentId,
+)
 
 RECORD_VERSION = 2
+ANY_ID = range(FIRST_GENERATION_IDS.start, LATER_GENERATION_IDS.stop)
 ALL = "all"
 PUBLISHING = b'{"publishing":true}'
+PUBLISHING_RECORD = {"publishing": True}
+SHOWN = 40
+
+T = TypeVar("T")
 
 
 def encode_lock(request: LockRequest, granted: Granted | None = None) -> bytes:
@@ -62,29 +72,56 @@ def decode_lock(data: bytes, *, since: Instant, token: FencingToken, waiting: bo
 
     Raises:
         UnsupportedFormat: if a newer segtable wrote it.
+        ValueError: if it is no record of segtable.
     """
-    record = json.loads(data)
-    if record.get("v") != RECORD_VERSION:
+    record = _object(data)
+    written = record.get("v")
+    if not isinstance(written, int):
+        raise ValueError("it names no format")  # noqa: TRY004 - a value of the record
+    if written != RECORD_VERSION:
         raise UnsupportedFormat(
-            f"a lock in ZooKeeper has format {record.get('v')}, this segtable reads "
+            f"a lock in ZooKeeper has format {written}, this segtable reads "
             f"{RECORD_VERSION}: upgrade the older worker"
         )
+    try:
+        return _lock(record, since, token, waiting=waiting)
+    except (KeyError, TypeError, AttributeError, InvalidInput) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+def _lock(record: dict[str, Any], since: Instant, token: FencingToken, *, waiting: bool) -> Lock:
     return Lock(
-        group=record["group"],
-        purpose=record["purpose"],
-        holder=record["holder"],
-        priority=record["priority"],
+        group=_typed(str, record["group"]),
+        purpose=_typed(str, record["purpose"]),
+        holder=_typed(str, record["holder"]),
+        priority=_typed(int, record["priority"]),
         segments=frozenset(_decode_segments(record["segments"])),
         allocated=tuple(_decode_segments(record["allocated"])),
         since=since,
         token=token,
         mode=Mode(record["mode"]),
         intervals=tuple(map(Interval.from_name, record["intervals"])),
-        version=record["version"],
-        yields=record["yields"],
+        version=_typed(int, record["version"]) if record["version"] is not None else None,
+        yields=_typed(int, record["yields"]),
         waiting=waiting,
         chunks=tuple(map(ChunkKey.parse, record["chunks"])),
     )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except RecursionError:
+        record = None
+    if not isinstance(record, dict):
+        raise ValueError(f"it holds {data[:SHOWN]!r}, which is no JSON object")  # noqa: TRY004
+    return record
+
+
+def _typed(kind: type[T], value: Any) -> T:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
 
 
 def encode_revocation(lock: Lock, revocation: Revocation) -> bytes:
@@ -100,16 +137,23 @@ def encode_revocation(lock: Lock, revocation: Revocation) -> bytes:
 
 
 def with_state(lock: Lock, state: bytes) -> Lock:
-    """Return the lock as its state node says it is."""
-    record = json.loads(state)
-    if "revoked" not in record:
-        return replace(lock, publishing=True)
-    segments = record["segments"]
-    revocation = Revocation(
-        by=record["revoked"],
-        segments=lock.covered if segments == ALL else frozenset(_decode_segments(segments)),
-        intervals=tuple(map(Interval.from_name, record["intervals"])),
-    )
+    """Return the lock as its state node says it is.
+
+    If that cannot be read the lock is revoked, and yields nothing: nobody commits under it, and
+    nobody takes what its holder may be writing.
+    """
+    try:
+        record = _object(state)
+        if record == PUBLISHING_RECORD:
+            return replace(lock, publishing=True)
+        segments = record["segments"]
+        revocation = Revocation(
+            by=_typed(str, record["revoked"]),
+            segments=lock.covered if segments == ALL else frozenset(_decode_segments(segments)),
+            intervals=tuple(map(Interval.from_name, record["intervals"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidInput):
+        revocation = Revocation(by=f"somebody whose word cannot be read ({state[:SHOWN]!r})")
     return replace(lock, revoked=revocation)
 
 
@@ -136,5 +180,7 @@ def _decode_segments(encoded: Iterable[Iterable[str]]) -> Iterator[SegmentId]:
         chunk = ChunkKey.parse(chunk_text)
         for part in ranges.split(","):
             first, _, last = part.partition("-")
+            if int(last or first) not in ANY_ID:
+                raise ValueError(f"{part} names partitions that no chunk has")
             for partition in range(int(first), int(last or first) + 1):
                 yield chunk.segment(partition)

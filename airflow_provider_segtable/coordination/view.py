@@ -12,7 +12,6 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
@@ -26,6 +25,7 @@ from airflow_provider_segtable.coordination.nodes import (
     Nodes,
     Seen,
     named,
+    number_in,
 )
 from airflow_provider_segtable.coordination.records import with_state
 from airflow_provider_segtable.core.lockbox import MAX_YIELDS, Lock, in_turn
@@ -36,6 +36,7 @@ def read_view(link: Link, claim: Claim, cache: Cache) -> View:
 
     Raises:
         NoNodeError: if the table's lasting nodes are not there.
+        UnreadableNode, UnsupportedFormat: if a lock, place or counter cannot be read.
     """
     nodes, client = claim.nodes, link.client
     keys = sorted({(ask.chunk, ask.generation) for ask in claim.asked.allocate})
@@ -60,8 +61,12 @@ def read_view(link: Link, claim: Claim, cache: Cache) -> View:
         mine=next((n for n, seen in enumerate(places) if seen.name in own), None),
         own_nodes=own,
         states=state_versions,
-        counters={key: number for key, call in counters.items() if (number := _number(link, call))},
-        last_version=(last and _number(link, last)) or (0, None),
+        counters={
+            key: number
+            for key, call in counters.items()
+            if (number := number_in(link, call, nodes.counter(*key)))
+        },
+        last_version=(last and number_in(link, last, nodes.last_version)) or (0, None),
         now=link.wait(clock).mtime * MILLISECOND_US if clock else 0,
     )
 
@@ -72,7 +77,7 @@ def read_locks(link: Link, nodes: Nodes, cache: Cache) -> tuple[Lock, ...]:
     locks = link.begin(link.client.get_children_async, nodes.locks)
     with_states, names = named(link, states), named(link, locks)
     cache.keep(nodes.locks, names)
-    merged, _ = _merge(link, nodes, cache, names, with_states)
+    merged, _ = _merge(link, nodes, cache, names, with_states, all_known=False)
     return tuple(seen.lock for seen in merged)
 
 
@@ -80,7 +85,7 @@ def read_places(link: Link, nodes: Nodes, cache: Cache) -> tuple[Lock, ...]:
     """Return the places of those who wait, in the order in which they are served."""
     names = named(link, link.begin(link.client.get_children_async, nodes.waiters))
     cache.keep(nodes.waiters, names)
-    return in_turn(seen.lock for seen in _queue(link, nodes, cache, names))
+    return in_turn(seen.lock for seen in _queue(link, nodes, cache, names, all_known=False))
 
 
 def _places(
@@ -97,11 +102,14 @@ def _places(
     return _queue(link, claim.nodes, cache, names), own
 
 
-def _queue(link: Link, nodes: Nodes, cache: Cache, names: Iterable[str]) -> tuple[Seen, ...]:
+def _queue(
+    link: Link, nodes: Nodes, cache: Cache, names: Iterable[str], *, all_known: bool = True
+) -> tuple[Seen, ...]:
     """Return places in the order of arrival, the firm ones marked."""
     names = tuple(names)
     firm = {name.removesuffix(FIRM) for name in names if name.endswith(FIRM)}
-    places = cache.read(link, nodes.waiters, (name for name in names if not name.endswith(FIRM)))
+    asked = (name for name in names if not name.endswith(FIRM))
+    places = cache.read(link, nodes.waiters, asked, all_known=all_known)
     return tuple(
         replace(seen, lock=replace(seen.lock, yields=max(seen.lock.yields, MAX_YIELDS)))
         if seen.name.partition("-")[0] in firm
@@ -127,7 +135,13 @@ def _locks(
 
 
 def _merge(
-    link: Link, nodes: Nodes, cache: Cache, names: Iterable[str], with_states: Iterable[str]
+    link: Link,
+    nodes: Nodes,
+    cache: Cache,
+    names: Iterable[str],
+    with_states: Iterable[str],
+    *,
+    all_known: bool = True,
 ) -> tuple[tuple[Seen, ...], dict[str, int]]:
     """Return the locks as their states say they are, and the versions of those states."""
     begun = {
@@ -135,7 +149,7 @@ def _merge(
     }
     versions: dict[str, int] = {}
     merged: list[Seen] = []
-    for seen in cache.read(link, nodes.locks, names):
+    for seen in cache.read(link, nodes.locks, names, all_known=all_known):
         lock = seen.lock
         if call := begun.get(seen.name):
             with suppress(NoNodeError):
@@ -143,11 +157,3 @@ def _merge(
                 lock, versions[seen.name] = with_state(lock, data), stat.version
         merged.append(seen if lock is seen.lock else replace(seen, lock=lock))
     return tuple(merged), versions
-
-
-def _number(link: Link, call: Any) -> tuple[int, int] | None:
-    try:
-        data, stat = link.wait(call)
-    except NoNodeError:
-        return None
-    return int(data), stat.version

@@ -27,21 +27,20 @@
    compactions of segments, nor starve them, nor make each other try again.
 3. A holder that publishes and a rival that revokes both *create* the lock's state: one of them
    wins. The holder's goes with its session; the rival's stays until the lock is gone.
-4. Whoever must wait makes a waiter node and watches one node in its way: no polling, no herd.
+4. Whoever must wait makes a waiter node and watches one node in its way, and the state of that
+   lock, for it may yield just what is waited for: no polling, no herd.
 5. A reply may be lost. The lock node's name carries a guid, so the next round recognises it; who
    gives up deletes what it may have made, after the reconnection if need be.
 6. The fencing token is the lock node's creation transaction (czxid), the grant's time its ctime.
-7. A connection is opened at first use, one a process: a forked child opens its own.
+7. A node that cannot be read is skipped, or in the way, and named (``strays``).
 """
 
-import os
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from itertools import count
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 from kazoo.exceptions import (
     BadVersionError,
@@ -53,18 +52,16 @@ from kazoo.exceptions import (
 )
 
 from airflow_provider_segtable.coordination.claim import Bell, Blocked, Claim, View, prefix_of
+from airflow_provider_segtable.coordination.client import ZooKeeperClient
 from airflow_provider_segtable.coordination.grant import grant_of, refuse_oversize
 from airflow_provider_segtable.coordination.lease import ZooKeeperLease
 from airflow_provider_segtable.coordination.link import Interrupted, Link
-from airflow_provider_segtable.coordination.nodes import Cache, Nodes, children
+from airflow_provider_segtable.coordination.nodes import Nodes, children
 from airflow_provider_segtable.coordination.records import encode_lock
+from airflow_provider_segtable.coordination.strays import read_strays
 from airflow_provider_segtable.coordination.view import read_locks, read_places, read_view
 from airflow_provider_segtable.coordination.waiting import overtakers, timed_out
-from airflow_provider_segtable.core.errors import (
-    CoordinatorUnavailable,
-    InvalidInput,
-    SegtableError,
-)
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.lockbox import (
     AlreadyGranted,
     Granted,
@@ -77,18 +74,15 @@ from airflow_provider_segtable.core.lockbox import (
     decide,
     gives_way,
 )
-
-T = TypeVar("T")
+from airflow_provider_segtable.ports.coordination import StrayNode
 
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError)
-FRESH_PROBE_S = 3.0
-MOST_INTERRUPTIONS = 8
 PAUSE_S = 0.001
 LONGEST_PAUSE_S = 0.1
 
 
-class ZooKeeperCoordinator:
-    """A client of a ZooKeeper ensemble.
+class ZooKeeperCoordinator(ZooKeeperClient):
+    """The port, spoken to a ZooKeeper ensemble.
 
     Args:
         hosts: ``host:port,host:port``.
@@ -96,35 +90,6 @@ class ZooKeeperCoordinator:
         session_timeout_s: how long the ensemble keeps the locks of a holder that is silent.
         connect_timeout_s: how long to wait for a connection before it counts as unavailable.
     """
-
-    def __init__(
-        self,
-        hosts: str,
-        chroot: str = "/segtable",
-        *,
-        session_timeout_s: float = 30.0,
-        connect_timeout_s: float = 10.0,
-    ) -> None:
-        """Store the arguments; the first call connects."""
-        self._hosts = hosts
-        self._root = "/" + chroot.strip("/")
-        self._session_timeout_s = session_timeout_s
-        self._connect_timeout_s = connect_timeout_s
-        self._closed = False
-        self._forget_parent()
-
-    def _forget_parent(self) -> None:
-        self._pid = os.getpid()
-        self._mutex = threading.Lock()
-        self._link: Link | None = None
-        self._prepared: set[tuple[Link, str]] = set()
-        self._cache = Cache()
-        self._bells: dict[str, Bell] = {}
-
-    @property
-    def address(self) -> str:
-        """Return ``zk://host:port,host:port/chroot``."""
-        return f"zk://{self._hosts}{self._root}"
 
     def acquire(self, request: LockRequest, *, wait_s: float) -> ZooKeeperLease:
         """Grant ``request`` or raise ``LockTimeout``."""
@@ -164,10 +129,17 @@ class ZooKeeperCoordinator:
 
         def take(link: Link) -> bool:
             names = [n for n in children(link, nodes.locks) if n.startswith(prefix)]
+            strays = [] if names else [s for s in read_strays(link, nodes) if s.name == group]
             link.delete(path for name in names for path in nodes.belongings(name))
-            return bool(names)
+            link.delete(f"{nodes.table}/{stray.name}" for stray in strays)
+            return bool(names or strays)
 
         return self._retrying(take)
+
+    def strays(self, table: str) -> tuple[StrayNode, ...]:
+        """Return what is kept for a table and cannot be read."""
+        nodes = self._nodes(table)
+        return self._retrying(lambda link: read_strays(link, nodes))
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
         """Return what live holders last reported, by lock group."""
@@ -196,73 +168,10 @@ class ZooKeeperCoordinator:
                 return None
             bell.wait(rung, left_s)
 
-    def close(self) -> None:
-        """End the session: every lease of it is gone."""
-        self._closed = True
-        if self._pid == os.getpid() and self._link:
-            self._link.abandon()
-
     def _nodes(self, table: str) -> Nodes:
         if not table or "/" in table or table in {".", ".."}:
             raise InvalidInput(f"{table!r} is no table id: it must do as a node name")
         return Nodes(f"{self._root}/tables/{table}")
-
-    def _live(self) -> Link:
-        """Return the connected link of this process, opening it if need be."""
-        if self._pid != os.getpid():
-            self._forget_parent()
-        with self._mutex:
-            if self._closed:
-                raise CoordinatorUnavailable(f"{self.address} was closed here: connect again")
-            if self._link is None or self._link.abandoned:
-                self._link = self._open(self._connect_timeout_s)
-            return self._link
-
-    def _open(self, timeout_s: float) -> Link:
-        link = Link(
-            self._hosts,
-            self._root,
-            session_timeout_s=self._session_timeout_s,
-            address=self.address,
-        )
-        return link.open(timeout_s)
-
-    def _recover(self, link: Link, times: int) -> Link:
-        """Return a connected link after an interruption.
-
-        A server that was wiped refuses a client that has seen a later transaction, for ever and
-        without saying so; a fresh client tells that case from an outage.
-        """
-        if times > MOST_INTERRUPTIONS:
-            raise link.unavailable(f"interrupted {times} times in a row")
-        if link.await_connected(self._connect_timeout_s):
-            return self._live()
-        with self._mutex:
-            if self._link is link and not self._closed:
-                self._link = self._open(FRESH_PROBE_S)
-                link.abandon()
-        return self._live()
-
-    def _retrying(self, ask: Callable[[Link], T]) -> T:
-        """Run a read again after interruptions."""
-        with self._border():
-            link = self._live()
-            for times in count(1):
-                try:
-                    return ask(link)
-                except Interrupted:
-                    link = self._recover(link, times)
-        raise AssertionError  # count does not end
-
-    @contextmanager
-    def _border(self) -> Iterator[None]:
-        try:
-            yield
-        except KazooException as error:
-            raise CoordinatorUnavailable(
-                f"ZooKeeper at {self.address} refuses: {type(error).__name__} {error}; check its "
-                "access rights and quotas"
-            ) from error
 
     def _round(self, link: Link, claim: Claim) -> ZooKeeperLease | Blocked | None:
         """Read, decide, send; None means go round again."""
@@ -284,14 +193,18 @@ class ZooKeeperCoordinator:
             case AlreadyGranted(lock=lock):
                 seen = next(seen for seen in view.locks if seen.lock is lock)
                 if seen.owner == link.session:
-                    return self._lease(link, claim.nodes, seen.name)
-                return Blocked((lock,), seen.path, view.place)
+                    return self._lease(link, claim.nodes, seen.name, known=lock)
+                return self._blocked(view, (lock,), lock)
             case Refused(why=why):
                 raise InvalidInput(why)
             case Waits(on=on):
                 last = [lock for lock in on if not gives_way(lock, request)][-1]
-                path = next(s.path for s in view.places + view.locks if s.lock is last)
-                return Blocked(on, path, view.place)
+                return self._blocked(view, on, last)
+
+    @staticmethod
+    def _blocked(view: View, on: tuple[Lock, ...], by: Lock) -> Blocked:
+        seen = next(each for each in view.places + view.locks if each.lock is by)
+        return Blocked(on, seen, view.states.get(seen.name), view.place)
 
     @staticmethod
     def _holds(view: View, claim: Claim) -> bool:
@@ -332,20 +245,24 @@ class ZooKeeperCoordinator:
         time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
 
     def _lease(
-        self, link: Link, nodes: Nodes, name: str, read: Any = None
+        self, link: Link, nodes: Nodes, name: str, read: Any = None, *, known: Lock | None = None
     ) -> ZooKeeperLease | None:
-        """Return the lease of a lock node, unless its session has ended already."""
+        """Return the lease of a lock node, unless its session has ended already.
+
+        ``known`` is the lock with its state, if it was granted earlier: it may be revoked by now.
+        """
         generation, epoch = link.generation, link.epoch()
         read = read or link.begin(link.client.get_async, f"{nodes.locks}/{name}")
         try:
             seen = self._cache.learn(link, nodes.locks, name, read)
         except NoNodeError:
             return None
-        if seen.owner != link.session:
+        if seen is None or seen.owner != link.session:
             return None
-        return ZooKeeperLease(
-            link, seen.owner, seen.lock_of(epoch), nodes.belongings(name), generation=generation
-        )
+        lock = seen.lock_of(epoch)
+        if known:
+            lock = replace(lock, revoked=known.revoked, publishing=known.publishing)
+        return ZooKeeperLease(link, seen.owner, lock, nodes.belongings(name), generation=generation)
 
     def _settled(self, link: Link, claim: Claim, lease: ZooKeeperLease) -> ZooKeeperLease:
         if claim.queued:  # the multi deletes it, except when the group held its lock already
@@ -372,11 +289,7 @@ class ZooKeeperCoordinator:
         if claim.firm and not blocked.place.lock.firm:
             claim.nodes.make_firm(link, claim.guid)
             return
-        changed = threading.Event()
-        with suppress(NoNodeError):
-            # A lock node has no children: this fires at its end, and leaves no watch if it is gone.
-            link.call(link.client.get_children_async, blocked.path, lambda _: changed.set())
-            changed.wait(wait_s - waited_s)
+        claim.nodes.await_change(link, blocked.by, blocked.state_version, wait_s - waited_s)
 
     def _queue_up(self, link: Link, claim: Claim) -> None:
         record = encode_lock(claim.request)

@@ -26,6 +26,8 @@ libraries raise. A message names the offending value and the way out.
     │   └── OutcomeUnknown          the reply was lost; the write may have happened
     ├── CoordinationError
     │   ├── CoordinatorUnavailable  no ZooKeeper
+    │   ├── AccessRefused           ZooKeeper does not let this user in, or not there
+    │   ├── UnreadableNode          a node of ZooKeeper is none that segtable made
     │   ├── LockTimeout             still held by others at the deadline
     │   ├── LockLost                the session ended or is doubtful: do not commit
     │   │   └── LockRevoked         a higher priority took it
@@ -124,6 +126,14 @@ class CoordinationError(SegtableError):
 
 class CoordinatorUnavailable(CoordinationError):
     """No ZooKeeper answers at the address."""
+
+
+class AccessRefused(CoordinationError):
+    """ZooKeeper knows neither user nor password, or its nodes belong to another user."""
+
+
+class UnreadableNode(CoordinationError):
+    """A node of ZooKeeper may be a lock, and cannot be read; the message names it."""
 
 
 class LockTimeout(CoordinationError):

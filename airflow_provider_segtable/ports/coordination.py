@@ -17,11 +17,13 @@ Contract:
 4. Nothing here decides what is true: the log does. The coordinator may be wiped at any time;
    counters restart above what callers pass as ``at_least``.
 5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all.
-6. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``LockTimeout``,
-   ``LockLost`` and ``LockRevoked``; ``InvalidInput`` for a group that holds something else.
+6. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
+   ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` for a group that holds
+   something else; ``UnreadableNode`` where a record may be a lock and cannot be read.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -36,6 +38,19 @@ class LeaseState(StrEnum):
     HELD = "held"
     DOUBTFUL = "doubtful"
     LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrayNode:
+    """What the coordinator keeps for a table and segtable cannot read.
+
+    ``name`` is what ``break_lock`` takes; ``blocks``: nothing is granted where it would have to be
+    known.
+    """
+
+    name: str
+    why: str
+    blocks: bool
 
 
 class Lease(Protocol):
@@ -111,8 +126,13 @@ class Coordinator(Protocol):
     def break_lock(self, table: str, group: str) -> bool:
         """Take a group's lock away from its holder; False if it has none.
 
-        For people, when a holder hangs: its lease is lost, so it cannot commit any more.
+        For people, when a holder hangs: its lease is lost, so it cannot commit any more. Instead
+        of a group it takes the name of a stray node.
         """
+        ...
+
+    def strays(self, table: str) -> tuple[StrayNode, ...]:
+        """Return what is kept for a table and cannot be read."""
         ...
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:

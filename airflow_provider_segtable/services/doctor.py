@@ -28,6 +28,7 @@ from airflow_provider_segtable.planning.health_deletes import undone_deletions
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.request import checked_order
 from airflow_provider_segtable.services.vectors import named
@@ -56,6 +57,7 @@ class _Workers:
     silence: str = ""
     progress: Progress | None = None
     moved: Progress | None = None
+    strays: tuple[StrayNode, ...] = ()
 
 
 def examine(
@@ -103,6 +105,7 @@ def examine(
         findings=(
             *findings,
             *diagnose(seen, bounds),
+            *_stray_nodes(ports, workers.strays),
             *undone_deletions(seen),
             *_lost_vectors(ports, state, listed),
         ),
@@ -163,9 +166,26 @@ def _workers(ports: TablePorts, state: State, watch_s: float) -> _Workers:
             ports.clock.sleep(watch_s)
             moved = coordinator.progress(table)
         locks = (*coordinator.locks(table), *coordinator.waiters(table))
+        strays = coordinator.strays(table)
     except CoordinationError as error:
         return _Workers(silence=str(error))
-    return _Workers(locks=locks, progress=progress, moved=moved)
+    return _Workers(locks=locks, progress=progress, moved=moved, strays=strays)
+
+
+def _stray_nodes(ports: TablePorts, strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
+    """Yield what the coordinator keeps and nobody can read."""
+    for stray in strays:
+        yield Finding(
+            code="stray-node",
+            severity=Severity.CRITICAL if stray.blocks else Severity.WARNING,
+            where=stray.name,
+            what=f"a node of the coordinator that is no lock of segtable: {stray.why}",
+            why="it may be a lock, so compactions or appends beside it are refused"
+            if stray.blocks
+            else "it counts for nothing, but it was not made by segtable",
+            do=f"if no worker of a newer segtable made it: segtable locks {ports.uri} "
+            f"--release {stray.name}",
+        )
 
 
 def _planned(ports: TablePorts, state: State, findings: list[Finding]) -> tuple[Policy, Planned]:

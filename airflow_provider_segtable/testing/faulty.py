@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState, StrayNode
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.testing.simulator import Actor
@@ -295,6 +295,11 @@ class FaultyCoordinator:
         """Break a lock, maybe."""
         self.boundary("before break_lock")
         return self.inner.break_lock(table, group)
+
+    def strays(self, table: str) -> tuple[StrayNode, ...]:
+        """Return what cannot be read, maybe."""
+        self.boundary("before strays")
+        return self.inner.strays(table)
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
         """Return progress."""

@@ -1,5 +1,6 @@
 """The contract of ``ports.coordination``, the same for memory and for a real ZooKeeper."""
 
+from contextlib import suppress
 from itertools import pairwise
 from threading import Barrier
 
@@ -12,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
     LockTimeout,
 )
 from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.ports.coordination import LeaseState
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState
 from tests.contract.worlds import TABLE, Running, World, append, eventually, request
 
 
@@ -279,6 +280,46 @@ def test_close_drops_leases(world: World) -> None:
     assert other.acquire(request("h", 1), wait_s=5).token.number > lease.token.number
     with pytest.raises(CoordinatorUnavailable, match="closed"):
         client.acquire(request("i", 2), wait_s=0)
+
+
+def test_no_lock_outlives_its_client(world: World) -> None:
+    """Closed while it connects, asks or waits, a client leaves no lock and no place behind."""
+    holder = world.client()
+    holder.acquire(request("holder", 9), wait_s=0)
+    for n in range(8):
+        client, start = world.client(), Barrier(2)
+
+        def take(client: Coordinator = client, start: Barrier = start, n: int = n) -> Lease:
+            start.wait()
+            return client.acquire(request(f"late-{n}", n), wait_s=0)
+
+        taking, waiting = Running(take), world.client()
+        start.wait()
+        client.close()
+        lease = outcome(taking)
+        assert lease is None or lease.state is LeaseState.LOST
+        if n == 0:
+            late = Running(lambda client=waiting: client.acquire(request("late", 9), wait_s=120))
+            eventually(lambda: world.queued() == 1)
+            waiting.close()
+            assert outcome(late) is None
+    eventually(lambda: [lock.group for lock in holder.locks(TABLE)] == ["holder"])
+    assert holder.waiters(TABLE) == ()
+
+
+def test_a_client_that_is_closed_while_it_connects_holds_nothing(world: World) -> None:
+    """Who opens the session notices that its client was closed meanwhile, and ends it."""
+    with pytest.raises(CoordinatorUnavailable, match="was closed here"):
+        world.closing_client().acquire(request("late", 1), wait_s=0)
+    assert world.client().locks(TABLE) == ()
+
+
+def outcome(running: Running) -> Lease | None:
+    """Return the lease, or None if the client was closed before it had one."""
+    with suppress(CoordinatorUnavailable):
+        lease: Lease = running.result()
+        return lease
+    return None
 
 
 def test_an_expired_session_is_lost_for_good(world: World) -> None:

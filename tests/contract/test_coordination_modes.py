@@ -193,6 +193,7 @@ def test_a_revoked_lock_stays_revoked_until_let_go(world: World) -> None:
     rival.close()
     eventually(lambda: [lock.group for lock in holder.locks(TABLE)] == ["major"])
     again = holder.acquire(time_chunk("major"), wait_s=0)
+    assert again.state is LeaseState.LOST  # at once, not at its first check
     for lease in (major, again):
         with pytest.raises(LockRevoked):
             lease.publish()
@@ -310,6 +311,20 @@ def test_many_rivals_of_both_granularities_never_meet(world: World) -> None:
         each.result()
     assert len(done) == 30
     assert not [m for m in met if len(m) > 1 and any(group < "c" for group in m)]
+
+
+def test_a_waiter_wakes_when_what_it_wants_is_yielded(world: World) -> None:
+    """A lock yields the contested part and lives on: who waits for that part is granted it."""
+    client = world.client()
+    low = client.acquire(request("low", 1, 2), wait_s=0)
+    waiter = Running(lambda: world.client().acquire(request("waiter", 1), wait_s=120))
+    eventually(lambda: world.queued() == 1)
+    client.acquire(replace(request("high", 1), priority=75), wait_s=0).release()
+    assert waiter.result().state is LeaseState.HELD
+    with pytest.raises(LockTimeout):
+        client.acquire(request("other", 2), wait_s=0)  # the rest is still low's
+    with pytest.raises(LockRevoked):
+        low.check()
 
 
 # ---- order ---------------------------------------------------------------------------------------

@@ -12,7 +12,12 @@ from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.link import Link
+from airflow_provider_segtable.coordination.memory import (
+    MemoryCoordinator,
+    MemoryService,
+    Session,
+)
 from airflow_provider_segtable.coordination.nodes import FIRM
 from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
 from airflow_provider_segtable.core.interval import Interval
@@ -31,6 +36,10 @@ class World(Protocol):
 
     def client(self) -> Coordinator:
         """Return another client."""
+        ...
+
+    def closing_client(self) -> Coordinator:
+        """Return a client that is closed just as its session has been opened."""
         ...
 
     def expire(self, client: Any) -> None:
@@ -54,6 +63,32 @@ class World(Protocol):
         ...
 
 
+class _ClosingMemory(MemoryCoordinator):
+    """Loses its session once, and is closed while it opens the next."""
+
+    def _contact(self) -> Session:
+        if self.session.alive:
+            self._service.expire(self.session, told=False)
+            opened = self._service.open
+
+            def open_and_close() -> Session:
+                session = opened()
+                self.close()
+                return session
+
+            self._service.open = open_and_close  # type: ignore[method-assign]
+        return super()._contact()
+
+
+class _ClosingZooKeeper(ZooKeeperCoordinator):
+    """Is closed between the opening of its connection and the note of it."""
+
+    def _open(self, timeout_s: float) -> Link:
+        link = super()._open(timeout_s)
+        self.close()
+        return link
+
+
 class MemoryWorld:
     """Clients of one ``MemoryService``."""
 
@@ -63,6 +98,10 @@ class MemoryWorld:
     def client(self) -> MemoryCoordinator:
         """Return another client."""
         return MemoryCoordinator(SystemClock(), self.service)
+
+    def closing_client(self) -> MemoryCoordinator:
+        """Return a client that is closed just as its session has been opened."""
+        return _ClosingMemory(SystemClock(), self.service)
 
     def expire(self, client: MemoryCoordinator) -> None:
         """End a client's session against its will."""
@@ -100,6 +139,12 @@ class ZooKeeperWorld:
         made = ZooKeeperCoordinator(
             self.hosts, self.chroot, session_timeout_s=session_timeout_s, connect_timeout_s=5.0
         )
+        self.clients.append(made)
+        return made
+
+    def closing_client(self) -> ZooKeeperCoordinator:
+        """Return a client that is closed just as its session has been opened."""
+        made = _ClosingZooKeeper(self.hosts, self.chroot, session_timeout_s=4.0)
         self.clients.append(made)
         return made
 

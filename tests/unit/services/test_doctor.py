@@ -17,6 +17,7 @@ from airflow_provider_segtable.data.files import LocalFiles
 from airflow_provider_segtable.planning.health import Bounds, Observed, diagnose
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.services.compaction import compact
 from airflow_provider_segtable.services.doctor import examine
 from airflow_provider_segtable.services.execution import in_process
@@ -113,6 +114,28 @@ def test_a_coordinator_that_does_not_answer_is_critical(ports: TablePorts) -> No
         ("not-compacted", Severity.WARNING),
     ]
     assert "no ZooKeeper answers" in told[0].what
+
+
+def test_a_node_that_nobody_can_read_is_named(ports: TablePorts) -> None:
+    """Critical where it may be a lock, a warning where it counts for nothing; with the way out."""
+
+    class Littered(MemoryCoordinator):
+        """Somebody put nodes there."""
+
+        def strays(self, table: str) -> tuple[StrayNode, ...]:
+            """Return one of each."""
+            assert table
+            return tuple(
+                StrayNode(name=f"locks/{blocks}", why="junk", blocks=blocks)
+                for blocks in (True, False)
+            )
+
+    littered = Littered(ports.clock, MemoryService())
+    told = [
+        f for f in examine(replace(ports, coordinator_=littered)).findings if f.code == "stray-node"
+    ]
+    assert [f.severity for f in told] == [Severity.CRITICAL, Severity.WARNING]
+    assert told[0].do.endswith(f"segtable locks {ports.uri} --release locks/True")
 
 
 def test_an_old_lock_is_named_with_its_holder(ports: TablePorts) -> None:
