@@ -34,6 +34,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
+from airflow_provider_segtable.storage import check_uri
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
@@ -91,8 +92,10 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
         All of them; Airflow finds them without their being assigned to anything.
 
     Raises:
-        InvalidInput: ``kinds`` names a kind that there is not.
+        InvalidInput: ``kinds`` names a kind that there is not, or ``table`` holds credentials.
     """
+    if "://" in table and "{{" not in table:
+        check_uri(table)  # the DAGs' ids are made of it, and shown
     unknown = sorted(set(kinds or {}).difference(KINDS))
     if unknown:
         known = ", ".join(KINDS)

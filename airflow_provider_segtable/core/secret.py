@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 
 HIDDEN = "***"
 CREDENTIAL_NAMES = (
-    r"secret|passw(?:or)?d|passphrase|token|credential|signature|storage[._-]?options"
+    r"secret|passw(?:or)?d|passphrase|token|credential|signature"
+    r"|(?:storage|reader)[._-]?options"
     r"|(?:private|access|account|api|shared|customer|encryption)[._-]?key|connection[._-]?string"
     r"|(?<![a-zA-Z0-9])(?:sig|sas|jaas|auth)(?![a-zA-Z0-9])"
 )

@@ -194,7 +194,7 @@ def _leave(app: App, outcome: Outcome) -> None:
 
 
 def _facts(app: App, outcome: Outcome) -> dict[str, Any]:
-    told = {"app": app.name, "table": app.arguments.table, "code": outcome.code}
+    told = {"app": app.name, "table": redacted(app.arguments.table), "code": outcome.code}
     return {**told, **outcome.facts}
 
 

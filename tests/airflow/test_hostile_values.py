@@ -1,13 +1,19 @@
 """Values from outside that want to be more than values: refused before anything is started."""
 
 import json
+import os
+import runpy
+import subprocess
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.sdk.exceptions import ParamValidationError
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.hooks.segtable import Place
 from airflow_provider_segtable.hooks.settings import (
     checked_deploy_mode,
@@ -25,6 +31,8 @@ from airflow_provider_segtable.operators.compact import SegtableCompactOperator,
 from airflow_provider_segtable.triggers.watch import Watch
 
 from .conftest import CONNECTION
+
+DAGS = Path(__file__).parents[2] / "dags"
 
 
 class Never(LocalSparkSubmit):
@@ -148,3 +156,37 @@ def test_a_trigger_refuses_the_same_tables(table: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         Watch(Place(conn_id="c", root="/nowhere"), Question()).look()  # type: ignore[arg-type]
     assert "hush" not in str(refused.value)
+
+
+def test_a_fleet_is_not_named_after_credentials() -> None:
+    """The ids of DAGs are made of the table's URI."""
+    with pytest.raises(InvalidInput, match="holds credentials") as refused:
+        compaction_dags(table="s3://me:hush@lake")
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "task"),
+    [
+        ("segtable_forget.py", "rewrite"),
+        ("segtable_ingest_then_wait.py", "ingest"),
+        ("segtable_ingest_then_wait.py", "describe"),
+    ],
+)
+def test_the_shipped_dags_take_no_option_from_a_parameter(file: str, task: str) -> None:
+    """Whatever a run's parameters say comes after ``--``, or as the value of an option."""
+    made = runpy.run_path(str(DAGS / file)).values()
+    dag = next(each.dag for each in made if isinstance(each, BaseOperator))
+    command = dag.get_task(task).python_callable()
+    given = {"TABLE": "--hostile=1", "FILES": "--hostile=2 x", "COMMIT": "--hostile=3"}
+    words = subprocess.run(
+        ["bash", "-c", f"segtable() {{ printf '%s\\n' \"$@\"; }}; {command}"],
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert not [word for word in words[: words.index("--")] if word.startswith("--hostile")]
+    for bad in ("--x", "../x", "a/../../x", "a b", "a;b", "$(x)"):
+        with pytest.raises(ParamValidationError):
+            dag.params.get_param("table").resolve(bad)

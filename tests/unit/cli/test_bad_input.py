@@ -240,3 +240,25 @@ def test_wrong_usage_is_told_apart(run: Run) -> None:
     result = run("table", "describe", "--nonsense")
     assert result.exit_code == 2
     assert "--nonsense" in result.stderr
+
+
+def test_a_place_with_credentials(run: Run) -> None:
+    """A URI is shown everywhere: one with credentials is refused, and these are not repeated."""
+    for uri in ("s3://me:hush-hush@lake/t", "s3://lake/t?sig=hush-hush"):
+        result = run("table", "describe", uri, "--json")
+        refused(result, 2, "InvalidName", "is no place for a table")
+        assert "hush" not in result.output
+
+
+def test_credentials_on_the_command_line(
+    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are taken, with a warning that names the way out; the environment needs none."""
+    monkeypatch.setenv("SEGTABLE_STORAGE_OPTIONS", '{"aws_secret_access_key": "hush-hush"}')
+    assert run("table", "describe", table).stderr == ""
+    result = run("table", "describe", table, "--storage-option", "account_key=hush-hush")
+    assert "account_key is seen by all users" in result.stderr
+    assert "$SEGTABLE_STORAGE_OPTIONS" in result.stderr
+    assert "hush" not in result.output
+    monkeypatch.setenv("SEGTABLE_STORAGE_OPTIONS", "hush-hush")
+    refused(run("table", "describe", table, "--json"), 2, "InvalidInput", "is not a JSON object")

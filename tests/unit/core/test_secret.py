@@ -117,6 +117,8 @@ def test_values_are_hidden_wherever_they_are_repeated() -> None:
         ("sas_token", True),
         ("spark.hadoop.fs.azure.account.key.lake.dfs.core.windows.net", True),
         ("spark.hadoop.javax.jdo.option.ConnectionPassword", True),
+        ("spark.yarn.appMasterEnv.SEGTABLE_STORAGE_OPTIONS", True),
+        ("spark.yarn.appMasterEnv.SEGTABLE_READER_OPTIONS", True),
         ("endpoint", False),
         ("region", False),
         ("spark.executor.memory", False),
