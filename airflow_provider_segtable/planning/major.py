@@ -7,7 +7,8 @@
 2. A region is worth replacing if its rollup is not perfect (anything shows besides the core set
    that a major compaction made), too much of it is not sorted, much of it is deleted, its segments
    are badly sized, or it is cut otherwise than ``major_granularity``.
-3. It is due once it is cold: it ended long ago, and so was written what there is to tidy. A late
+3. It is due once it is cold: it ended long ago, and so was written what there is to tidy; and if
+   it does not reach into the time that ``skip_offset_minutes`` leaves alone. A late
    row therefore starts one major compaction a while later, not one at once, however many come.
 4. What a major compaction made is not made again for its size alone, whatever that came to.
 5. If it is due but other plans in the region are pending, nothing new is planned there until they
@@ -234,9 +235,9 @@ def _not_due(found: Survey, region: Interval, needs: tuple[Need, ...]) -> str | 
     size = sum(segment.size for segment in found.segments(region))
     if size > policy.max_plan_bytes:
         return f"{why}, but {describe_size(size)} are over the budget: raise max_plan_bytes"
-    resting = _resting(found, region)
-    if resting:
-        return f"{why}, but {resting}"
+    left_alone = found.hot(region) or _resting(found, region)
+    if left_alone:
+        return f"{why}, but {left_alone}"
     written = min(segment.created for need in needs for segment in need.segments)
     warm = (found.now - max(written, region.end)) / MINUTE_US
     if warm < policy.major_after_minutes:

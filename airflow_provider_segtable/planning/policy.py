@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.order import Order
 MIB = 1024 * 1024
 MINUTE_US = 60_000_000
 AUTO, OFF = "auto", "off"
+LATEST, NOW = "latest", "now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,11 @@ class Policy:
         max_age_minutes: ... unless its oldest is older than this (60).
         tier_ratio: a group larger than this many times the rest of its run is left out, so that
             a few new rows never rewrite a large segment (4).
-        skip_offset_minutes: chunks that end later than this before now are left alone (0: none;
-            appends never wait for a minor compaction).
+        skip_offset_minutes: chunks that end later than this before ``skip_offset_from`` are left
+            alone by every compaction (0: none is).
+        skip_offset_from: ``latest``: the offset counts back from the latest event time of the
+            table, so that a table which is loaded late keeps its hot end; ``now``: from the
+            wall clock (latest).
         max_plan_bytes: bytes one planner run may ask for (64 GiB).
         max_plans: plans one planner run may ask for (64).
         max_attempts: a plan whose workers died this often is aborted (5).
@@ -64,6 +68,7 @@ class Policy:
     max_age_minutes: float = 60.0
     tier_ratio: float = 4.0
     skip_offset_minutes: float = 0.0
+    skip_offset_from: str = LATEST
     max_plan_bytes: int = 64 * 1024 * MIB
     max_plans: int = 64
     max_attempts: int = 5
@@ -159,6 +164,7 @@ _LEAST: Mapping[str, float] = {
 }
 
 _WORDS: Mapping[str, tuple[str, ...]] = {
+    "skip_offset_from": (LATEST, NOW),
     "semi_major": (AUTO, OFF),
     "major": (AUTO, OFF),
     "major_granularity": ("", *(granularity.value for granularity in Granularity)),

@@ -7,7 +7,9 @@
    A group all of whose rows were deleted is none: it is an input beside others, or would keep its
    neighbours apart.
 3. Neighbouring groups are one *run* as long as nothing lives, or may come to live, between them.
-4. *Much* is deleted of segments from ``deleted_share`` of their rows on, by estimate; of a rollup's
+4. A stretch of time is *hot* if it ends less than ``skip_offset_minutes`` before the latest event
+   time, or before now: nothing is planned there. Without an offset nothing is hot.
+5. *Much* is deleted of segments from ``deleted_share`` of their rows on, by estimate; of a rollup's
    from ``deleted_predicates`` on.
 """
 
@@ -15,14 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.adjacency import adjacent
-from airflow_provider_segtable.core.interval import Instant, Interval
+from airflow_provider_segtable.core.interval import Instant, Interval, iso
 from airflow_provider_segtable.core.overshadow import Group
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.deleted import Deleted, deleted_in
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.policy import MINUTE_US, NOW, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 
 Run = tuple[Group, ...]
@@ -34,6 +36,7 @@ KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
 class Survey:
     """A table at one version under a policy, at a time.
 
+    ``skip_from`` is the instant that the policy's skip offset counts back from.
     ``claims`` and ``resting`` (by kind of the aborted plan) say why a segment is not free;
     ``pending`` are the plans that are not done yet; ``deleted`` is what rewriting would get rid of.
     """
@@ -41,6 +44,7 @@ class Survey:
     state: State
     policy: Policy
     now: Instant
+    skip_from: Instant
     claims: Mapping[SegmentId, str]
     resting: Mapping[PlanKind, Mapping[SegmentId, str]]
     pending: tuple[PlanState, ...]
@@ -80,17 +84,23 @@ class Survey:
 
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
         """Yield the chunks that may be compacted at all; say why of the others."""
-        offset = self.policy.skip_offset_minutes
         for chunk in self.chunks():
             major = self.major_over(chunk.interval)
-            if self.now - chunk.interval.end < offset * MINUTE_US:
-                reason = f"ends less than {offset:g} min before now"
-            elif major:
-                reason = f"claimed by pending plan {major.plan.id}"
-            else:
+            claimed = f"claimed by pending plan {major.plan.id}" if major else None
+            reason = self.hot(chunk.interval) or claimed
+            if reason is None:
                 yield chunk
-                continue
-            skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason))
+            else:
+                skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason))
+
+    def hot(self, interval: Interval) -> str | None:
+        """Return why a stretch of time is left alone for its newness, or None if it is not hot."""
+        offset = self.policy.skip_offset_minutes
+        if not offset or self.skip_from - interval.end >= offset * MINUTE_US:
+            return None
+        by_clock = self.policy.skip_offset_from == NOW
+        since = "now" if by_clock else f"the latest event time, {iso(self.skip_from)}"
+        return f"ends less than {offset:g} min before {since}"
 
     def claim(self, segments: Iterable[Segment], kind: PlanKind) -> str | None:
         """Return why not all of these segments are free for a plan of this kind."""
@@ -150,11 +160,19 @@ def survey(state: State, policy: Policy, now: Instant) -> Survey:
         state=state,
         policy=policy,
         now=now,
+        skip_from=_skip_from(state, policy, now),
         claims=claims,
         resting=resting,
         pending=state.pending_plans(),
         deleted=deleted_in(state),
     )
+
+
+def _skip_from(state: State, policy: Policy, now: Instant) -> Instant:
+    if policy.skip_offset_from == NOW or not policy.skip_offset_minutes:
+        return now
+    visible = state.timeline.visible_segments()
+    return max((segment.time_max for segment in visible if segment.rows), default=now)
 
 
 def _stone(segment: Segment) -> bool:

@@ -46,6 +46,7 @@ class Weeks(History):
             target_size=500,
             major_granularity=cut,
             major_after_minutes=0.0,
+            skip_offset_minutes=self.draw.choice([0.0, 0.0, 10 * 1440.0]),
             max_plans=self.draw.choice([1, 64]),
         )
 

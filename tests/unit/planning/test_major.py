@@ -253,6 +253,16 @@ def test_the_larger_one_goes_first_if_there_is_room() -> None:
     assert "raise max_plan_bytes" in reasons(small)
 
 
+def test_the_hot_end_is_not_replaced() -> None:
+    """Major compaction leaves alone, by reason, what reaches into the time of the skip offset."""
+    policy = replace(POLICY, skip_offset_minutes=1440)
+    planned = plan_major(table(*sized(300, 300, 300)), policy, COLD)
+    assert planned.chosen == ()
+    assert "3 are small, but ends less than 1440 min before the latest event time" in reasons(
+        planned
+    )
+
+
 def test_off_means_off() -> None:
     """Switched off, nothing is planned and nothing needs a reason."""
     planned = plan_major(table(*sized(9, 9, 9)), replace(POLICY, major="off"), COLD)

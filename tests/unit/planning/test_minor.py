@@ -1,15 +1,18 @@
 """The minor planner: what it picks, in which order, and why it leaves the rest."""
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.events import Appended, PlanAborted, PlanRequested, Voided
-from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.interval import DAY_US, Interval
 from airflow_provider_segtable.core.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.planning.minor import plan_minor
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.table import plan_all
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first
 
 POLICY = Policy(target_size=1000, min_segments=4)
@@ -107,11 +110,35 @@ def test_budget_takes_the_best_first() -> None:
 
 def test_hot_chunks_can_be_skipped() -> None:
     """With an offset, chunks that end close to now are left alone."""
-    policy = Policy(target_size=1000, min_segments=4, skip_offset_minutes=10)
+    policy = Policy(
+        target_size=1000, min_segments=4, skip_offset_minutes=10, skip_offset_from="now"
+    )
     just_ended = CHUNK.interval.end + 5 * MINUTE_US
     planned = plan_minor(table(*sized(10, 10, 10, 10)), policy, just_ended)
     assert planned.chosen == ()
     assert "ends less than 10 min before now" in reasons(planned)
+
+
+def test_the_offset_counts_from_the_latest_data() -> None:
+    """A table that is loaded years late keeps its hot end, by its latest row."""
+    february = ChunkKey(Interval.parse("2013-02-01/2013-03-01"), CHUNK.version)
+    third = CHUNK.interval.end + 2 * DAY_US
+    latest = (replace(s, time_max=third) for s in sized(10, 10, 10, 10, chunk=february))
+    state = table(*sized(10, 10, 10, 10), *latest)
+    policy = replace(POLICY, min_segments=4, skip_offset_minutes=1440, major="off")
+    planned = plan_all(state, policy, NOW)
+    assert [plan.chunk for plan in planned.chosen] == [CHUNK]
+    assert "before the latest event time, 2013-02-03T00:00:00Z" in reasons(planned)
+    assert plan_all(state, replace(policy, skip_offset_minutes=2881), NOW).chosen == ()
+    by_clock = plan_all(state, replace(policy, skip_offset_from="now"), NOW)
+    assert {plan.chunk for plan in by_clock.chosen} == {CHUNK, february}
+
+
+def test_without_an_offset_the_running_chunk_is_compacted() -> None:
+    """An offset of none leaves nothing alone, also not a chunk that is not over yet."""
+    running = CHUNK.interval.start + 2 * DAY_US
+    segments = (replace(s, created=running) for s in sized(*[10] * 12))
+    assert len(plan_minor(table(*segments), POLICY, running).chosen) == 1
 
 
 def test_equal_states_give_equal_plans() -> None:
