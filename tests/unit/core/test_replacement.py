@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.events import (
     Voided,
 )
 from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.core.layout import Layout
+from airflow_provider_segtable.core.layout import Layout, Zone
 from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanStatus
@@ -158,6 +158,21 @@ def test_rows_in_two_new_chunks_are_a_conflict_never_a_loss() -> None:
     late = admit(Appended(segments=(first(2),)), after(running(plan), done(plan, day)))
     assert isinstance(late, Conflict)
     assert "write it again" in late.reason
+
+
+def test_a_version_whose_chunks_would_hide_each_others_rows_is_refused() -> None:
+    """February begins later than the week at its start, so its first days would be lost."""
+    weeks = Interval.parse("2012-12-31/2013-02-04")
+    week = Interval(weeks.end - 7 * DAY_US, weeks.end)
+    february = Interval.parse("2013-02-01/2013-03-01")
+    plan = replace(major(), region=Interval(weeks.start, february.end))
+    state = replace(running(plan), zones=(Zone(weeks, Granularity.WEEK),))
+    made = core(0, 1, ChunkKey(week, VERSION))
+    beside = replace(core(0, 1, ChunkKey(february, VERSION)), time_min=week.end)
+    with pytest.raises(BooksDoNotBalance, match="would be hidden by chunk"):
+        admit(done(plan, made, beside), state)
+    before = replace(made, time_max=february.start - 1)
+    assert isinstance(admit(done(plan, before, beside), state), PlanCompleted)
 
 
 def test_a_version_must_be_new() -> None:
