@@ -7,7 +7,7 @@
    of a zone; what it holds beyond the edge is not its to keep, and no row is put there.
 4. Chunks that stick out *cross* if, at one version, overshadowing would show the wrong one beyond
    an edge (of equal versions the later start wins, then the earlier end). A new version must not
-   hold chunks that cross: its region is cut by one granularity.
+   hold chunks that cross: its region is cut by one granularity (ADR 0012).
 
     granularity hour            | 00 | 01 | ... | 23 | 00 | 01 | ...
     zone [Jan 1, Jan 2) by day  |      January 1     | 00 | 01 | ...

@@ -1,7 +1,8 @@
 """Random tables whose chunks do not nest in the cut that the policy wants, replaced for a while.
 
-Weeks do not end where months and years do, so that regions of time grow into each other. Whatever
-was appended, replaced and cut anew before, the planner's answer must be
+Weeks do not end where months and years do, so that regions of time grow into each other, and
+chunks stick out over the edges of zones. Whatever was appended, replaced and cut anew before, the
+planner's answer must be
 
 1. disjoint: no two plans share an instant, and each region cuts no visible chunk apart;
 2. complete: a chunk that is not cut as wanted is in just one plan's region, or has a reason;
@@ -27,7 +28,8 @@ from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.property.test_planning import History, Row
 
 FIRST = parse_instant("2018-01-01")
-DAYS = 120
+NEAR_EDGES = (0, 25, 27, 30, 55)
+"""Days before which weeks, months or both end soon."""
 
 
 class Weeks(History):
@@ -41,9 +43,9 @@ class Weeks(History):
 
     def wanted(self) -> None:
         """Want time to be cut in some way from now on."""
-        cut = self.draw.choice(["month", "month", "year", "week"])
+        cut = self.draw.choice(["month", "month", "year", "week", "", ""])
         self.policy = Policy(
-            target_size=500,
+            target_size=self.draw.choice([500, 5000]),
             major_granularity=cut,
             major_after_minutes=0.0,
             skip_offset_minutes=self.draw.choice([0.0, 0.0, 10 * 1440.0]),
@@ -51,8 +53,12 @@ class Weeks(History):
         )
 
     def append(self) -> None:
-        """Append a few rows to a day."""
-        at = FIRST + self.draw.randrange(DAYS) * DAY_US
+        """Append a few rows to some day."""
+        self.append_to(self.draw.choice(NEAR_EDGES) + self.draw.randrange(6))
+
+    def append_to(self, day: int) -> None:
+        """Append a few rows to a day, counted from the first of January."""
+        at = FIRST + day * DAY_US
         chunk = self.state.append_chunk(self.state.layout.chunk(at))
         shard = Shard.first_generation(self.state.id_space(chunk, Generation.FIRST).next)
         shard = replace(shard, core=self.state.timeline.core(chunk))
@@ -87,9 +93,9 @@ class Weeks(History):
 
     def needs(self, chunk: ChunkKey) -> bool:
         """Tell, by brute force, whether a chunk with rows is cut otherwise than wanted."""
-        cut = Granularity(self.policy.major_granularity)
+        cut = self.policy.cut
         rows = any(g.segments[0].rows for g in self.state.timeline.visible_groups(chunk))
-        return rows and cut.chunk(chunk.interval.start) != chunk.interval
+        return rows and cut is not None and cut.chunk(chunk.interval.start) != chunk.interval
 
     def check_rows(self) -> None:
         """Every row that was appended and not deleted is shown once."""
@@ -114,7 +120,25 @@ def test_regions_are_disjoint_and_no_chunk_is_forgotten(seed: int, steps: int) -
     table = Weeks(seed)
     for _ in range(steps):
         table.draw.choice([table.append, table.append, table.replace_some])()
-        if table.draw.random() < 0.1:
+        if table.draw.random() < 0.3:
             table.wanted()
     table.idle_us = 0
     table.replace_some()
+
+
+def test_a_week_that_sticks_into_a_month_hides_none_of_its_rows() -> None:
+    """A major compaction over both, that wants no other cut, shows the end of January still."""
+    table = Weeks(0)
+    table.state = created(replace(DEFINITION, granularity=Granularity.WEEK))
+    table.policy = Policy(target_size=500, major_granularity="month", major_after_minutes=0.0)
+    table.append_to(2)
+    for plan in table.checked().chosen:
+        assert table.commit(PlanRequested(plan=plan))
+        table.finish(plan)
+    for day in (29, 32, 33, 34):
+        table.append_to(day)
+    table.policy = Policy(target_size=5000, major_after_minutes=0.0)
+    (plan,) = table.checked().chosen
+    assert table.commit(PlanRequested(plan=plan))
+    table.finish(plan)
+    table.check_rows()
