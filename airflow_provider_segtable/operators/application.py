@@ -21,12 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import (
-    AirflowFailException,
-    BaseOperator,
-    Context,
-    conf,
-)
+from airflow.providers.common.compat.sdk import AirflowFailException, conf
 
 from airflow_provider_segtable.core.arguments import option, plain
 from airflow_provider_segtable.core.errors import (
@@ -36,13 +31,14 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook, mask_credentials
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.hooks.submission import (
     Launcher,
     LocalSparkSubmit,
     SparkSubmit,
     Submission,
 )
+from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.spark.apps import spark_app_path
 from airflow_provider_segtable.table.results import fetch, forget
 from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
@@ -62,7 +58,7 @@ class Report:
     running: bool = False
 
 
-class SegtableSparkOperator(BaseOperator):
+class SegtableSparkOperator(TableOperator):
     """Run one of our Spark applications (``app``) over one table; a base for operators.
 
     Args:
@@ -118,14 +114,6 @@ class SegtableSparkOperator(BaseOperator):
         self.deferrable = deferrable
         self.wait_timeout = wait_timeout
         self.poll_interval = poll_interval
-
-    def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
-        """Render, and mask credentials before Airflow stores what was rendered."""
-        super().render_template_fields(context, jinja_env)
-        for options in self.hidden_options():
-            mask_credentials(options)
-        if redacted(str(self.table)) != self.table:  # refused later, but stored before
-            mask_credentials({"credentials": self.table})
 
     def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
         """Return the fields whose values may be credentials, by name."""

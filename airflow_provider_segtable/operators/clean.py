@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
+from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
@@ -20,7 +21,7 @@ from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
 
-class SegtableCleanOperator(BaseOperator):
+class SegtableCleanOperator(TableOperator):
     """Clean one table.
 
     Returns ``{"version", "retained_from", "dry_run", "segments", "files", "vectors", "orphans",

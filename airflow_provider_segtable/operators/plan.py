@@ -7,12 +7,13 @@ a plan is requested once, and a launch has one run id.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context
+from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.plan import PlanKind
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.emission import emissions
+from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
@@ -22,7 +23,7 @@ from airflow_provider_segtable.table.ports import TablePorts
 PLANS_PER_RUN = 16
 
 
-class SegtablePlanOperator(BaseOperator):
+class SegtablePlanOperator(TableOperator):
     """Run the planner over one table.
 
     Returns arguments for a mapped ``TriggerDagRunOperator``: a list of ``{"trigger_dag_id",

@@ -16,12 +16,13 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.verdict import Verdict
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.triggers.table import SmallSegments, SmallSegmentsTrigger
 
 
-class SegtableSmallSegmentsSensor(BaseSensorOperator):
+class SegtableSmallSegmentsSensor(TableOperator, BaseSensorOperator):
     """Wait until every chunk of an interval has at most so many small segments.
 
     Args:

@@ -28,7 +28,10 @@ from airflow_provider_segtable.operators.change import (
     SegtableDeleteOperator,
     SegtableMergeOperator,
 )
+from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.results import leave
 from airflow_provider_segtable.triggers.detached import DetachedTrigger
@@ -217,9 +220,25 @@ def test_rendered_fields_show_no_credential() -> None:
     assert CANARY not in stored
     assert CANARY not in " ".join(task.asked())
     assert task.secret_options() == {"sas": f"{CANARY}2"}
-    task.table = "s3://me:{{ password }}@lake/t"
-    task.render_template_fields({"password": "canary-8e1d77"})
-    assert "canary-8e1d77" not in json.dumps(_serialize_rendered_fields(task))
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        (SegtableMergeOperator, {"source": "s.csv", "on": "n"}),
+        (SegtableCompactOperator, {}),
+        (SegtableCleanOperator, {}),
+        (SegtablePlanOperator, {"trigger_dag_ids": {}}),
+        (SegtableSmallSegmentsSensor, {}),
+    ],
+)
+def test_a_refused_table_is_not_stored_with_its_credentials(kind: Any, more: Any) -> None:
+    """Airflow stores rendered fields before the task can refuse them."""
+    secret = f"canary-{kind.__name__}"
+    task = kind(task_id="t", table="s3://me:{{ password }}@lake/t", **more)
+    task.render_template_fields({"password": secret})
+    assert task.table == f"s3://me:{secret}@lake/t"
+    assert secret not in json.dumps(_serialize_rendered_fields(task))
 
 
 @pytest.fixture
