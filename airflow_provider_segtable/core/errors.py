@@ -149,7 +149,7 @@ class LockRevoked(LockLost):
 
 
 class ClockSkew(CoordinationError):
-    """This host's clock differs too much from the coordinator's."""
+    """This host's clock differs too much from the coordinator's or the storage's."""
 
 
 class CommitError(SegtableError):

@@ -41,7 +41,7 @@ class Bounds:
         pending_minutes: a plan may wait so long for a worker (30).
         lock_minutes: a lock may be so old (60).
         checkpoint_events: there may be so many events since the newest checkpoint (96).
-        clock_skew_s: clocks may differ by so many seconds (60, where appends refuse to work).
+        clock_skew_s: clocks may differ by so many seconds (60, where authors are refused).
         idle_minutes: compaction that pays may wait so long (1440).
         orphan_hours: a file that nothing names may be so young (72).
     """

@@ -38,7 +38,6 @@ from airflow_provider_segtable.core.replacement import carries_appends
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.table.append import check_clock
 from airflow_provider_segtable.table.committer import Change, Committed, Unknown, commit
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
@@ -109,7 +108,7 @@ def begin(
         return _hopeless(ports, known, gone, state)
     lease = ports.coordinator.acquire(_request(ports, known, state), wait_s=wait_s)
     try:
-        check_clock(ports, lease)
+        ports.check_lease_clock(lease)
         return _start(ports, plan, lease, EventLog(ports.storage).refresh(state))
     except BaseException:
         lease.release()

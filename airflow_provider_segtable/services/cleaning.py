@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.conflict import Conflict
 from airflow_provider_segtable.core.deletion import paths
 from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
 from airflow_provider_segtable.core.events import Cleaned, Event, Restored, Swept
-from airflow_provider_segtable.core.interval import Instant, iso
+from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.state import State, apply, forgettable
@@ -49,7 +49,6 @@ from airflow_provider_segtable.table.log import (
 from airflow_provider_segtable.table.ports import TablePorts
 
 DATA = "data"
-CLOCK = "_segtable/clock"
 MOST_SKEW_US = 300_000_000
 LOOKS = 10
 """How often a cleaner looks again because a version was tagged under its hands."""
@@ -142,21 +141,11 @@ def clean(
 
 def _earlier_now(ports: TablePorts) -> Instant:
     """Return the storage's time or ours, whichever is earlier, if they agree at all."""
-    path = f"{CLOCK}/{ports.chance.token()}"
-    before = ports.clock.now()
-    ports.storage.replace(path, b"")
-    after = ports.clock.now()
-    entries = tuple(ports.storage.list(CLOCK))
-    stored = next((entry.modified for entry in entries if entry.path == path), 0)
-    old = [entry.path for entry in entries if entry.modified < stored - HOUR_US]
-    for left in (path, *old):
-        ports.storage.delete(left)
-    if not before - MOST_SKEW_US <= stored <= after + MOST_SKEW_US:
-        raise ClockSkew(
-            f"{ports.uri}: here it is {iso(after)}, by the storage's clock {iso(stored)}; "
-            "nothing was cleaned: set this host's clock (NTP)"
-        )
-    return min(before, stored)
+    try:
+        reading = ports.check_storage_clock()
+    except ClockSkew as error:
+        raise ClockSkew(f"{ports.uri}: nothing was cleaned: {error}") from None
+    return min(reading.at, reading.theirs)
 
 
 def _look(ports: TablePorts, retention: Retention | None, now: Instant) -> _Look:

@@ -30,9 +30,10 @@ from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.services.log_times import log_ahead
 from airflow_provider_segtable.services.request import checked_order
 from airflow_provider_segtable.services.vectors import named
-from airflow_provider_segtable.table.log import CHECKPOINTS, EventLog
+from airflow_provider_segtable.table.log import CHECKPOINTS, TIMELINE, EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 
 HOUR_US = 3_600_000_000
@@ -81,6 +82,7 @@ def examine(
     policy, planned = _planned(ports, state, findings)
     now = ports.clock.now()
     checkpoints = _listed(ports, CHECKPOINTS, findings)
+    findings += _ahead(ports, state, bounds)
     seen = Observed(
         table=ports.uri,
         state=state,
@@ -116,17 +118,26 @@ def _listed(ports: TablePorts, folder: str, findings: list[Finding]) -> list[Ent
     try:
         return list(ports.storage.list(folder))
     except StorageError as error:
-        findings.append(
-            Finding(
-                code="unlisted",
-                severity=Severity.UNCHECKED,
-                where=folder,
-                what=f"it could not be listed: {error}",
-                why="nobody knows what is there",
-                do="make the storage readable from here, then run again",
-            )
-        )
+        findings.append(_unlisted(folder, error))
         return []
+
+
+def _unlisted(folder: str, error: StorageError) -> Finding:
+    return Finding(
+        code="unlisted",
+        severity=Severity.UNCHECKED,
+        where=folder,
+        what=f"it could not be listed: {error}",
+        why="nobody knows what is there",
+        do="make the storage readable from here, then run again",
+    )
+
+
+def _ahead(ports: TablePorts, state: State, bounds: Bounds) -> list[Finding]:
+    try:
+        return [*log_ahead(ports, state, bounds.clock_skew_s)]
+    except StorageError as error:
+        return [_unlisted(TIMELINE, error)]
 
 
 def _number(entry: Entry) -> int | None:

@@ -337,7 +337,7 @@ def _begin_log(ports: TablePorts, plan: RepairPlan) -> State:
         raise InvalidInput(f"{ports.uri}: there is nothing to begin a log with")
     event = Event(
         n=1,
-        time=max(ports.clock.now(), _newest_time(plan) + 2),
+        time=max(ports.checked_now(), _newest_time(plan) + 2),
         commit=_commit_id(plan),
         author=ports.author,
         action=plan.event,

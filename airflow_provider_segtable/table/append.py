@@ -15,13 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import (
-    ClockSkew,
     CommitConflict,
     CommitUnknown,
     InvalidInput,
 )
 from airflow_provider_segtable.core.events import Appended
-from airflow_provider_segtable.core.interval import Instant, Interval, iso
+from airflow_provider_segtable.core.interval import Instant, Interval
 from airflow_provider_segtable.core.lockbox import (
     Allocation,
     Generation,
@@ -44,7 +43,6 @@ from airflow_provider_segtable.table.ports import TablePorts
 
 BATCH_PRIORITY = 50
 TRIES = 5
-MAX_CLOCK_SKEW_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,7 @@ def append(
         request = append_request(ports, state, counts, commit_id, priority)
         lease = ports.coordinator.acquire(request, wait_s=wait_s)
         try:
-            check_clock(ports, lease)
+            ports.check_lease_clock(lease)
             fresh = log.refresh(state)
             recut, state = fresh.layout != state.layout, fresh
             if recut:  # while we waited
@@ -137,22 +135,6 @@ def append_request(
             for interval, chunk in chunks.items()
         ),
         priority=priority,
-    )
-
-
-def check_clock(ports: TablePorts, lease: Lease) -> None:
-    """Refuse to work with a clock far from the coordinator's.
-
-    Raises:
-        ClockSkew: naming this process and the difference.
-    """
-    ahead_us = ports.clock.now() - lease.granted_at
-    if abs(ahead_us) <= MAX_CLOCK_SKEW_US:
-        return
-    raise ClockSkew(
-        f"the clock of {ports.author} is {ahead_us / 1e6:+.1f} s off the coordinator's "
-        f"({iso(lease.granted_at)}), more than {MAX_CLOCK_SKEW_US / 1e6:.0f} s: "
-        "set it right (NTP) and run again"
     )
 
 

@@ -41,7 +41,6 @@ from airflow_provider_segtable.table.append import (
     BATCH_PRIORITY,
     Prepare,
     append_request,
-    check_clock,
     written,
 )
 from airflow_provider_segtable.table.committer import (
@@ -240,7 +239,7 @@ class _Settling:
         request = append_request(ports, newest, counts, asked.commit_id, asked.priority)
         lease = ports.coordinator.acquire(request, wait_s=asked.wait_s)
         try:
-            check_clock(ports, lease)
+            ports.check_lease_clock(lease)
             if self.log.refresh(newest).layout != newest.layout:
                 return None  # cut anew while we waited
             self.segments, self.guard = written(ports, lease, write), lease.check

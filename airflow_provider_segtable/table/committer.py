@@ -1,6 +1,8 @@
 """The commit loop: read what is new, rebase, try to own the next number.
 
-1. ``refresh -> admit -> guard -> create event n+1``; on "already exists" go round again.
+1. ``refresh -> admit -> clock -> guard -> create event n+1``; on "already exists" go round again.
+   No event passes by this loop, so no author sets the log's time by a clock that is off
+   (``table.clocks``); the first events of a table and of a rebuilt log ask for the same.
 2. The outcome is a value: ``Committed``, ``Conflict`` (an event that landed first forbids the
    change) or ``Unknown``.
 3. After a lost reply, or "exists" (which may answer our own first attempt), the number is read
@@ -29,6 +31,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.events import Action, Event
+from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.rebase import Conflict, admit
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State, apply
@@ -93,6 +96,7 @@ def commit(ports: TablePorts, state: State, change: Change, retry: Retry | None 
 
     Raises:
         LockLost: from the guard, when no put is unresolved.
+        ClockSkew: the author's clock is off; nothing was put.
         BooksDoNotBalance: if outputs do not hold exactly the inputs' rows.
         CommitConflict: after too many lost races, naming the last winner.
         StorageError: if the storage fails for certain.
@@ -198,6 +202,7 @@ class _Loop:
         try:
             admitted = admit(self.change.action, self.state)
             if not isinstance(admitted, Conflict):
+                now = self.ports.checked_now()
                 self.change.guard()
         except SegtableError:
             if self.unresolved is None:
@@ -205,16 +210,16 @@ class _Loop:
             return self.unknown()
         if isinstance(admitted, Conflict):
             return admitted if self.unresolved is None else self.unknown()
-        return self._put(admitted)
+        return self._put(admitted, now)
 
     def unknown(self) -> Unknown:
         """Return the outcome of a put that may land yet."""
         return Unknown(commit_id=self.change.commit_id, n=self.unresolved or self.state.n + 1)
 
-    def _put(self, action: Action) -> Outcome | None:
+    def _put(self, action: Action, now: Instant) -> Outcome | None:
         event = Event(
             n=self.state.n + 1,
-            time=max(self.ports.clock.now(), self.state.time + 1),
+            time=max(now, self.state.time + 1),
             commit=self.change.commit_id,
             author=self.ports.author,
             action=action,

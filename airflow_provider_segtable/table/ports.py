@@ -6,15 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
-from airflow_provider_segtable.core.errors import CoordinatorUnavailable, InvalidInput
+from airflow_provider_segtable.core.errors import (
+    ClockSkew,
+    CoordinatorUnavailable,
+    InvalidInput,
+)
+from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.ports.clock import Chance, Clock
-from airflow_provider_segtable.ports.coordination import Coordinator
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.system import SystemChance, SystemClock
+from airflow_provider_segtable.table.clocks import (
+    MOST_SKEW_S,
+    SKEW_VARIABLE,
+    ClockCheck,
+    Reading,
+    lease_clock,
+    storage_clock,
+)
 
 SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
 """How long ZooKeeper keeps the locks of a worker that fell silent; seconds, 30 by default."""
@@ -25,7 +38,7 @@ class TablePorts:
     """Everything a table needs of the world.
 
     ``uri`` and ``storage_options`` let kernels rebuild ``files`` inside Spark tasks; ``author``
-    names this process in events and locks.
+    names this process in events and locks. ``most_skew_s`` is how far clocks may differ.
     """
 
     uri: str
@@ -36,6 +49,8 @@ class TablePorts:
     author: str
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
     coordinator_: Coordinator | None = None
+    most_skew_s: float = MOST_SKEW_S
+    clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -48,6 +63,35 @@ class TablePorts:
             )
         return self.coordinator_
 
+    def checked_now(self) -> Instant:
+        """Return the time by this host's clock, once it agrees with the storage's.
+
+        Raises:
+            ClockSkew: it does not.
+            StorageError: the storage's clock could not be read.
+        """
+        for _ in range(2):
+            now = self.clock_check.agreed(self.clock, self.most_skew_s)
+            if now is not None:
+                return now
+            self.check_storage_clock()
+        raise ClockSkew(f"the clock of {self.author} was set while it was compared: run it again")
+
+    def check_storage_clock(self) -> Reading:
+        """Compare this host's clock with the storage's, now; errors as ``checked_now``."""
+        reading = storage_clock(self.storage, self.clock, self.chance)
+        self.clock_check.compare(self.author, reading, self.most_skew_s)
+        return reading
+
+    def check_lease_clock(self, lease: Lease) -> None:
+        """Compare this host's clock with the coordinator's at the grant of a lease.
+
+        Raises:
+            ClockSkew: they differ too much.
+        """
+        reading = lease_clock(lease, self.clock)
+        self.clock_check.compare(self.author, reading, self.most_skew_s)
+
     def at(self, uri: str) -> "TablePorts":
         """Return the same ports for another table."""
         return replace(
@@ -58,14 +102,24 @@ class TablePorts:
         )
 
 
+_OF_THIS_PROCESS = ClockCheck()
+
+
 def _coordinator(address: str) -> Coordinator:
-    timeout = os.environ.get(SESSION_TIMEOUT_VARIABLE)
+    timeout_s = _seconds(SESSION_TIMEOUT_VARIABLE, SESSION_TIMEOUT_S)
+    return connect(address, session_timeout_s=timeout_s)
+
+
+def _seconds(variable: str, default: float) -> float:
+    """Return the seconds that an environment variable gives."""
+    given = os.environ.get(variable)
     try:
-        return connect(address, session_timeout_s=float(timeout or SESSION_TIMEOUT_S))
+        seconds = float(given or default)
     except ValueError:
-        raise InvalidInput(
-            f"{SESSION_TIMEOUT_VARIABLE}={timeout!r} is no number of seconds: write e.g. 30"
-        ) from None
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidInput(f"{variable}={given!r} is no number of seconds: write e.g. {default:g}")
+    return seconds
 
 
 def open_ports(
@@ -93,4 +147,6 @@ def open_ports(
         author=author or f"{socket.gethostname()}:{os.getpid()}",
         storage_options=options,
         coordinator_=_coordinator(zookeeper) if zookeeper else None,
+        most_skew_s=_seconds(SKEW_VARIABLE, MOST_SKEW_S),
+        clock_check=_OF_THIS_PROCESS,
     )

@@ -266,14 +266,18 @@ class Table:
 
 
 def create_table(ports: TablePorts, definition: TableCreated) -> Table:
-    """Write event 0; the port-level form of ``Table.create``."""
+    """Write event 0; the port-level form of ``Table.create``.
+
+    Raises:
+        ClockSkew: this host's clock is off; no table was made.
+    """
     log = EventLog(ports.storage)
     if log.first():
         raise _exists(ports)
     probe(ports.storage, ports.chance)
     commit_id = ports.chance.token()
     event = Event(
-        n=0, time=ports.clock.now(), commit=commit_id, author=ports.author, action=definition
+        n=0, time=ports.checked_now(), commit=commit_id, author=ports.author, action=definition
     )
     try:
         ports.storage.create(event_path(0), encode(event))

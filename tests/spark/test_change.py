@@ -1,6 +1,7 @@
 """Changes on Spark: what is deleted, updated and merged is what a plain model says."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from airflow_provider_segtable.core.metric import Metric
 from airflow_provider_segtable.core.rollup import QueryGranularity, Rollup
 from airflow_provider_segtable.core.segment import ROOT, ROW
 from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark.change import delete, merge, update
 from airflow_provider_segtable.spark.distribution import spark_execute
@@ -22,6 +24,7 @@ from airflow_provider_segtable.spark.ingest import ingest
 from airflow_provider_segtable.spark.scan import scan
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
+from tests.unit.table.test_change import Late
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
 
@@ -115,6 +118,22 @@ def test_an_update_is_one_event(spark: SparkSession, table: Table) -> None:
     rows = scan(spark, table.snapshot()).where("n >= 10000 and who is null")
     assert rows.where("at >= '2013-02-10'").count() == 100
     assert not [*violations(table.state())]
+
+
+def test_an_update_keeps_its_rows_when_time_is_cut_anew(spark: SparkSession, table: Table) -> None:
+    """If time is cut anew while an update waits, rows loaded since it began stay as they are."""
+    late = pa.Table.from_pylist([{"at": 0, "n": 2000, "who": "w1"}], EVENTS)
+
+    def act() -> None:
+        table.append(late)
+        for cut in ("week", "year"):
+            plans = [known.plan.id for known in request(table.ports, "major", granularity=cut)]
+            compact(table.ports, plans, in_process(table.ports.files))
+
+    ports = replace(table.ports, coordinator_=Late(table.ports.coordinator, act))  # type: ignore[arg-type]
+    done = update(spark, ports, {"n": "n + 1"}, "n >= 990")
+    assert (done.matched, done.deleted, done.inserted) == (10, 10, 10)
+    assert numbers(table) == [*range(990), *range(991, 1001), 2000]
 
 
 def test_chance_is_asked_once(spark: SparkSession, table: Table) -> None:

@@ -34,7 +34,14 @@ def ports_at(
     clock = clock or FakeClock()
     coordinator = MemoryCoordinator(clock, service or MemoryService())
     made = open_ports(str(folder), author="test")
-    return replace(made, clock=clock, chance=FakeChance(), coordinator_=coordinator)
+    # the disk has a clock of its own
+    return replace(
+        made,
+        clock=clock,
+        chance=FakeChance(),
+        coordinator_=coordinator,
+        most_skew_s=float("inf"),
+    )
 
 
 @dataclass

@@ -113,7 +113,7 @@ def test_erasures_beside_a_compaction_of_a_rollup_table(
         query_granularity=QueryGranularity.HOUR,
     )
     definition = replace(Table(ports).state().table, table_id="r")
-    storage, files = MemoryStorage(), MemoryFiles()
+    storage, files = MemoryStorage(clock=ports.clock), MemoryFiles()
     mine, theirs = (replace(each, storage=storage, files=files) for each in (ports, other))
     table = create_table(mine, _rolling(definition, rollup))
     for _ in range(3):

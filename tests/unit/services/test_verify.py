@@ -173,7 +173,10 @@ def rolled(ports: TablePorts) -> TablePorts:
     """Return a rollup table with two appends."""
     given = pa.schema([*SCHEMA, ("who", pa.string())])
     other = replace(
-        ports, uri="memory://rolled", storage=MemoryStorage(), files=type(ports.files)()
+        ports,
+        uri="memory://rolled",
+        storage=MemoryStorage(clock=ports.clock),
+        files=type(ports.files)(),
     )
     wish = Rollup(
         dimensions=("who",),

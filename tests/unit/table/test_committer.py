@@ -62,12 +62,13 @@ class Trap:
 
 @pytest.fixture
 def ports() -> TablePorts:
-    storage = MemoryStorage()
+    clock = FakeClock(BASE)
+    storage = MemoryStorage(clock=clock)
     made = TablePorts(
         uri="memory://t",
         storage=storage,
         files=MemoryFiles(),
-        clock=FakeClock(BASE),
+        clock=clock,
         chance=FakeChance(),
         author="me",
     )

@@ -24,7 +24,9 @@ JANUARY = parse_instant("2013-01-01")
 
 def rolling(service: MemoryService, steps: QueryGranularity) -> Table:
     """Return a table of sums by carrier and step, empty."""
-    ports = replace(new_table(service).ports, storage=MemoryStorage(), files=MemoryFiles())
+    made = new_table(service).ports
+    storage = MemoryStorage(clock=made.clock)
+    ports = replace(made, storage=storage, files=MemoryFiles())
     metrics = (
         Metric(name="total", kind=MetricKind.SUM, source="n"),
         Metric(name="rows", kind=MetricKind.COUNT),

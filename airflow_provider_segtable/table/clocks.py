@@ -1,0 +1,119 @@
+"""The author's clock, compared with another before it may set the log's time.
+
+1. The log's time never goes back. So one event from a host that is years ahead would move it for
+   good: reads as of a time, ages and intervals between compactions would all be wrong.
+2. A lease brings the coordinator's clock along. A commit without one (a delete, a tag, a cleaning,
+   a plan) compares with the storage's: a probe is put, listed and deleted.
+3. A comparison is valid for ``VALID_S`` in all of the process, as long as wall clock and monotonic
+   clock go on together. So a process pays three small requests every ten minutes at most, and
+   none while it takes leases.
+4. A clock that is off by more than the bound, ahead or behind, is compared once more, then refused.
+"""
+
+import socket
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import ClockSkew, StorageError
+from airflow_provider_segtable.core.interval import Instant, iso
+from airflow_provider_segtable.ports.clock import Chance, Clock
+from airflow_provider_segtable.ports.coordination import Lease
+from airflow_provider_segtable.ports.storage import Storage
+
+MOST_SKEW_S = 60.0
+SKEW_VARIABLE = "SEGTABLE_CLOCK_SKEW_S"
+"""How far clocks may differ before an author is refused; seconds, 60 by default."""
+VALID_S = 600.0
+FOLDER = "_segtable/clock"
+_HOUR_US = 3_600_000_000
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Another clock beside this host's.
+
+    Attributes:
+        at: this host's wall clock, looked at once: it may be set while the other is asked.
+        at_s: its monotonic clock then.
+        took_s: how long the other was asked, by the monotonic clock.
+        theirs: what the other showed within that time.
+        whose: the other clock.
+    """
+
+    at: Instant
+    at_s: float
+    took_s: float = 0.0
+    theirs: Instant
+    whose: str
+
+    @property
+    def ahead_us(self) -> int:
+        """Return how far this host's clock is ahead, at least; negative if it is behind."""
+        until = self.at + int(self.took_s * _US)
+        return max(self.at - self.theirs, 0) or min(until - self.theirs, 0)
+
+
+class ClockCheck:
+    """Whether the clock of a process may set a log's time; shared by all tables of the process."""
+
+    def __init__(self) -> None:
+        """Begin with a clock that nobody has compared."""
+        self._passed: Reading | None = None
+
+    def compare(self, author: str, reading: Reading, most_s: float) -> None:
+        """Keep a reading that agrees.
+
+        Raises:
+            ClockSkew: it does not; names the host and both times.
+        """
+        if abs(reading.ahead_us) > most_s * _US:
+            self._passed = None
+            raise ClockSkew(_told(author, reading, most_s))
+        self._passed = reading
+
+    def agreed(self, clock: Clock, most_s: float) -> Instant | None:
+        """Return the wall clock; None if no young reading agrees, or the clock was set since."""
+        passed, now, now_s = self._passed, clock.now(), clock.monotonic()
+        if passed is None or not 0 <= now_s - passed.at_s <= VALID_S:
+            return None
+        set_us = now - passed.at - int((now_s - passed.at_s) * _US)
+        return now if abs(passed.ahead_us + set_us) <= most_s * _US else None
+
+
+def storage_clock(storage: Storage, clock: Clock, chance: Chance) -> Reading:
+    """Read the storage's clock: put a probe, list it, delete it and those left by dead processes.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    path = f"{FOLDER}/{chance.token()}"
+    at, at_s = clock.now(), clock.monotonic()
+    storage.replace(path, b"")
+    took_s = clock.monotonic() - at_s
+    entries = tuple(storage.list(FOLDER))
+    stored = next((entry.modified for entry in entries if entry.path == path), None)
+    if stored is None:
+        raise StorageError(
+            f"{storage.uri}/{path} was put and is not listed, so this host's clock cannot be "
+            "compared with the storage's: run it again"
+        )
+    old = [entry.path for entry in entries if entry.modified < stored - _HOUR_US]
+    for left in (path, *old):
+        storage.delete(left)
+    whose = f"the storage's ({storage.uri})"
+    return Reading(at=at, at_s=at_s, took_s=took_s, theirs=stored, whose=whose)
+
+
+def lease_clock(lease: Lease, clock: Clock) -> Reading:
+    """Read the coordinator's clock at the grant of a lease."""
+    theirs = lease.granted_at
+    return Reading(at=clock.now(), at_s=clock.monotonic(), theirs=theirs, whose="the coordinator's")
+
+
+def _told(author: str, reading: Reading, most_s: float) -> str:
+    return (
+        f"the clock of {author} is {reading.ahead_us / _US:+.1f} s off {reading.whose}: on "
+        f"{socket.gethostname()} it is {iso(reading.at)}, there {iso(reading.theirs)}, more than "
+        f"{most_s:g} s apart; nothing was committed: set this host's clock (NTP) and run it again "
+        f"({SKEW_VARIABLE} changes the bound)"
+    )
