@@ -38,8 +38,8 @@ class Faults:
     """How often what fails; shared by all ports of all actors of one simulation.
 
     Rates are a call's chances. ``deaf``: the news of a lost lock has not arrived yet; ``blind``:
-    the coordinator itself says that it holds. ``crash_at`` is a boundary number; ``stop`` ends all
-    faults.
+    the coordinator itself says that it holds. ``clock``: a process's wall clock is set, to a wrong
+    time or the right one; no swarm has it. ``crash_at`` is a boundary number; ``stop`` ends all.
     """
 
     random: Random
@@ -54,6 +54,7 @@ class Faults:
     deaf: float = 0.0
     blind: float = 0.0
     suspension: float = 0.0
+    clock: float = 0.0
     crash_at: int | None = None
     boundaries: int = 0
     injected: dict[str, int] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Faults:
 
     def stop(self) -> None:
         """End all faults, so that the system can be seen to recover."""
-        for name in _MOST:
+        for name in (*_MOST, "clock"):
             setattr(self, name, 0.0)
         self.crash_at = None
 
@@ -84,6 +85,10 @@ class Faults:
         actor.require_alive()
         self.boundaries += 1
         number = self.boundaries  # others may pass theirs while this actor waits
+        if not self.clock:
+            actor.wrong_us = 0
+        elif self.happens("clock"):
+            actor.wrong_us = self.random.choice(CLOCKS_US)
         if self.happens("delay"):
             actor.sleep(self.random.choice((0.05, 1.0, 30.0)))
         else:
@@ -120,6 +125,7 @@ class Faults:
 
 
 LATE_S = (0.001, 0.05, 1.0, 30.0)
+CLOCKS_US = (0, 2_302_128_000_000_000, -86_400_000_000)  # right, 73 years ahead, a day behind
 _MOST: Mapping[str, float] = {
     "delay": 0.05,
     "error": 0.03,

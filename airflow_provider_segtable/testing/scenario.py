@@ -33,6 +33,7 @@ from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.table.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log import EventLog
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import create_table
@@ -233,7 +234,8 @@ def build(
     faults = faults or Faults.swarm(simulation.random)
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
     place = storage or MemoryStorage(clock=outside)
-    world = World(simulation=simulation, faults=faults, shape=shape, storage=place)
+    service = MemoryService(outside)
+    world = World(simulation=simulation, faults=faults, shape=shape, storage=place, service=service)
     create_table(
         world.raw_ports(outside),
         TableCreated(
@@ -286,6 +288,7 @@ def run(world: World) -> None:
         checked = world.ledger.checked
         if checked is None or log.event(checked.n + 1):
             world.ledger.check(ports, stepwise=True)
+            _check_time(world)
 
     world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
     world.ledger.check(ports)
@@ -293,6 +296,13 @@ def run(world: World) -> None:
     if world.shape.cleaners:
         tidied(world, ports)
         world.ledger.check(ports)
+
+
+def _check_time(world: World) -> None:
+    """Refuse a log whose time was set by a clock that is off."""
+    state = world.ledger.checked
+    ahead_us = state.time - world.simulation.now if state else 0
+    assert ahead_us <= MOST_SKEW_S * 1e6, f"the log is {ahead_us / 1e6:.0f} s ahead of time"
 
 
 def simulate(seed: int, shape: Shape | None = None) -> World:

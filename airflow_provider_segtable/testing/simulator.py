@@ -41,12 +41,13 @@ class Actor:
     dead: bool = False
     done: bool = False
     skew_us: int = 0
+    wrong_us: int = 0
     greenlet: Any = None
     on_crash: list[Callable[[], None]] = field(default_factory=list)
 
     def now(self) -> Instant:
-        """Return this process's wall clock."""
-        return self.simulation.now + self.skew_us
+        """Return this process's wall clock, which may be set wrong for a while."""
+        return self.simulation.now + self.skew_us + self.wrong_us
 
     def monotonic(self) -> float:
         """Return seconds of virtual time."""

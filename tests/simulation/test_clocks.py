@@ -1,0 +1,44 @@
+"""Clocks that are set while everybody works: the log keeps the time, and all is done in the end."""
+
+from random import Random
+
+import pytest
+
+from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.testing.faulty import Faults
+from airflow_provider_segtable.testing.scenario import Shape, build, run
+
+EVERYBODY = Shape(
+    appenders=1,
+    appends_each=2,
+    compactors=1,
+    planners=1,
+    chunks=1,
+    asks=1,
+    cleaners=1,
+    taggers=1,
+    changers=1,
+    changes_each=2,
+)
+
+
+def faults(seed: int) -> Faults:
+    """Clocks that jump by years and days, and back."""
+    return Faults(random=Random(seed), clock=0.05, lost_reply=0.02)
+
+
+def test_clocks_that_jump_set_no_time() -> None:
+    """After each event the log is at most the bound ahead; when the clocks are right, all ends."""
+    refused = 0
+    for seed in range(2):
+        world = build(seed, EVERYBODY, faults(seed))
+        run(world)
+        refused += sum(": ClockSkew" in line for line in world.simulation.trace)
+    assert refused > 10
+
+
+def test_an_unchecked_clock_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check is worth something: without the comparison the log gets ahead of time."""
+    monkeypatch.setattr(TablePorts, "checked_now", lambda ports: ports.clock.now())
+    with pytest.raises(AssertionError, match="s ahead of time"):
+        run(build(0, EVERYBODY, faults(0)))
