@@ -35,6 +35,7 @@ from airflow_provider_segtable.core.events import (
 from airflow_provider_segtable.core.interval import Granularity, Interval, iso, parse_instant
 from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken
+from airflow_provider_segtable.core.paths import file_path, known_name
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.rollup import decode_rollup, encode_rollup
@@ -91,12 +92,16 @@ def decode(data: bytes, where: str) -> Event:
         raise CorruptTable(f"{where} fails its checksum: restore it or repair the log")
     if body["kind"] not in _DECODERS:
         raise UnsupportedFormat(f"{where} is a {body['kind']!r} event: upgrade segtable")
+    try:
+        action = _DECODERS[body["kind"]](body["action"])
+    except CorruptTable as error:
+        raise CorruptTable(f"{where}: {error}") from None
     return Event(
         n=body["n"],
         time=parse_instant(body["time"]),
         commit=body["commit"],
         author=body["author"],
-        action=_DECODERS[body["kind"]](body["action"]),
+        action=action,
     )
 
 
@@ -126,7 +131,7 @@ def encode_table(action: TableCreated) -> Json:
 def decode_table(body: Mapping[str, Any]) -> TableCreated:
     """Parse what ``encode_table`` wrote."""
     return TableCreated(
-        table_id=body["table_id"],
+        table_id=known_name(body["table_id"], "a table's locks"),
         name=body["name"],
         schema=Schema(tuple(Column(**column) for column in body["schema"])),
         time_column=body["time_column"],
@@ -255,6 +260,10 @@ def _parse_ids(texts: list[str]) -> tuple[SegmentId, ...]:
     return tuple(map(SegmentId.parse, texts))
 
 
+def _parse_tags(body: Mapping[str, int]) -> dict[str, int]:
+    return {known_name(name, "a tag"): n for name, n in body.items()}
+
+
 def _parse_segments(bodies: list[Json]) -> tuple[Segment, ...]:
     return tuple(map(decode_segment, bodies))
 
@@ -316,10 +325,10 @@ _DECODERS: dict[str, Callable[[Json], Action]] = {
         plan_id=b["plan_id"], attempt=b["attempt"], reason=b["reason"]
     ),
     "Cleaned": lambda b: Cleaned(
-        retained_from=b["retained_from"], ids=_parse_ids(b["ids"]), tags=b["tags"]
+        retained_from=b["retained_from"], ids=_parse_ids(b["ids"]), tags=_parse_tags(b["tags"])
     ),
-    "Swept": lambda b: Swept(paths=tuple(b["paths"])),
-    "Tagged": lambda b: Tagged(**b),
-    "Untagged": lambda b: Untagged(**b),
+    "Swept": lambda b: Swept(paths=tuple(map(file_path, b["paths"]))),
+    "Tagged": lambda b: Tagged(name=known_name(b["name"], "a tag"), n=b["n"]),
+    "Untagged": lambda b: Untagged(name=known_name(b["name"], "a tag")),
     "Restored": _decode_restored,
 }

@@ -22,6 +22,7 @@ libraries raise. A message names the offending value and the way out.
     │   ├── AlreadyExists           put-if-absent lost
     │   ├── ReadOnlyStorage
     │   ├── StorageFull
+    │   ├── UnsafePath              a symbolic link is in the way; none is followed
     │   ├── UnsafeStorage           the store ignores put-if-absent
     │   └── OutcomeUnknown          the reply was lost; the write may have happened
     ├── CoordinationError
@@ -110,6 +111,10 @@ class ReadOnlyStorage(StorageError):
 
 class StorageFull(StorageError):
     """No space, quota or file handles left."""
+
+
+class UnsafePath(StorageError):
+    """A symbolic link lies on the way to a file of the table; it is never followed."""
 
 
 class UnsafeStorage(StorageError):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.core.paths import data_path, vectors_path
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
     Roots,
@@ -60,7 +61,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
             group_size=body["group_size"],
             core=body.get("core", 0),
         ),
-        path=body["path"],
+        path=data_path(body["path"], rows=body["rows"]),
         rows=body["rows"],
         size=body["size"],
         row_groups=body["row_groups"],
@@ -116,4 +117,4 @@ def encode_vectors(file: VectorFile) -> Json:
 def decode_vectors(body: Mapping[str, Any]) -> VectorFile:
     """Parse what ``encode_vectors`` wrote."""
     rows = {SegmentId.parse(root): count for root, count in body["rows"].items()}
-    return VectorFile(path=body["path"], size=body["size"], rows=rows)
+    return VectorFile(path=vectors_path(body["path"]), size=body["size"], rows=rows)

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from pyarrow import fs
 
+from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.data.failures import translated
 from airflow_provider_segtable.data.local_files import copy_in_pieces, truncated
 from airflow_provider_segtable.ports.files import Sink, Source
@@ -90,7 +91,7 @@ class ArrowFiles:
     def open(self, path: str) -> Iterator[Source]:
         """Open an object for reading."""
         with translated(path):
-            file = self._filesystem.open_input_file(f"{self._root}/{path}")
+            file = self._filesystem.open_input_file(self._full(path))
             source = ArrowSource(path, file)
         with file:
             yield source
@@ -98,7 +99,7 @@ class ArrowFiles:
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new object."""
-        target = f"{self._root}/{path}"
+        target = self._full(path)
         with translated(path):
             if self._filesystem.get_file_info(target).type != fs.FileType.NotFound:
                 raise FileExistsError(errno.EEXIST, "exists", target)
@@ -114,4 +115,7 @@ class ArrowFiles:
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is not there."""
         with translated(path), contextlib.suppress(FileNotFoundError):
-            self._filesystem.delete_file(f"{self._root}/{path}")
+            self._filesystem.delete_file(self._full(path))
+
+    def _full(self, path: str) -> str:
+        return f"{self._root}/{inside(path, self._root)}"

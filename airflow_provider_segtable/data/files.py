@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
+from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.data.arrow_files import ArrowFiles
 from airflow_provider_segtable.data.local_files import LocalFiles, copy_in_pieces, truncated
@@ -78,20 +79,20 @@ class MemoryFiles:
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
         """Open a file for reading."""
-        if path not in self.store:
+        if inside(path, "memory") not in self.store:
             raise NotFound(f"{path} is not there")
         yield MemorySource(path, self.store[path])
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new file."""
-        if path in self.store:
+        if inside(path, "memory") in self.store:
             raise AlreadyExists(f"{path} exists already; data files are never overwritten")
         yield MemorySink(path, self.store)
 
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is not there."""
-        self.store.pop(path, None)
+        self.store.pop(inside(path, "memory"), None)
 
 
 class SinkFile(io.RawIOBase):

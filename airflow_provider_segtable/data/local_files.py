@@ -2,7 +2,8 @@
 
 1. A sink writes a hidden temporary file beside its target. Commit is: fsync the file, link it
    under its name (which fails if the name is taken), unlink the temporary, fsync the directory.
-2. Directories are durable too: each one's parent is synced before the first file goes in.
+2. Directories are durable too: each one's parent is synced before the first file goes in. No
+   symbolic link below the root is followed, neither to read nor to delete (``disk.folders``).
 3. Writing to disk starts while the file is still being written, in pieces of 16 MiB, so that
    the sync at the end has little left to do.
 4. ``copy_from`` between two local files lets the kernel move the bytes (``copy_file_range``),
@@ -15,10 +16,12 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.data.failures import translated
+from airflow_provider_segtable.disk.folders import Folders, Sync
 from airflow_provider_segtable.ports.files import Sink, Source
 
 PIECE = 8 << 20
@@ -52,13 +55,12 @@ class LocalSource:
 class LocalSink:
     """A local data file being written."""
 
-    def __init__(self, path: str, fd: int, temporary: Path, target: Path) -> None:
-        """Write to ``fd``; ``commit`` turns ``temporary`` into ``target``."""
+    def __init__(self, path: str, fd: int, place: "_Place") -> None:
+        """Write to ``fd``, the temporary file of ``place``."""
         self.path = path
         self.position = 0
         self._fd = fd
-        self._temporary = temporary
-        self._target = target
+        self._place = place
         self._started = 0
 
     def write(self, data: bytes) -> None:
@@ -106,25 +108,41 @@ class LocalSink:
     def commit(self) -> None:
         """Make the file durable, then visible, then its name durable."""
         with translated(self.path):
-            os.fsync(self._fd)
-            os.link(self._temporary, self._target)
-            self._temporary.unlink()
-            _sync_directory(self._target.parent)
+            place, parent = self._place, self._place.parent
+            place.sync(self._fd)
+            os.link(place.temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
+            os.unlink(place.temporary, dir_fd=parent)
+            place.sync(parent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An open folder, the name a file will have in it, and the one it has until then."""
+
+    parent: int
+    name: str
+    temporary: str
+    sync: Sync
 
 
 class LocalFiles:
     """``ports.files.DataFiles`` in a local directory."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        """Keep data files below ``root``, which need not exist yet."""
-        self._root = Path(root)
-        self._durable: set[Path] = set()
+    def __init__(self, root: str | os.PathLike[str], *, sync: Sync = os.fsync) -> None:
+        """Keep data files below ``root``, which need not exist yet.
+
+        Args:
+            root: the table's directory.
+            sync: makes a file or directory durable; a seam for tests.
+        """
+        self._sync = sync
+        self._folders = Folders(Path(root), sync)
 
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
         """Open a file for reading."""
         with translated(path):
-            fd = os.open(self._root / path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._folders.file(path)
         try:
             yield LocalSource(path, fd)
         finally:
@@ -133,37 +151,34 @@ class LocalFiles:
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new file."""
-        target = self._root / path
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-        with translated(path):
-            if target.exists():
-                raise FileExistsError(errno.EEXIST, "exists", str(target))
-            self._make_durable(target.parent)
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            fd = os.open(temporary, flags, 0o644)
-        try:
-            yield LocalSink(path, fd, temporary, target)
-        finally:
-            os.close(fd)
-            with contextlib.suppress(OSError):  # gone after a commit
-                temporary.unlink()
-
-    def _make_durable(self, directory: Path) -> None:
-        """Make a directory below the root; sync its name even if another process made it."""
-        if directory in self._durable:
-            return
-        if directory == self._root:
-            _make_directory(directory)
-        else:
-            self._make_durable(directory.parent)
-            directory.mkdir(exist_ok=True)
-            _sync_directory(directory.parent)
-        self._durable.add(directory)
+        with contextlib.ExitStack() as stack:
+            with translated(path):
+                parent, name = stack.enter_context(self._folders.at(path, make=True))
+                place = _Place(parent, name, f".{name}.{secrets.token_hex(4)}.tmp", self._sync)
+                fd = _start(place)
+            try:
+                yield LocalSink(path, fd, place)
+            finally:
+                os.close(fd)
+                with contextlib.suppress(OSError):  # gone after a commit
+                    os.unlink(place.temporary, dir_fd=parent)
 
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is not there."""
-        with translated(path):
-            (self._root / path).unlink(missing_ok=True)
+        with (
+            translated(path),
+            contextlib.suppress(FileNotFoundError),
+            self._folders.at(path) as (parent, name),
+        ):
+            os.unlink(name, dir_fd=parent)
+
+
+def _start(place: _Place) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, "exists", place.name)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(place.temporary, flags, 0o644, dir_fd=place.parent)
 
 
 def truncated(path: str, offset: int, length: int) -> CorruptTable:
@@ -177,19 +192,3 @@ def copy_in_pieces(source: Source, sink: Sink, offset: int, length: int) -> None
     """Copy a range through memory, a bounded piece at a time."""
     for start in range(offset, offset + length, PIECE):
         sink.write(source.read_at(start, min(PIECE, offset + length - start)))
-
-
-def _make_directory(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    _make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
-    _sync_directory(directory.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

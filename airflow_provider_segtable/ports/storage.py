@@ -9,8 +9,12 @@ Contract:
    first reply was lost), and ``OutcomeUnknown`` if it cannot tell: callers compare content.
 3. ``list`` yields entries in ascending order of path and misses nothing whose ``create`` had
    returned before the call.
-4. ``replace`` overwrites; it is for hints only, truth is never replaced.
-5. Errors are those of ``core.errors``, with the full URI in the message.
+4. ``replace`` overwrites, durably; it is for hints only, truth is never replaced.
+5. What can be read has durable bytes, but its name may not be durable yet: its author may have
+   stopped before it synced the folder. ``settle`` makes durable what a folder shows: whoever
+   deletes because of something that another wrote settles that first.
+6. No path leads out of the root, nor does a symbolic link: ``InvalidName``, ``UnsafePath``.
+7. Errors are those of ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Iterator
@@ -47,6 +51,10 @@ class Storage(Protocol):
 
     def replace(self, path: str, data: bytes) -> None:
         """Create or overwrite a hint."""
+        ...
+
+    def settle(self, prefix: str) -> None:
+        """Make the names in the folder ``prefix`` durable; others' are no different from ours."""
         ...
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:

@@ -7,11 +7,13 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.disk.folders import Folders
 
 _HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 
@@ -29,8 +31,7 @@ def spark_root(uri: str, options: Mapping[str, str]) -> str:
     """
     parts = urlsplit(uri) if "://" in uri else None
     if parts is None or parts.scheme == "file":
-        path = unquote(parts.netloc + parts.path) if parts else str(Path(uri).absolute())
-        return "file:" + _escaped(path.rstrip("/"))
+        return "file:" + _escaped(str(_local(uri)).rstrip("/"))
     path = _escaped(unquote(parts.path).rstrip("/"))
     if parts.scheme == "az":
         account = options.get("account_name", options.get("azure_storage_account_name", ""))
@@ -38,6 +39,25 @@ def spark_root(uri: str, options: Mapping[str, str]) -> str:
     if parts.scheme not in _HADOOP:
         raise InvalidName(f"Spark cannot read {uri!r}: use a path, file://, s3://, gs:// or az://")
     return f"{_HADOOP[parts.scheme]}://{parts.netloc}{path}"
+
+
+def spark_paths(uri: str, options: Mapping[str, str], segments: Iterable[Segment]) -> Iterator[str]:
+    """Yield the paths by which Spark's readers know the files of segments that have rows.
+
+    Raises:
+        InvalidName: if Spark has no reader for the scheme.
+        UnsafePath: a symbolic link is in the way of a local file.
+    """
+    root = spark_root(uri, options)
+    paths = [segment.path for segment in segments if segment.rows]
+    if root.startswith("file:"):
+        Folders(_local(uri)).refuse_links(paths)
+    yield from (f"{root}/{path}" for path in paths)
+
+
+def _local(uri: str) -> Path:
+    parts = urlsplit(uri) if "://" in uri else None
+    return Path(unquote(parts.netloc + parts.path) if parts else uri).absolute()
 
 
 def _escaped(path: str) -> str:

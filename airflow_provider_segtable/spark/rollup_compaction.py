@@ -47,7 +47,7 @@ from airflow_provider_segtable.data.sieve import sieve_of
 from airflow_provider_segtable.data.sorting import Outputs, SortSpec, without_rows
 from airflow_provider_segtable.spark.failures import raise_told, told, translated
 from airflow_provider_segtable.spark.ingest import dealt
-from airflow_provider_segtable.spark.places import absolute, spark_root
+from airflow_provider_segtable.spark.places import absolute, spark_paths
 from airflow_provider_segtable.spark.predicates import matching
 from airflow_provider_segtable.spark.rollup import rolled_up
 from airflow_provider_segtable.spark.schemas import readable, spark_schema
@@ -256,15 +256,15 @@ class _Work:
 
     def _frames(self, schema: pa.Schema) -> Iterator[tuple[tuple[Predicate, ...], DataFrame]]:
         """Yield the inputs' rows, those together of which the same is deleted."""
-        root = spark_root(self.spec.uri, self.spec.storage_options)
+        uri, options = self.spec.uri, self.spec.storage_options
         reader = self.spark.read.schema(spark_schema(schema))
         reader = reader.option("datetimeRebaseMode", "CORRECTED")
-        paths: dict[tuple[Predicate, ...], list[str]] = {}
+        alike: dict[tuple[Predicate, ...], list[Segment]] = {}
         for segment in self.inputs:
             predicates = sieve_of(self.spec.sieves, segment).predicates
-            paths.setdefault(predicates, []).append(f"{root}/{segment.path}")
-        for predicates, some in paths.items():
-            yield predicates, reader.parquet(*some)
+            alike.setdefault(predicates, []).append(segment)
+        for predicates, some in alike.items():
+            yield predicates, reader.parquet(*spark_paths(uri, options, some))
 
     def _dropped(self) -> int:
         """Return for how many given rows the deleted ones stand."""

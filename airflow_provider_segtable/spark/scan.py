@@ -35,7 +35,7 @@ from airflow_provider_segtable.spark import rollup
 from airflow_provider_segtable.spark.arrow_scan import NAMES, arrow_scan
 from airflow_provider_segtable.spark.failures import translated
 from airflow_provider_segtable.spark.marks import Words, united, unmarked, words_of
-from airflow_provider_segtable.spark.places import place, spark_root
+from airflow_provider_segtable.spark.places import place, spark_paths
 from airflow_provider_segtable.spark.predicates import matching
 from airflow_provider_segtable.spark.schemas import readable, spark_schema
 from airflow_provider_segtable.spark.times import column, within
@@ -177,10 +177,9 @@ class _Asked:
         sifting = [n for s in segments for n in self.sieves[s.id].reads if n in self.known.names]
         more = [self.known.field(n) for n in dict.fromkeys(sifting) if n not in fields.names]
         schema = spark_schema(pa.schema([*fields, *more, *(NAMES if way.hidden else ())]))
-        root = spark_root(ports.uri, ports.storage_options)
         reader = self.spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
         with translated(f"reading {ports.uri} at version {self.snapshot.version}"):
-            frame = reader.parquet(*(f"{root}/{segment.path}" for segment in segments))
+            frame = reader.parquet(*spark_paths(ports.uri, ports.storage_options, segments))
             return _placed(frame) if way.places else frame
 
     def _sifted(self, frame: DataFrame, way: _Way, segments: list[Segment]) -> DataFrame:

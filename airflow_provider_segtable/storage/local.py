@@ -3,11 +3,16 @@
 1. ``create``: write a hidden temporary beside the target, fsync it, link it under its name (which
    fails if the name is taken), unlink the temporary, fsync the directory. Before a directory is
    first used here, it and its parents up to the table's root are made and synced.
-2. A crash leaves the whole object or none, and perhaps a temporary, which no listing shows.
-3. A failed fsync is final: its file is thrown away, never synced again, for the kernel may have
+2. ``replace`` renames the temporary instead, and syncs the directory as well.
+3. A crash leaves the whole object or none, and perhaps a temporary, which no listing shows. What
+   can be read was synced before it had its name; ``settle`` makes the names durable, too, of
+   objects whose author may have stopped before it came to that.
+4. A failed fsync is final: its file is thrown away, never synced again, for the kernel may have
    dropped the pages. If the directory's fsync fails, the name is there but may not survive a
    power cut: ``OutcomeUnknown``.
-4. Errors come from ``errno``, which obstore turns into text; and opening a table must not make
+5. No symbolic link below the root is followed (``disk.folders``), nor left out of a listing: it is
+   refused by name, since a file behind it must neither be deleted nor be taken for lost.
+6. Errors come from ``errno``, which obstore turns into text; and opening a table must not make
    its directory, which obstore does. So this adapter is plain ``os`` (obstore serves the rest).
 """
 
@@ -15,10 +20,18 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_provider_segtable.core.errors import OutcomeUnknown, StorageError, UnsafeStorage
+from airflow_provider_segtable.core.errors import (
+    OutcomeUnknown,
+    StorageError,
+    UnsafePath,
+    UnsafeStorage,
+)
+from airflow_provider_segtable.disk.folders import Folders, Sync
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.failures import reading, writing
 from airflow_provider_segtable.storage.paths import checked, folder
@@ -26,8 +39,6 @@ from airflow_provider_segtable.storage.paths import checked, folder
 TEMPORARY = ".tmp"
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _UNDECIDED = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
-
-Sync = Callable[[int], None]
 
 
 class LocalStorage:
@@ -42,7 +53,7 @@ class LocalStorage:
         """
         self._root = Path(root).absolute()
         self._sync = sync
-        self._ready: set[Path] = set()
+        self._folders = Folders(self._root, sync)
 
     @property
     def uri(self) -> str:
@@ -51,36 +62,45 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         """Return an object's bytes."""
+        checked(path, self.uri)
         with reading(self._full(path)):
-            return self._at(path).read_bytes()
+            fd = self._folders.file(path)
+            try:
+                with os.fdopen(fd, "rb", closefd=False) as file:
+                    return file.read()
+            finally:
+                os.close(fd)
 
     def create(self, path: str, data: bytes) -> None:
         """Create an object that must not exist yet, durably."""
-        target = self._at(path)
-        with writing(self._full(path)):
-            temporary = self._write_temporary(target, data)
+        checked(path, self.uri)
+        with self._folder_of(path) as (parent, name):
+            with writing(self._full(path)), self._temporary(parent, name, data) as temporary:
+                self._link(parent, temporary, name, path)
             try:
-                self._link(temporary, target)
-            finally:
-                _discard(temporary)
-        try:
-            self._sync_directory(target.parent)
-        except OSError as error:
-            raise OutcomeUnknown(
-                f"{self._full(path)} was written, but its directory could not be synced and a "
-                f"power cut may undo it ({error}): check the disk, then run the same again"
-            ) from error
+                self._sync(parent)
+            except OSError as error:
+                raise OutcomeUnknown(
+                    f"{self._full(path)} was written, but its directory could not be synced and a "
+                    f"power cut may undo it ({error}): check the disk, then run the same again"
+                ) from error
 
     def replace(self, path: str, data: bytes) -> None:
-        """Create or overwrite a hint."""
-        target = self._at(path)
-        with writing(self._full(path)):
-            temporary = self._write_temporary(target, data)
-            try:
-                temporary.replace(target)
-            except OSError:
-                _discard(temporary)
-                raise
+        """Create or overwrite a hint, durably."""
+        checked(path, self.uri)
+        with (
+            self._folder_of(path) as (parent, name),
+            writing(self._full(path)),
+            self._temporary(parent, name, data) as temporary,
+        ):
+            os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+            self._sync(parent)
+
+    def settle(self, prefix: str) -> None:
+        """Make the names in a folder durable."""
+        below = folder(prefix, self.uri)
+        with writing(self._full(below)):
+            self._folders.settle(below)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, ascending."""
@@ -89,48 +109,51 @@ class LocalStorage:
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is not there."""
-        target = self._at(path)
-        with writing(self._full(path)), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            target.unlink()
-
-    def _at(self, path: str) -> Path:
-        return self._root / checked(path, self.uri)
+        checked(path, self.uri)
+        with (
+            writing(self._full(path)),
+            contextlib.suppress(FileNotFoundError, NotADirectoryError),
+            self._folders.at(path) as (parent, name),
+        ):
+            os.unlink(name, dir_fd=parent)
 
     def _full(self, path: str) -> str:
         return f"{self.uri}/{path}"
 
-    def _write_temporary(self, target: Path, data: bytes) -> Path:
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{TEMPORARY}")
-        fd = self._open_temporary(temporary)
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(fd, left) :]
-            self._sync(fd)
-        except BaseException:
-            _discard(temporary)
-            raise
-        finally:
-            os.close(fd)
-        return temporary
+    @contextmanager
+    def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
+        """Open an object's folder, made if need be; only that is translated here."""
+        with contextlib.ExitStack() as stack:
+            with writing(self._full(path)):
+                opened = stack.enter_context(self._folders.at(path, make=True))
+            yield opened
 
-    def _open_temporary(self, temporary: Path) -> int:
+    @contextmanager
+    def _temporary(self, parent: int, name: str, data: bytes) -> Iterator[str]:
+        """Write a synced file under a hidden name, which is gone afterwards."""
+        temporary = f".{name}.{secrets.token_hex(8)}{TEMPORARY}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._make_ready(temporary.parent)
+        fd = os.open(temporary, flags, 0o644, dir_fd=parent)
         try:
-            return os.open(temporary, flags, 0o644)
-        except FileNotFoundError:  # somebody removed the directory since it was made ready
-            self._ready.clear()
-            self._make_ready(temporary.parent)
-            return os.open(temporary, flags, 0o644)
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[os.write(fd, left) :]
+                self._sync(fd)
+            finally:
+                os.close(fd)
+            yield temporary
+        finally:
+            with contextlib.suppress(OSError):  # renamed, or litter that no listing shows
+                os.unlink(temporary, dir_fd=parent)
 
-    def _link(self, temporary: Path, target: Path) -> None:
+    def _link(self, parent: int, temporary: str, name: str, path: str) -> None:
         try:
-            os.link(temporary, target)
+            os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         except OSError as error:
-            full = f"file://{target}"
-            if target.is_dir():  # EEXIST, too, but nobody created this object
-                raise IsADirectoryError(errno.EISDIR, "is a folder", str(target)) from error
+            full = self._full(path)
+            if _is_folder(parent, name):  # EEXIST, too, but nobody created this object
+                raise IsADirectoryError(errno.EISDIR, "is a folder", full) from error
             if error.errno in _NO_LINKS:
                 raise UnsafeStorage(
                     f"{full} cannot be created safely: this file system makes no hard links, so "
@@ -139,30 +162,6 @@ class LocalStorage:
             if error.errno in _UNDECIDED:
                 raise OutcomeUnknown(f"{full} may or may not be created ({error})") from error
             raise
-
-    def _make_ready(self, directory: Path) -> None:
-        """Make a directory, and it and all parents up to the root durable, once."""
-        if directory in self._ready:
-            return
-        made = [d for d in (directory, *directory.parents) if not d.exists()]
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:  # a file; must not read as "the object exists"
-            raise NotADirectoryError(errno.ENOTDIR, "is a file", str(directory)) from error
-        for each in (directory, *directory.parents):
-            ours = each.is_relative_to(self._root)
-            if not ours and each not in made:
-                break
-            with contextlib.nullcontext() if ours else contextlib.suppress(PermissionError):
-                self._sync_directory(each.parent)
-        self._ready.add(directory)
-
-    def _sync_directory(self, directory: Path) -> None:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._sync(fd)
-        finally:
-            os.close(fd)
 
     def _walk(self, below: str, after: str) -> Iterator[Entry]:
         for name, is_directory in self._names(below):
@@ -177,23 +176,34 @@ class LocalStorage:
     def _names(self, below: str) -> "Sequence[tuple[str, bool]]":
         """Return a directory's names so that walking it yields whole paths in order."""
         try:
-            with reading(self._full(below)), os.scandir(self._root / below) as found:
-                names = [(each.name, each.is_dir()) for each in found]
+            with (
+                reading(self._full(below)),
+                self._folders.opened(below) as parent,
+                os.scandir(parent) as found,
+            ):
+                names = [(each, each.is_dir(follow_symlinks=False)) for each in found]
+                links = [each.name for each, _ in names if each.is_symlink()]
+        except UnsafePath:
+            raise
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
                 return []
             raise
-        shown = [(name, folds) for name, folds in names if not name.endswith(TEMPORARY)]
+        if links:
+            raise self._folders.link(f"{below}/{min(links)}".lstrip("/"))
+        shown = [(one.name, folds) for one, folds in names if not one.name.endswith(TEMPORARY)]
         return sorted(shown, key=lambda name: name[0] + "/" * name[1])
 
     def _entry(self, path: str) -> Entry | None:
         try:
-            stat = (self._root / path).stat()
-        except FileNotFoundError:  # deleted since
+            found = (self._root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):  # deleted since
             return None
-        return Entry(path=path, size=stat.st_size, modified=stat.st_mtime_ns // 1000)
+        return Entry(path=path, size=found.st_size, modified=found.st_mtime_ns // 1000)
 
 
-def _discard(temporary: Path) -> None:
-    with contextlib.suppress(OSError):
-        temporary.unlink()
+def _is_folder(parent: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+    except OSError:
+        return False

@@ -48,6 +48,10 @@ class MemoryStorage:
         with self._mutex:
             self._put(checked(path, self._uri), data)
 
+    def settle(self, prefix: str) -> None:
+        """Do nothing: memory survives no power cut."""
+        folder(prefix, self._uri)
+
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, as they were at the call, in ascending order."""
         below = folder(prefix, self._uri)

@@ -119,6 +119,10 @@ class ObjectStorage:
         except _Failure as error:
             raise _not_written(error, self._full(path)) from error
 
+    def settle(self, prefix: str) -> None:
+        """Do nothing: an object store's answer is given when the object is durable."""
+        folder(prefix, self._uri)
+
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, ascending."""
         below = folder(prefix, self._uri)

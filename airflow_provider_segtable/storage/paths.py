@@ -1,18 +1,8 @@
 """Object paths: relative to the table's root, ``/`` separated, never leading out of it."""
 
-from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.paths import inside as checked
 
-_FORBIDDEN = {"", ".", ".."}
-
-
-def checked(path: str, root: str) -> str:
-    """Return ``path``, or raise ``InvalidName`` if it has empty, ``.`` or ``..`` parts."""
-    if "\0" in path or not _FORBIDDEN.isdisjoint(path.split("/")):
-        raise InvalidName(
-            f"{path!r} is no object path below {root}: "
-            "use names separated by single slashes, without '.' and '..'"
-        )
-    return path
+__all__ = ["checked", "folder", "within"]
 
 
 def folder(prefix: str, root: str) -> str:

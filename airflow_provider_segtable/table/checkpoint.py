@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.layout import Zone
 from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.overshadow import Timeline
+from airflow_provider_segtable.core.paths import data_path, file_path, known_name, vectors_path
 from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, Shard
@@ -134,7 +135,7 @@ def _segment(row: Mapping[str, Any]) -> Segment:
     interval = Interval(row["start"], row["end"])
     shard = {name: row[name] for name in Shard.__dataclass_fields__}
     facts = (
-        *("path", "rows", "size", "row_groups", "time_min", "time_max", "created"),
+        *("rows", "size", "row_groups", "time_min", "time_max", "created"),
         *("events", "clustering"),
     )
     lineage = row["lineage"] or "[]"  # a list in older formats
@@ -142,6 +143,7 @@ def _segment(row: Mapping[str, Any]) -> Segment:
     return Segment(
         id=name,
         shard=Shard(**shard),
+        path=data_path(row["path"], rows=row["rows"]),
         lineage=decode_lineage(
             json.loads(lineage) if isinstance(lineage, str) else lineage, name.chunk
         ),
@@ -199,10 +201,12 @@ def _state(head: Mapping[str, Any], segments: list[Segment]) -> State:
             Zone(Interval.from_name(name), Granularity(cut)) for name, cut in head["zones"]
         ),
         retained_from=head.get("retained_from", 0),
-        tags=head.get("tags", {}),
-        doomed=frozenset(head.get("doomed", ())),
+        tags={known_name(name, "a tag"): n for name, n in head.get("tags", {}).items()},
+        doomed=frozenset(map(file_path, head.get("doomed", ()))),
         vectors={
-            SegmentId.parse(root): tuple(Deletion(n=n, path=p, rows=rows) for n, p, rows in some)
+            SegmentId.parse(root): tuple(
+                Deletion(n=n, path=vectors_path(path), rows=rows) for n, path, rows in some
+            )
             for root, some in head.get("vectors", {}).items()
         },
         erasures=tuple(

@@ -7,22 +7,19 @@
 3. The file of a version that is neither kept nor tagged is litter: no event can name it any more.
 """
 
-import re
-
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName
 from airflow_provider_segtable.core.events import Tagged, Untagged
+from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.table.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log import EventLog, tag_path
 from airflow_provider_segtable.table.ports import TablePorts
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
 
 def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:
     """Name a version, the newest by default; see ``Table.tag``."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InvalidName(
             f"{name!r} is no tag: use up to 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit"

@@ -173,6 +173,11 @@ class FaultyStorage:
         """Overwrite a hint, maybe."""
         self.faults.change(self.actor, f"replace {path}", lambda: self.inner.replace(path, data))
 
+    def settle(self, prefix: str) -> None:
+        """Settle, which is no boundary: here what is written is durable."""
+        self.actor.require_alive()
+        self.inner.settle(prefix)
+
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """List, maybe."""
         entries = self.faults.call(

@@ -229,22 +229,25 @@ def test_commit_is_durable_before_it_is_visible(
 ) -> None:
     """File, then name, then directory: each new directory's parent is synced as well."""
     calls: list[str] = []
-    fsync, link = os.fsync, os.link
+    link = os.link
+
+    def place(fd: int) -> str:
+        return os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path)
 
     def traced_fsync(fd: int) -> None:
-        calls.append("fsync " + os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), tmp_path))
-        fsync(fd)
+        calls.append(f"fsync {place(fd)}")
+        os.fsync(fd)
 
-    def traced_link(source: Path, target: Path) -> None:
-        calls.append("link " + os.path.relpath(target, tmp_path))
-        link(source, target)
+    def traced_link(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        calls.append(f"link {place(dst_dir_fd)}/{target}")
+        link(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
 
-    monkeypatch.setattr(os, "fsync", traced_fsync)
     monkeypatch.setattr(os, "link", traced_link)
-    with LocalFiles(tmp_path).create("data/chunk/file") as sink:
+    with LocalFiles(tmp_path, sync=traced_fsync).create("data/chunk/file") as sink:
         (temporary,) = (tmp_path / "data" / "chunk").iterdir()
         sink.commit()
     assert calls == [
+        "fsync ..",
         "fsync .",
         "fsync data",
         f"fsync data/chunk/{temporary.name}",

@@ -183,7 +183,7 @@ def test_what_is_acknowledged_was_synced(tmp_path: Path) -> None:
     storage = LocalStorage(root, sync=disk.sync)
     storage.create("a/b/0", b"x")
     folders, (file, last) = disk.synced[:-2], disk.synced[-2:]
-    assert folders == [str(p) for p in (root / "a", root, root.parent, tmp_path)]
+    assert folders == [str(p) for p in (root.parent, tmp_path, root, root / "a")]
     assert file.startswith(str(root / "a/b"))
     assert file.endswith(TEMPORARY)
     assert last == str(root / "a/b")

@@ -1,0 +1,103 @@
+"""Paths of a table's files, as bytes name them: events, checkpoints, vectors, footers.
+
+1. Metadata is not trusted to stay inside the table. Each path is checked where it is decoded, by
+   this module alone: whoever holds a decoded value may read it, and may delete it.
+2. A segment's file is below ``data/``, a file of deletion vectors below ``deletes/``. A segment
+   without rows has no file: its path is empty, and only its.
+3. A path is relative: parts of ASCII letters, digits and ``. _ + = -``, joined by single slashes,
+   and each part begins with a letter or digit. So there is no ``..``, no absolute path, no
+   backslash, NUL, percent code, wildcard (Spark expands those) or hidden file (Spark skips those).
+4. Names that become part of a path (tags) or of a ZooKeeper node (table ids) are single parts.
+
+Symbolic links cannot be seen in a path: adapters for local disks refuse them (``disk.folders``).
+"""
+
+import re
+from typing import Any
+
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidName
+
+DATA = "data"
+DELETES = "deletes"
+LONGEST = 1000
+"""Characters: object stores take 1,024 bytes, the table's own prefix included."""
+
+_PART = r"[A-Za-z0-9][A-Za-z0-9._+=-]*"
+_PATH = re.compile(rf"(?:{DATA}|{DELETES})(?:/{_PART})+")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NO_PARTS = {"", ".", ".."}
+_NO_CHARACTERS = re.compile(r"[\x00-\x1f\x7f\\]")
+
+
+def data_path(found: Any, *, rows: int) -> str:
+    """Return the path of a segment's file; empty iff the segment has no rows.
+
+    Raises:
+        CorruptTable: it is no path below ``data/``.
+    """
+    return "" if found == "" and not rows else _below(DATA, found)
+
+
+def vectors_path(found: Any) -> str:
+    """Return the path of a file of deletion vectors.
+
+    Raises:
+        CorruptTable: it is no path below ``deletes/``.
+    """
+    return _below(DELETES, found)
+
+
+def file_path(found: Any) -> str:
+    """Return the path of a segment's file or of a file of deletion vectors.
+
+    Raises:
+        CorruptTable: it is neither.
+    """
+    if isinstance(found, str) and len(found) <= LONGEST and _PATH.fullmatch(found):
+        return found
+    raise _refused(found, f"a file below {DATA}/ or {DELETES}/")
+
+
+def known_name(found: Any, what: str) -> str:
+    """Return a name of one part, of ``what`` (for the message).
+
+    Raises:
+        CorruptTable: it is longer than 100 characters, or has others than letters, digits, . _ -
+    """
+    if is_name(found):
+        return str(found)
+    raise CorruptTable(f"{found!r:.200} cannot name {what}: the metadata is damaged or forged")
+
+
+def is_name(found: Any) -> bool:
+    """Return whether a value is a name of one part."""
+    return isinstance(found, str) and bool(_NAME.fullmatch(found))
+
+
+def inside(path: str, root: str) -> str:
+    """Return the path of any object, if it stays below the table's root.
+
+    This is the adapters' own check, for all paths: also those that no metadata named.
+
+    Raises:
+        InvalidName: it has empty, ``.`` or ``..`` parts, a backslash or control characters.
+    """
+    if _NO_CHARACTERS.search(path) or not _NO_PARTS.isdisjoint(path.split("/")):
+        raise InvalidName(
+            f"{path!r} is no object path below {root}: "
+            "use names separated by single slashes, without '.' and '..'"
+        )
+    return path
+
+
+def _below(folder: str, found: Any) -> str:
+    if isinstance(found, str) and found.startswith(f"{folder}/"):
+        return file_path(found)
+    raise _refused(found, f"a file below {folder}/")
+
+
+def _refused(found: Any, wanted: str) -> CorruptTable:
+    return CorruptTable(
+        f"path {found!r:.200} is not {wanted}: the metadata is damaged or forged, "
+        "and nothing was read or deleted there"
+    )

@@ -1,0 +1,180 @@
+"""The folders of a table on a local disk: opened without following links, and durable.
+
+1. A path is walked part by part from the root, each folder opened by its parent's descriptor and
+   never through a symbolic link; a file is then opened, linked or unlinked by its folder's
+   descriptor. So no link that is put there at any time leads a read or a deletion out of the
+   root. The root itself may be a link, for the user names it.
+2. Links that stay inside the root are refused, too: a listing would show their files twice.
+3. *Durable* means that the name survives a power cut: each folder's parent is synced when the
+   folder is made, and once in each process even if another process made it, which may have
+   stopped before its own sync.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_provider_segtable.core.errors import UnsafePath
+from airflow_provider_segtable.core.paths import inside
+
+Sync = Callable[[int], None]
+"""Makes a file or folder durable, by its descriptor: ``os.fsync``, but for tests."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_LINKED = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
+
+
+class Folders:
+    """The folders below one root."""
+
+    def __init__(self, root: Path, sync: Sync = os.fsync) -> None:
+        """Walk below ``root``, which need not exist yet."""
+        self._root = root
+        self._sync = sync
+        self._durable: set[tuple[str, ...]] = set()
+
+    @contextmanager
+    def at(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the folder of an object; yield its descriptor and the object's name in it.
+
+        Args:
+            path: of the object, relative to the root.
+            make: make missing folders, and all of them durable.
+
+        Raises:
+            InvalidName: the path leads out of the root.
+            UnsafePath: a symbolic link is in its way.
+            OSError: as the system says it, e.g. ``FileNotFoundError``.
+        """
+        *folders, name = inside(path, str(self._root)).split("/")
+        with self._walked(tuple(folders), make=make) as folder:
+            yield folder, name
+
+    @contextmanager
+    def opened(self, path: str) -> Iterator[int]:
+        """Open a folder (``""`` is the root) for listing or syncing; errors as ``at``."""
+        parts = tuple(inside(path, str(self._root)).split("/")) if path else ()
+        with self._walked(parts, make=False) as folder:
+            yield folder
+
+    def file(self, path: str) -> int:
+        """Open a file for reading; the descriptor is the caller's to close. Errors as ``at``."""
+        with self.at(path) as (folder, name):
+            try:
+                return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+            except OSError as error:
+                self._refuse_link(error, folder, name, path)
+                raise
+
+    def refuse_links(self, paths: Iterable[str]) -> None:
+        """Refuse symbolic links on the way to files that another program is going to open.
+
+        Files that are not there are that program's to report. A link that is put there afterwards
+        is not seen: whoever can open a file by descriptor uses ``file``.
+
+        Raises:
+            InvalidName: a path leads out of the root.
+            UnsafePath: a symbolic link is in the way of one, or is the file.
+        """
+        by_folder: dict[str, list[str]] = {}
+        for path in paths:
+            folder, _, name = inside(path, str(self._root)).rpartition("/")
+            by_folder.setdefault(folder, []).append(name)
+        for folder, names in by_folder.items():
+            with contextlib.suppress(FileNotFoundError), self.opened(folder) as fd:
+                for name in names:
+                    if is_link(fd, name):
+                        raise self.link(f"{folder}/{name}".lstrip("/"))
+
+    def settle(self, path: str) -> None:
+        """Make the names in a folder durable, and its own; nothing to do if it is not there."""
+        parts = tuple(path.split("/"))
+        with contextlib.suppress(FileNotFoundError), self.opened(path) as folder:
+            self._sync(folder)
+            for end in range(len(parts)):
+                with self.opened("/".join(parts[:end])) as parent:
+                    self._sync(parent)
+
+    @contextmanager
+    def _walked(self, parts: tuple[str, ...], *, make: bool) -> Iterator[int]:
+        fd = self._open_root(make=make)
+        try:
+            for end, part in enumerate(parts, 1):
+                inner = self._open(fd, part, parts[:end], make=make)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _open_root(self, *, make: bool) -> int:
+        if make and () not in self._durable:
+            self._make_root()
+        try:
+            return os.open(self._root, _FOLDER)
+        except FileNotFoundError:  # somebody removed it since
+            if not make:
+                raise
+            self._make_root()
+            return os.open(self._root, _FOLDER)
+
+    def _open(self, fd: int, part: str, parts: tuple[str, ...], *, make: bool) -> int:
+        if make and parts not in self._durable:
+            self._make(fd, part, parts)
+        try:
+            return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+        except FileNotFoundError:  # somebody removed it since
+            if not make:
+                raise
+            self._make(fd, part, parts)
+            return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+        except OSError as error:
+            self._refuse_link(error, fd, part, "/".join(parts))
+            raise
+
+    def _refuse_link(self, error: OSError, fd: int, part: str, path: str) -> None:
+        if error.errno in _LINKED and is_link(fd, part):
+            raise self.link(path) from error
+
+    def link(self, path: str) -> UnsafePath:
+        """Return the error for a symbolic link at ``path``."""
+        return UnsafePath(
+            f"{self._root}/{path} is a symbolic link, which may lead out of the table: nothing was "
+            "read or deleted there; put the file or folder itself in its place, or remove the link"
+        )
+
+    def _make(self, fd: int, part: str, parts: tuple[str, ...]) -> None:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, dir_fd=fd)
+        self._sync(fd)
+        self._durable.add(parts)
+
+    def _make_root(self) -> None:
+        """Make the root and its missing parents, and the names of those durable."""
+        root = self._root
+        missing = [folder for folder in (root, *root.parents) if not folder.exists()]
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:  # a file; must not read as "the object exists"
+            raise NotADirectoryError(errno.ENOTDIR, "is a file", str(root)) from error
+        for each in missing or (root,):
+            ours = contextlib.nullcontext() if missing else contextlib.suppress(PermissionError)
+            with ours:
+                fd = os.open(each.parent, _FOLDER)
+                try:
+                    self._sync(fd)
+                finally:
+                    os.close(fd)
+        self._durable.add(())
+
+
+def is_link(folder: int, name: str) -> bool:
+    """Return whether a name in an open folder is a symbolic link."""
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
