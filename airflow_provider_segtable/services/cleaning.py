@@ -14,7 +14,9 @@
    by an object that is put and listed. Ages go by the earlier of the two.
 5. Any number of cleaners may run at once, beside anybody. There is no lock: the log decides what
    may go, and a deletion is of a file that nobody can name again.
-6. The dry run is the same object; it does everything up to the first write.
+6. What is deleted rests on names that others wrote, and that a power cut may take back: the folders
+   of the log, its checkpoints and its markers are settled first (``Storage.settle``).
+7. The dry run is the same object; it does everything up to the first write.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
 """
@@ -275,6 +277,7 @@ def _sweep(ports: TablePorts, head: State) -> State:
     """Delete what is doomed, by whomever, then say so."""
     if not head.doomed:
         return head
+    ports.storage.settle(TIMELINE)  # `Cleaned` may be another's, who stopped before its sync
     for path in sorted(head.doomed):
         ports.files.delete(path)
     action = Swept(paths=tuple(sorted(head.doomed)))
@@ -286,6 +289,7 @@ def _delete_orphans(ports: TablePorts, run: CleaningRun, head: State) -> None:
     if not run.orphans:
         return
     named = _named(EventLog(ports.storage).refresh(head))
+    ports.storage.settle(TIMELINE)
     for entry in run.orphans:
         if entry.path not in named:
             ports.files.delete(entry.path)
@@ -297,5 +301,7 @@ def _expire(ports: TablePorts, run: CleaningRun) -> None:
     if run.log_from:
         with contextlib.suppress(AlreadyExists):
             ports.storage.create(expired_path(run.log_from), b"")
+    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before what they stand for is gone
+        ports.storage.settle(folder)
     for path in run.log_files:
         ports.storage.delete(path)

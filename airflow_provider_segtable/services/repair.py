@@ -15,7 +15,7 @@
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.codec import decode, encode
@@ -306,9 +306,16 @@ def _put_aside(ports: TablePorts, plan: RepairPlan) -> str:
     for entry in torn:
         data = ports.storage.read(entry.path)
         _create(ports, f"{folder}{entry.path.removeprefix('_segtable/')}", data)
+    _settle(ports, (f"{folder}{entry.path.removeprefix('_segtable/')}" for entry in torn))
     for entry in torn:
         ports.storage.delete(entry.path)
+    _settle(ports, (entry.path for entry in torn))  # or they come back beside the new log
     return folder
+
+
+def _settle(ports: TablePorts, paths: Iterable[str]) -> None:
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        ports.storage.settle(folder)
 
 
 def _ours(ports: TablePorts, plan: RepairPlan, entry: Entry) -> bool:
