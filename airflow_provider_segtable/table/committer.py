@@ -134,7 +134,8 @@ def commit_files(
 
 def _discard(ports: TablePorts, segments: Sequence[Segment]) -> None:
     for segment in segments:
-        ports.files.delete(segment.path)
+        if segment.path:  # a segment without rows has no file
+            ports.files.delete(segment.path)
 
 
 def way_out(ports: TablePorts, change: Change, n: int) -> str:
