@@ -28,6 +28,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.clean",
             "operators.compact",
             "operators.plan",
+            "operators.rendered",
         ),
         "sensors": _modules("sensors.small_segments"),
         "triggers": _modules("triggers.detached", "triggers.table", "triggers.watch"),
