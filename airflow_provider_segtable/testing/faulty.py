@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import NoReturn, TypeVar
@@ -180,10 +180,9 @@ class FaultyStorage:
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """List, maybe."""
-        entries = self.faults.call(
+        yield from self.faults.call(
             self.actor, f"list {prefix}", lambda: tuple(self.inner.list(prefix, after=after))
         )
-        yield from entries
 
     def delete(self, path: str) -> None:
         """Delete, maybe."""
@@ -197,10 +196,8 @@ class FaultyStorage:
         self.faults.later(self.actor, f"create {path}", lambda: self._quietly(path, data))
 
     def _quietly(self, path: str, data: bytes) -> None:
-        try:
+        with suppress(AlreadyExists):
             self.inner.create(path, data)
-        except AlreadyExists:
-            return
 
 
 @dataclass(frozen=True, slots=True)
