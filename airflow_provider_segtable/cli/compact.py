@@ -196,7 +196,7 @@ def _carry_out(
         from airflow_provider_segtable.cli.on_spark import session
         from airflow_provider_segtable.spark.distribution import spark_execute
 
-        with session(master, f"segtable compact {table.state().table.name}") as spark:
+        with session(master, "compact", table) as spark:
             cores = spark.sparkContext.defaultParallelism
             execute = spark_execute(spark)
             return _in_turns(table, plans, execute, tell, wait_s=wait_s, parallelism=cores)

@@ -10,12 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.changing import Asked
 from airflow_provider_segtable.cli.ingest import append_facts
-from airflow_provider_segtable.cli.output import Facts
+from airflow_provider_segtable.cli.output import Facts, print_warning
 from airflow_provider_segtable.cli.sources import file_format
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.spark import change
 from airflow_provider_segtable.spark import session as sessions
 from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.places import local_root_warning
 from airflow_provider_segtable.spark.source import read_source
 from airflow_provider_segtable.spark.times import column
 from airflow_provider_segtable.table.change import ChangeResult
@@ -23,10 +24,13 @@ from airflow_provider_segtable.table.table import Table, given_schema
 
 
 @contextmanager
-def session(master: str | None, name: str) -> Iterator[SparkSession]:
-    """Give a session and stop it at the end."""
-    spark = sessions.session(name, master)
+def session(master: str | None, what: str, table: Table) -> Iterator[SparkSession]:
+    """Give a session for one command over a table, and stop it at the end."""
+    spark = sessions.session(f"segtable {what} {table.state().table.name}", master)
     try:
+        warning = local_root_warning(table.ports.uri, spark.sparkContext.master)
+        if warning:
+            print_warning(warning)
         yield spark
     finally:
         spark.stop()
@@ -40,7 +44,7 @@ def ingest_files(
     master: str | None,
 ) -> Iterator[Callable[[], Facts]]:
     """Yield one append a file; each runs when it is called."""
-    with session(master, f"segtable ingest {table.state().table.name}") as spark:
+    with session(master, "ingest", table) as spark:
         for path in files:
             name = f"{commit_id}/{path.name}/0" if commit_id else None
 
@@ -70,7 +74,7 @@ def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame
 
 def change_rows(table: Table, asked: Asked, master: str | None) -> ChangeResult:
     """Delete, update or merge, whatever was asked for."""
-    with session(master, f"segtable {asked.kind} {table.state().table.name}") as spark:
+    with session(master, asked.kind, table) as spark:
         how: dict[str, Any] = {"commit_id": asked.commit_id, "dry_run": asked.dry_run}
         file = _named_file(spark, table, asked)
         if asked.kind == "merge" and file is not None:

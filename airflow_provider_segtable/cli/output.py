@@ -59,6 +59,11 @@ def print_error(error: SegtableError) -> None:
     err.print(f"[bold red]error:[/] [red]{escape(line)}[/]", soft_wrap=True)
 
 
+def print_warning(text: str) -> None:
+    """Print one yellow line about something that may go wrong."""
+    err.print(f"[bold yellow]warning:[/] [yellow]{escape(text)}[/]", soft_wrap=True)
+
+
 def error_facts(error: SegtableError) -> Facts:
     """Return an error as facts."""
     return {"error": type(error).__name__, "message": redacted(str(error))}

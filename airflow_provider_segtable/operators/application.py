@@ -40,6 +40,7 @@ from airflow_provider_segtable.hooks.submission import (
 )
 from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.spark.apps import spark_app_path
+from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.results import fetch, forget
 from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
 from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
@@ -227,7 +228,10 @@ class SegtableSparkOperator(TableOperator):
                 f"connection {place.conn_id} names no ZooKeeper: set zookeeper in its extra"
             )
         assert self.launcher is not None  # noqa: S101  # chosen by ``launch``
-        where = (option("table", place.uri(self.table)), option("zookeeper", place.zookeeper))
+        where = (
+            option("table", absolute(place.uri(self.table))),
+            option("zookeeper", place.zookeeper),
+        )
         with refused_at_once(f"{self.app} over {self.table}"):
             submission = Submission(
                 application=spark_app_path(self.app),

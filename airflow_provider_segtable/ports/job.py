@@ -7,8 +7,10 @@ Contract:
 2. Whoever runs it again gives it another ``attempt`` first (``dataclasses.replace``), so that two
    tries never write under one name.
 3. What it cannot do it raises, and leaves no file of its own behind.
+4. ``run_one`` turns what is raised into a value, for other processes too.
 """
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_segtable.ports.files import DataFiles
@@ -35,3 +37,20 @@ class Job(Protocol):
     def run(self, files: DataFiles | None = None) -> Any:
         """Do it, on ``files`` or the job's own."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The result of job number ``index``: its value, or what went wrong."""
+
+    index: int
+    value: Any = None
+    error: str | None = None
+
+
+def run_one(index: int, job: Job, files: DataFiles | None = None) -> Done:
+    """Run one job; a fault becomes a value, so that other jobs go on."""
+    try:
+        return Done(index=index, value=job.run(files))
+    except Exception as error:  # noqa: BLE001  # whatever a kernel raises belongs to its plan
+        return Done(index=index, error=f"{type(error).__name__}: {error}")

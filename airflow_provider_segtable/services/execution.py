@@ -7,23 +7,13 @@
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
-from airflow_provider_segtable.ports.job import Job
+from airflow_provider_segtable.ports.job import Done, Job, run_one
 
 __all__ = ["Done", "Execute", "Job", "Stages", "in_process", "run_one"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The result of job number ``index``: its value, or what went wrong."""
-
-    index: int
-    value: Any = None
-    error: str | None = None
 
 
 Execute: TypeAlias = Callable[[Sequence[Job]], Iterator[Done]]
@@ -38,11 +28,3 @@ def in_process(files: DataFiles | None = None) -> Execute:
             yield run_one(index, job, files)
 
     return execute
-
-
-def run_one(index: int, job: Job, files: DataFiles | None = None) -> Done:
-    """Run one job; a fault becomes a value, so that other jobs go on."""
-    try:
-        return Done(index=index, value=job.run(files))
-    except Exception as error:  # noqa: BLE001  # whatever a kernel raises belongs to its plan
-        return Done(index=index, error=f"{type(error).__name__}: {error}")

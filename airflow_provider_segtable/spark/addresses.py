@@ -1,6 +1,6 @@
 """Addresses on their way from Spark to the log: millions of them, as bitmaps.
 
-1. Each partition becomes one row a root (``packing``); the driver unites them.
+1. Each partition becomes one row a root (``tasks.packing``); the driver unites them.
 2. A scan names rows of traced segments by place, and the driver turns places into root addresses,
    by the runs of whatever segment has that file.
 3. What is given from outside is looked up among the rows that are there: an address of a row that
@@ -23,10 +23,10 @@ from airflow_provider_segtable.data.bits import flags_of
 from airflow_provider_segtable.data.vectors import Rows
 from airflow_provider_segtable.spark.failures import translated
 from airflow_provider_segtable.spark.marks import Words, marked, words_of
-from airflow_provider_segtable.spark.packing import PACKED, packed
 from airflow_provider_segtable.spark.places import place
 from airflow_provider_segtable.spark.scan import addresses
 from airflow_provider_segtable.spark.schemas import spark_schema
+from airflow_provider_segtable.spark.tasks.packing import PACKED, packed
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 MOST_ROWS = 1 << 32

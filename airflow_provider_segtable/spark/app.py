@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.arguments import seconds
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.spark.failures import stopped
+from airflow_provider_segtable.spark.places import local_root_warning
 from airflow_provider_segtable.spark.session import session
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.environment import (
@@ -94,7 +95,11 @@ class App:
     def spark(self) -> SparkSession:
         """Start Spark, or use the session that runs in this process."""
         self._own_session = SparkSession.getActiveSession() is None
-        return session(self.name, self.arguments.master, dict(self.arguments.conf))
+        spark = session(self.name, self.arguments.master, dict(self.arguments.conf))
+        warning = local_root_warning(self.arguments.table, spark.sparkContext.master)
+        if warning:
+            print(f"segtable: {warning}", file=sys.stderr)  # noqa: T201  # its own voice
+        return spark
 
     def close(self) -> None:
         """Stop what was started."""

@@ -1,14 +1,19 @@
 """This package as a zip, for the executors of a cluster (``--py-files``).
 
-The archive is a function of the sources: sorted names, no times, no caches.
+1. The archive is a function of the sources: sorted names, no times, no caches.
+2. It holds the whole package: on an executor that has segtable installed, the archive comes first,
+   and a part of the package would hide the rest. What tasks import of it is ``spark/tasks``.
+3. A driver that runs from such an archive itself passes that one on.
 """
 
 import tempfile
 import zipfile
 from pathlib import Path
+from zipimport import zipimporter
 
 import airflow_provider_segtable
 
+ARCHIVE = "segtable.zip"
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -19,8 +24,11 @@ def package_archive(folder: Path | str | None = None) -> Path:
         folder: where to; a new temporary folder by default, which lives as long as its user
             lets it.
     """
+    loader: object = airflow_provider_segtable.__spec__.loader
+    if isinstance(loader, zipimporter):
+        return Path(loader.archive)
     root = Path(airflow_provider_segtable.__path__[0])
-    target = Path(folder or tempfile.mkdtemp(prefix="segtable-")) / "segtable.zip"
+    target = Path(folder or tempfile.mkdtemp(prefix="segtable-")) / ARCHIVE
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted(root.rglob("*.py")):
             name = source.relative_to(root.parent).as_posix()

@@ -14,7 +14,7 @@ import heapq
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import Event
 
 from py4j.protocol import Py4JError
@@ -27,11 +27,10 @@ from airflow_provider_segtable.core.segment import SegmentId, Shard
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.sketch_job import SketchJob
 from airflow_provider_segtable.data.sorting import discard
-from airflow_provider_segtable.services.execution import Done, Execute, Job, run_one
+from airflow_provider_segtable.services.execution import Done, Execute, Job
 from airflow_provider_segtable.spark.failures import translate
 from airflow_provider_segtable.spark.rollup_compaction import spark_rollup
-
-Group = tuple[tuple[int, Job], ...]
+from airflow_provider_segtable.spark.tasks.groups import Group, run_group
 
 GROUP_BYTES = 512 * 1024 * 1024
 MOST_THREADS = 64
@@ -65,14 +64,6 @@ def packed(jobs: Sequence[Job], slots: int) -> list[Group]:
         heapq.heapreplace(load, (cost + costs[index], at))
     dealt = [tuple((index, jobs[index]) for index in group) for group in groups]
     return [*((one,) for one in alone), *dealt]
-
-
-def run_group(group: Group) -> list[Done]:
-    """Run the jobs of a group, in a task."""
-    return [
-        run_one(index, replace(job, attempt=secrets.token_hex(8)))  # type: ignore[type-var]
-        for index, job in group  # each try writes under names that no other has
-    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """What Spark raises, as errors of the tree.
 
-1. A kernel's own error travels from its task as a value (``told``), and is raised again in the
-   driver (``raise_told``) with its type and message.
-2. Anything else that Spark raises becomes one line: its condition or first line, not a stack.
+1. A kernel's own error travels from its task as a value (``tasks.faults``), and is raised again in
+   the driver (``raise_told``) with its type and message.
+2. A task that failed otherwise says its last Python exception and its host (``lost_tasks``).
+3. Anything else that Spark raises becomes one line: its condition or first line, not a stack.
 """
 
 from collections.abc import Iterator
@@ -20,8 +21,8 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     SegtableError,
 )
+from airflow_provider_segtable.spark.lost_tasks import LONGEST, lost_task
 
-_LONGEST = 500
 _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
     ("PATH_NOT_FOUND", NotFound),
     ("FAILED_READ_FILE.FILE_NOT_EXIST", NotFound),
@@ -46,7 +47,7 @@ def translate(error: Exception, what: str) -> SegtableError:
     text = str(error)
     default = InvalidInput if isinstance(error, AnalysisException) else ExecutionFailed
     kind = next((kind for word, kind in _KINDS if word in text), default)
-    return kind(f"{what}: {gist(text)}")
+    return kind(f"{what}: {lost_task(text) or gist(text)}")
 
 
 def gist(text: str) -> str:
@@ -55,12 +56,7 @@ def gist(text: str) -> str:
     lines = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback"))]
     named = [line for line in lines if "[" in line.split(" ", 1)[0]]
     best = (named or lines or ["Spark gave no reason"])[0]
-    return best[:_LONGEST]
-
-
-def told(error: SegtableError) -> tuple[str, str]:
-    """Return an error as plain values, to leave a task with."""
-    return type(error).__name__, str(error)
+    return best[:LONGEST]
 
 
 def raise_told(kind: str, message: str) -> None:

@@ -34,11 +34,17 @@ from airflow_provider_segtable.data.schema import to_arrow
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.spark.census import Census, take_census
 from airflow_provider_segtable.spark.failures import raise_told, translated
-from airflow_provider_segtable.spark.places import absolute
 from airflow_provider_segtable.spark.rollup import from_input
 from airflow_provider_segtable.spark.schemas import check_columns
+from airflow_provider_segtable.spark.tasks.writing import (
+    RESULT,
+    SLOT,
+    NotedWrite,
+    WriteTask,
+    decode_result,
+)
 from airflow_provider_segtable.spark.times import chunk_key, column, instant
-from airflow_provider_segtable.spark.write_task import RESULT, SLOT, WriteTask, decode_result
+from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.append import AppendTicket, Prepare, Write, append
 from airflow_provider_segtable.table.committer import Committed
 from airflow_provider_segtable.table.log import EventLog
@@ -222,11 +228,9 @@ class _Writer:
             definition=encode_definition(self.state.table, self.state.base_version),
         )
 
-        def write(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # Spark's
-            return task.run(batches, lambda path: left.add([path]))
-
+        noted = NotedWrite(task=task, left=left)
         with translated(f"ingest into {self.ports.uri}"):
-            results = self._slotted(ticket).mapInArrow(write, RESULT).collect()
+            results = self._slotted(ticket).mapInArrow(noted.run, RESULT).collect()
         for result in results:
             if result.error is not None:
                 raise_told(result.error, result.message)

@@ -1,6 +1,7 @@
 """Where a table's files are, in the words of tasks and of Spark's own readers.
 
-1. A path without a scheme is made absolute in the driver: a task's working directory is its own.
+1. A path without a scheme is absolute (``storage.paths``): a task's working directory is its own.
+   Workers of a cluster must see it at the same place, which only the user can know.
 2. Spark's readers know object stores by their Hadoop names and expand ``*?[]{}`` in paths, so
    those are escaped. Credentials of stores are Spark's own settings (``fs.s3a.*`` and so on).
 3. The *place* of a file is the end of its path, which every reader of it can tell.
@@ -14,13 +15,19 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.disk.folders import Folders
+from airflow_provider_segtable.storage.paths import absolute, is_local
 
 _HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 
 
-def absolute(uri: str) -> str:
-    """Return a table's URI in a form that means the same in every process."""
-    return uri if "://" in uri else str(Path(uri).absolute())
+def local_root_warning(uri: str, master: str | None) -> str | None:
+    """Return a line about a table on this machine's disk that a cluster is to work on."""
+    if (master or "local").startswith("local") or not is_local(uri):
+        return None
+    return (
+        f"{absolute(uri)} is a local path and Spark runs on {master}: every worker must see the "
+        "table at this path (a shared mount), or use an object store"
+    )
 
 
 def spark_root(uri: str, options: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -22,7 +22,6 @@ from itertools import accumulate, groupby
 from operator import attrgetter
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import Accumulator
 from pyspark.accumulators import AddingAccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,34 +29,40 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import (
     BooksDoNotBalance,
-    CorruptTable,
     InvalidInput,
     SegtableError,
 )
 from airflow_provider_segtable.core.predicate import AnyOf, Predicate
 from airflow_provider_segtable.core.rollup import EVENTS, Rollup
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, inherited
-from airflow_provider_segtable.data.descriptor import read_definition, read_descriptor
-from airflow_provider_segtable.data.encoding import probed
+from airflow_provider_segtable.data.descriptor import read_definition
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ingest import Standing
 from airflow_provider_segtable.data.rollup import physical_schema
 from airflow_provider_segtable.data.schema import to_arrow
 from airflow_provider_segtable.data.sieve import sieve_of
 from airflow_provider_segtable.data.sorting import Outputs, SortSpec, without_rows
-from airflow_provider_segtable.spark.failures import raise_told, told, translated
+from airflow_provider_segtable.spark.failures import raise_told, translated
 from airflow_provider_segtable.spark.ingest import dealt
-from airflow_provider_segtable.spark.places import absolute, spark_paths
+from airflow_provider_segtable.spark.places import spark_paths
 from airflow_provider_segtable.spark.predicates import matching
 from airflow_provider_segtable.spark.rollup import rolled_up
 from airflow_provider_segtable.spark.schemas import readable, spark_schema
+from airflow_provider_segtable.spark.tasks.sketches import CheckTask, SampleTask
+from airflow_provider_segtable.spark.tasks.writing import (
+    RESULT,
+    SLOT,
+    NotedWrite,
+    WriteTask,
+    decode_result,
+)
 from airflow_provider_segtable.spark.times import column, instant
-from airflow_provider_segtable.spark.write_task import RESULT, SLOT, WriteTask, decode_result
+from airflow_provider_segtable.storage.paths import absolute
 
 RANGES = 8
 """Ranges for each segment to be: fine enough to balance segments."""
 MOST_RANGES = 4096
-SAMPLED_RANGES, SAMPLED_ROWS, SAMPLED_BYTES = 4, 20_000, 16 << 20
+SAMPLED_RANGES = 4
 MOST_STEPS = 100_000
 """Into how many steps time is cut, to find a row's chunk."""
 
@@ -170,14 +175,10 @@ class _Work:
 
     def check_inputs(self) -> None:
         """Refuse files that are none of the inputs'."""
-        uri, options = absolute(self.spec.uri), self.spec.storage_options
-
-        def strange(segments: Iterable[Segment]) -> Iterator[tuple[str, str]]:
-            return _strange(uri, options, segments)
-
+        check = CheckTask(uri=absolute(self.spec.uri), storage_options=self.spec.storage_options)
         tasks = min(len(self.inputs), self.spark.sparkContext.defaultParallelism)
         given = self.spark.sparkContext.parallelize(self.inputs, tasks)
-        for kind, message in given.mapPartitions(strange).collect():
+        for kind, message in given.mapPartitions(check.run).collect():
             raise_told(kind, message)
 
     def ranged(self) -> DataFrame:
@@ -225,14 +226,11 @@ class _Work:
         step = max(1, len(pieces) // SAMPLED_RANGES)
         some = sorted({piece.number for piece in pieces[step // 2 :: step]})
         names, schema = self.names, _SCALE
-        sketches = [names.index(metric.name) for metric in self.rollup.sketches]
-
-        def encoded(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # Spark's
-            return _encoded(batches, sketches)
-
+        sketches = tuple(names.index(metric.name) for metric in self.rollup.sketches)
+        task = SampleTask(sketches=sketches)
         columns = [f"`{number}`" for number in range(len(names))]
         sample = ranged.where(F.col(_RANGE).isin(some)).sortWithinPartitions(_CHUNK, *self._order())
-        results = sample.select(*columns).mapInArrow(encoded, schema).collect()
+        results = sample.select(*columns).mapInArrow(task.run, schema).collect()
         weight = float(sum(result["weight"] for result in results))
         return float(sum(result["size"] for result in results)) / max(weight, 1.0)
 
@@ -283,12 +281,9 @@ class _Work:
         task = self._task(slots, outputs)
         context = self.spark.sparkContext
         left: Accumulator[list[str]] = context.accumulator([], AddingAccumulatorParam([]))
-
-        def written(batches):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202  # Spark's
-            return task.run(batches, lambda path: left.add([path]))
-
+        noted = NotedWrite(task=task, left=left)
         try:
-            results = self._slotted(ranged, slots).mapInArrow(written, RESULT).collect()
+            results = self._slotted(ranged, slots).mapInArrow(noted.run, RESULT).collect()
             for result in results:
                 if result.error is not None:
                     raise_told(result.error, result.message)
@@ -359,42 +354,3 @@ class _Work:
 def _gone(frame: DataFrame, predicates: Sequence[Predicate]) -> Column:
     """Return which rows are deleted."""
     return F.coalesce(matching(AnyOf(tuple(predicates)), frame), F.lit(False))
-
-
-def _strange(
-    uri: str, options: Mapping[str, str], segments: Iterable[Segment]
-) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the inputs' files (in a task)."""
-    files = open_files(uri, options)
-    for segment in segments:
-        try:
-            found = read_descriptor(files, segment.path)
-        except SegtableError as error:
-            yield told(error)
-            continue
-        if (found.id, found.rows) != (segment.file_id, segment.rows):
-            yield told(
-                CorruptTable(
-                    f"{segment.path} says it is segment {found.id} of {found.rows} rows, the log "
-                    f"says {segment.file_id} of {segment.rows}: restore the file"
-                )
-            )
-
-
-def _encoded(
-    batches: Iterable[pa.RecordBatch], sketches: Sequence[int]
-) -> Iterator[pa.RecordBatch]:
-    """Yield what the first rows of a range take in a file, and their weight (in a task)."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if batch.num_rows and rows < SAMPLED_ROWS and size < SAMPLED_BYTES:
-            held.append(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-    if held:
-        table = pa.Table.from_batches(held)
-        weight = 8.0 * table.num_columns * rows
-        for number in sketches:
-            weight += pc.sum(pc.binary_length(table.column(number))).as_py() or 0
-        taken = probed(table, table.column_names).width * rows
-        yield pa.RecordBatch.from_pylist([{"size": taken, "weight": weight}])

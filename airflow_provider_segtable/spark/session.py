@@ -1,9 +1,10 @@
 """A Spark session with the settings segtable's work needs, and no noise.
 
-1. What spark-submit or the caller sets wins; only what nobody set gets our defaults.
+1. What spark-submit, ``spark-defaults.conf`` or the caller sets wins over our defaults.
 2. Without a master it runs here, on all cores, bound to loopback, with this very Python in its
    workers. A task that fails is tried again, as on a cluster.
-3. Executors of other masters get this package as an archive.
+3. Executors of other masters get this package as an archive, unless it was submitted with one.
+   Their Python is ``spark.pyspark.python``, however this process was started.
 4. Session time is UTC. Nothing of segtable depends on it, but what people see does.
 5. PySpark would log each exception of a condition with its Java stack, though it is caught and
    told in one line (``failures``): those two loggers are silent.
@@ -15,6 +16,7 @@
 
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -31,6 +33,7 @@ from airflow_provider_segtable.spark.install_check import check_install
 from airflow_provider_segtable.spark.jvm import SHORT_LIVED_DRIVER
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 DEFAULT_MASTER = "local[*, 4]"
@@ -77,6 +80,8 @@ def session(
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    elif "spark.pyspark.python" in given:  # PySpark reads it only where spark-submit started it
+        os.environ["PYSPARK_PYTHON"] = given["spark.pyspark.python"]
     _silence()
     builder = SparkSession.builder.appName(app_name).master(where)
     settings = {**_DEFAULTS, **(_LOCAL if local else {}), **_folders()} | given
@@ -86,9 +91,7 @@ def session(
         _start_jvm({"spark.master": where, "spark.app.name": app_name, **settings})
         spark = builder.getOrCreate()
     if not local:
-        from airflow_provider_segtable.spark.archive import package_archive
-
-        spark.sparkContext.addPyFile(str(package_archive()))
+        _ship(spark.sparkContext)
     return spark
 
 
@@ -101,6 +104,15 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
     conf = SparkConf(loadDefaults=False).setAll(list(shown.items()))
     SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  # does nothing where one runs
+
+
+def _ship(context: "SparkContext") -> None:
+    """Send this package to the executors, once."""
+    from airflow_provider_segtable.spark.archive import ARCHIVE, package_archive
+
+    if ARCHIVE not in (context._python_includes or ()):  # noqa: SLF001  # Spark refuses a second of a name
+        folder = context._temp_dir  # noqa: SLF001  # goes with the application
+        context.addPyFile(str(package_archive(folder)))
 
 
 def check_machine() -> None:
@@ -150,10 +162,22 @@ def _folders() -> dict[str, str]:
 
 
 def _submitted() -> dict[str, str]:
-    """Return what spark-submit set, if it started this process."""
+    """Return what spark-submit set, if it started this process, else what it would read."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return {}
+        return _defaults_file()
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()  # noqa: SLF001  # attaches to the JVM that holds them
     return dict(SparkConf().getAll())
+
+
+def _defaults_file() -> dict[str, str]:
+    """Return the settings of ``spark-defaults.conf``."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and f"{home}/conf")
+    file = Path(folder, "spark-defaults.conf") if folder else None
+    if file is None or not file.is_file():
+        return {}
+    lines = (line.strip() for line in file.read_text().splitlines())
+    pairs = (re.split(r"\s*[\s=:]\s*", line, maxsplit=1) for line in lines if line[:1] not in "#!")
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}

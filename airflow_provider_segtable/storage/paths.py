@@ -1,8 +1,25 @@
-"""Object paths: relative to the table's root, ``/`` separated, never leading out of it."""
+"""Paths of tables and of objects below them.
+
+1. A table's root without a scheme is made absolute as soon as it is opened: another process, such
+   as a task on another machine, has a working directory of its own.
+2. Object paths are relative to the root, ``/`` separated, and never lead out of it.
+"""
+
+from pathlib import Path
 
 from airflow_provider_segtable.core.paths import inside as checked
 
-__all__ = ["checked", "folder", "within"]
+__all__ = ["absolute", "checked", "folder", "is_local", "within"]
+
+
+def absolute(uri: str) -> str:
+    """Return a table's URI in a form that means the same in every process."""
+    return uri if "://" in uri else str(Path(uri).absolute())
+
+
+def is_local(uri: str) -> bool:
+    """Return whether a table's root is a folder of this machine."""
+    return "://" not in uri or uri.startswith("file://")
 
 
 def folder(prefix: str, root: str) -> str:

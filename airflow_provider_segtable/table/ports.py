@@ -19,6 +19,7 @@ from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.storage.system import SystemChance, SystemClock
 from airflow_provider_segtable.table.clocks import (
     MOST_SKEW_S,
@@ -39,6 +40,7 @@ class TablePorts:
 
     ``uri`` and ``storage_options`` let kernels rebuild ``files`` inside Spark tasks; ``author``
     names this process in events and locks. ``most_skew_s`` is how far clocks may differ.
+    A local ``uri`` is absolute, for tasks have a working directory of their own.
     """
 
     uri: str
@@ -96,7 +98,7 @@ class TablePorts:
         """Return the same ports for another table."""
         return replace(
             self,
-            uri=uri,
+            uri=absolute(uri),
             storage=open_storage(uri, self.storage_options),
             files=open_files(uri, self.storage_options),
         )
@@ -139,7 +141,7 @@ def open_ports(
     """
     options = SecretOptions(storage_options)
     return TablePorts(
-        uri=uri,
+        uri=absolute(uri),
         storage=open_storage(uri, options),
         files=open_files(uri, options),
         clock=SystemClock(),

@@ -74,6 +74,49 @@ def test_kernels_need_only_pyarrow() -> None:
     imported([f"{OURS}.data.{name}" for name in kernels], "pyarrow", "numpy")
 
 
+def test_executors_need_only_pyarrow_and_numpy() -> None:
+    """All that Spark's tasks import by name, jobs included, needs only pyarrow and numpy."""
+    tasks = [name for name in modules_of("spark") if ".spark.tasks" in name]
+    jobs = [name for name in modules_of("data") if defines_a_job(name)]
+    assert f"{OURS}.spark.tasks.groups" in tasks
+    assert f"{OURS}.data.minor" in jobs
+    came = imported([*tasks, *jobs], "pyarrow", "numpy")
+    layers = {name.split(".")[1] for name in came if name.startswith(f"{OURS}.")}
+    assert layers <= {"core", "data", "disk", "ports", "spark"}
+    assert {name for name in came if name.startswith(f"{OURS}.spark.")} == {*tasks}
+
+
+def defines_a_job(name: str) -> bool:
+    """Return whether a class of a module has ``run(self, files)``, as ``ports.job.Job`` asks."""
+    path = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+    found = ast.walk(ast.parse(path.read_text())) if path.exists() else ()
+    return any(
+        isinstance(node, ast.FunctionDef)
+        and node.name == "run"
+        and [one.arg for one in node.args.args] == ["self", "files"]
+        for node in found
+    )
+
+
+TO_TASKS = {"mapInArrow", "mapInPandas", "mapPartitions", "flatMap", "foreachPartition", "udf"}
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in modules() if "/spark/tasks/" not in path.as_posix()], ids=named
+)
+def test_no_function_of_the_driver_is_sent_to_a_task(path: Path) -> None:
+    """A function handed to Spark for its tasks is never defined beside the call."""
+    tree = ast.parse(path.read_text())
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if node.func.attr in TO_TASKS and node.args:
+            given = node.args[0]
+            assert not isinstance(given, ast.Lambda), ast.unparse(node)
+            assert not (isinstance(given, ast.Name) and given.id in own), ast.unparse(node)
+
+
 def test_nothing_below_hooks_needs_airflow_or_spark() -> None:
     """Every module below spark imports where neither Airflow nor Spark is installed."""
     arrow = ("pyarrow", "numpy", "pyroaring", "sqlglot")

@@ -74,7 +74,7 @@ def test_a_lost_worker_is_one_plan_s_failure(spark: SparkSession, make_table: Ma
     plans = plans_of(table)
 
     def run(group: Group) -> list[Done]:
-        from airflow_provider_segtable.spark.distribution import run_group
+        from airflow_provider_segtable.spark.tasks.groups import run_group
 
         if any(index == 0 for index, _ in group):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -52,12 +52,14 @@ def test_the_largest_jobs_are_spread() -> None:
 
 
 def test_executors_need_the_archive_and_pyarrow_only(tmp_path: Path) -> None:
-    """From the archive alone the kernels import, without Spark, ZooKeeper or object stores."""
+    """From the archive alone tasks import, without Spark or ZooKeeper; it is passed on as it is."""
     archive = package_archive(tmp_path)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import airflow_provider_segtable.data.minor as minor\n"
-        "import airflow_provider_segtable.services.execution\n"
+        "import airflow_provider_segtable.spark.tasks.groups\n"
+        "from airflow_provider_segtable.spark.archive import package_archive\n"
+        "assert str(package_archive()) == sys.argv[1]\n"
         "assert minor.__file__.startswith(sys.argv[1]), minor.__file__\n"
         "print(sorted({'pyspark', 'kazoo', 'obstore', 'airflow'} & set(sys.modules)))"
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ingest import Standing, check_rows, write_segment
-from airflow_provider_segtable.spark.failures import told
+from airflow_provider_segtable.spark.tasks.faults import told
 
 SLOT = "__segtable_slot"
 RESULT = "segment string, error string, message string"
@@ -88,6 +88,29 @@ class WriteTask:
             table, self.schema, self.time_column
         ).to_batches()
         return batches
+
+
+class Paths(Protocol):
+    """A Spark accumulator of paths."""
+
+    def add(self, term: list[str]) -> None:
+        """Add some."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedWrite:
+    """A write task that notes the paths it leaves behind, for the driver."""
+
+    task: WriteTask
+    left: Paths
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the rows of one partition; yield a result for every slot."""
+        return self.task.run(batches, self._note)
+
+    def _note(self, path: str) -> None:
+        self.left.add([path])
 
 
 def by_slot(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

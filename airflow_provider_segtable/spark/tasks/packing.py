@@ -2,7 +2,7 @@
 
 1. Each name becomes one row, its numbers as packed bits (``data.bits``), by Arrow and numpy. No
    row is ever a Python object.
-2. A task imports this module and what it imports, so nothing here needs a library for bitmaps.
+2. Nothing here needs a library for bitmaps, which executors do not have.
 """
 
 from collections.abc import Iterable, Iterator

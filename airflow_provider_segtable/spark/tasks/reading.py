@@ -1,0 +1,50 @@
+"""Reading segments by pyarrow, in a task: segment numbers in, rows out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.scan import read_segment
+from airflow_provider_segtable.data.sieve import Sieve
+
+
+class Broadcast(Protocol):
+    """Segments and their sieves, sent to each executor once."""
+
+    @property
+    def value(self) -> Sequence[tuple[Segment, Sieve]]:
+        """Return them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask:
+    """Reads some of ``segments`` in the columns of ``schema``, cast to ``target``."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+    segments: Broadcast
+    schema: pa.Schema
+    target: pa.Schema
+    time_column: str
+    addressed: bool
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the segments whose numbers the first column has."""
+        files = open_files(self.uri, self.storage_options)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            segment, sieve = self.segments.value[number]
+            for rows in read_segment(
+                files,
+                segment,
+                schema=self.schema,
+                time_column=self.time_column,
+                sieve=sieve,
+                addressed=self.addressed,
+            ):
+                table = pa.Table.from_batches([rows]).cast(self.target, safe=False)
+                yield from table.to_batches()

@@ -1,0 +1,64 @@
+"""Checking the inputs of a compaction of sketches, and weighing its rows, in tasks."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
+from airflow_provider_segtable.core.segment import Segment
+from airflow_provider_segtable.data.descriptor import read_descriptor
+from airflow_provider_segtable.data.encoding import probed
+from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.spark.tasks.faults import told
+
+SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTask:
+    """Compares segments with the footers of their files."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+
+    def run(self, segments: Iterable[Segment]) -> Iterator[tuple[str, str]]:
+        """Yield an error, as values, for each file that is not its segment's."""
+        files = open_files(self.uri, self.storage_options)
+        for segment in segments:
+            try:
+                found = read_descriptor(files, segment.path)
+            except SegtableError as error:
+                yield told(error)
+                continue
+            if (found.id, found.rows) != (segment.file_id, segment.rows):
+                yield told(
+                    CorruptTable(
+                        f"{segment.path} says it is segment {found.id} of {found.rows} rows, the "
+                        f"log says {segment.file_id} of {segment.rows}: restore the file"
+                    )
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleTask:
+    """Encodes the first rows of a range; ``sketches`` are the numbers of the sketch columns."""
+
+    sketches: tuple[int, ...]
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield how many bytes the rows take in a file, and their weight."""
+        held: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in batches:
+            if batch.num_rows and rows < SAMPLED_ROWS and size < SAMPLED_BYTES:
+                held.append(batch)
+                rows, size = rows + batch.num_rows, size + batch.nbytes
+        if held:
+            table = pa.Table.from_batches(held)
+            weight = 8.0 * table.num_columns * rows
+            for number in self.sketches:
+                weight += pc.sum(pc.binary_length(table.column(number))).as_py() or 0
+            taken = probed(table, table.column_names).width * rows
+            yield pa.RecordBatch.from_pylist([{"size": taken, "weight": weight}])

@@ -1,0 +1,84 @@
+"""A failed task in one line: its last exception, its host, the way out; out of Spark's texts."""
+
+import pytest
+
+from airflow_provider_segtable.spark.failures import translate
+from airflow_provider_segtable.spark.lost_tasks import last_exception, lost_task
+
+WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/spark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
+    run_process()
+ModuleNotFoundError: No module named 'pyarrow'
+"""
+ABORTED = (
+    "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 2.0 "
+    "failed 4 times, most recent failure: Lost task 0.3 in stage 2.0 (TID 3) "
+    "(10.0.0.7 executor 2): {cause}\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1136)\n\n"
+    "Driver stacktrace:\n\tat org.apache.spark.scheduler.DAGScheduler.abort(DAGScheduler.scala:1)"
+)
+
+
+def test_a_missing_module_is_named_with_what_executors_need() -> None:
+    """The cause stands in the line, not only that there was an exception."""
+    told = str(translate(RuntimeError(WORKER), "a task (minor: May) was lost"))
+    assert told.startswith(
+        "a task (minor: May) was lost: ModuleNotFoundError: No module named 'pyarrow'"
+    )
+    assert "every executor needs pyarrow and numpy" in told
+    assert "\n" not in told
+
+
+def test_the_host_of_the_executor_is_told() -> None:
+    """Where Spark's message names the host, so does ours."""
+    text = ABORTED.format(cause="org.apache.spark.api.python.PythonException: " + WORKER)
+    assert "No module named 'pyarrow' (on 10.0.0.7): " in (lost_task(text) or "")
+
+
+@pytest.mark.parametrize(
+    ("cause", "told", "way_out"),
+    [
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+            "SparkException: Python worker exited unexpectedly (crashed) (on 10.0.0.7)",
+            "spark.executor.memoryOverhead",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/opt/py": error=2, No such file',
+            'IOException: Cannot run program "/opt/py": error=2, No such file (on 10.0.0.7)',
+            "spark.pyspark.python",
+        ),
+        (
+            (
+                "ExecutorLostFailure (executor 2 exited caused by one of the running tasks) "
+                "Reason: Command exited with code 137"
+            ),
+            "Reason: Command exited with code 137 (on 10.0.0.7)",
+            "run it again",
+        ),
+    ],
+)
+def test_a_task_without_a_traceback_tells_its_cause(cause: str, told: str, way_out: str) -> None:
+    """A worker that crashed, never started, or went with its executor is told with a way out."""
+    found = lost_task(ABORTED.format(cause=cause)) or ""
+    assert told in found
+    assert way_out in found
+
+
+def test_the_last_of_several_exceptions_is_told_whole() -> None:
+    """Of chained tracebacks the last one counts; its message is joined into one line."""
+    text = (
+        "Traceback (most recent call last):\n  File 'a', line 1, in b\n    c()\nKeyError: 1\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n  File 'a', line 3, in b\n    d()\n"
+        "airflow_provider_segtable.core.errors.CorruptTable: it is\ntorn\n SQLSTATE: 38000\n"
+        "\tat org.apache.spark.X(Y.scala:1)"
+    )
+    assert last_exception(text) == "CorruptTable: it is torn"
+
+
+def test_other_messages_are_of_no_task() -> None:
+    """An analysis error has no task."""
+    assert lost_task("[UNRESOLVED_COLUMN] A column with name `x` cannot be resolved.") is None

@@ -1,0 +1,92 @@
+"""What is sent to tasks arrives and works in the Python of an executor, from the archive alone."""
+
+import pickle
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.core.interval import Interval
+from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.data.sieve import Sieve
+from airflow_provider_segtable.spark.archive import package_archive
+from airflow_provider_segtable.spark.tasks.groups import run_group
+from airflow_provider_segtable.spark.tasks.packing import packed
+from airflow_provider_segtable.spark.tasks.reading import ReadTask
+from airflow_provider_segtable.spark.tasks.sketches import CheckTask, SampleTask
+from airflow_provider_segtable.spark.tasks.writing import SLOT, WriteTask, decode_result
+from airflow_provider_segtable.testing.bare import bare_python
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
+PROGRAM = """
+import pickle, sys
+sys.path.insert(0, sys.argv[1])
+function, arguments = pickle.loads(sys.stdin.buffer.read())
+sys.stdout.buffer.write(pickle.dumps(list(function(*arguments))))
+"""
+Arriving = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def arriving(tmp_path_factory: pytest.TempPathFactory) -> Arriving:
+    """Return what calls a function as a task does: by the name of its module, in a bare Python."""
+    folder = tmp_path_factory.mktemp("executor")
+    python = bare_python(folder / "bare", "pyarrow", "numpy")
+    archive = package_archive(folder)
+
+    def call(function: Callable[..., Any], *arguments: object) -> Any:
+        given = pickle.dumps((function, arguments))
+        command = [str(python), "-I", "-c", PROGRAM, str(archive)]
+        done = subprocess.run(command, input=given, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()[-2000:]
+        return pickle.loads(done.stdout)  # noqa: S301  # of our own making
+
+    return call
+
+
+def rows(*numbers: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(numbers, SCHEMA.field(0).type), [*numbers]], schema=SCHEMA)
+
+
+def test_rows_are_written_checked_and_read_back(tmp_path: Path, arriving: Arriving) -> None:
+    """A written segment is what its footer says, and is read again, each by a task."""
+    segment_id = SegmentId(interval=Interval(start=0, end=3_600_000_000), version=0, partition=0)
+    write = WriteTask(
+        uri=str(tmp_path), ids=(segment_id,), schema=SCHEMA, time_column="at", created=1
+    )
+    slotted = pa.record_batch(
+        [pa.array([0, 0], pa.int32()), *rows(1, 2).columns], names=[SLOT, *SCHEMA.names]
+    )
+    (told,) = arriving(write.run, [slotted], len)
+    assert told["error"].to_pylist() == [None]
+    segment = decode_result(told["segment"][0].as_py())
+    assert arriving(CheckTask(uri=str(tmp_path), storage_options={}).run, [segment]) == []
+    read = ReadTask(
+        uri=str(tmp_path),
+        storage_options={},
+        segments=SimpleNamespace(value=[(segment, Sieve.idle(segment))]),
+        schema=SCHEMA,
+        target=SCHEMA,
+        time_column="at",
+        addressed=False,
+    )
+    (found,) = arriving(read.run, [pa.record_batch([pa.array([0])], names=["id"])])
+    assert found == rows(1, 2)
+
+
+def test_rows_are_packed_and_weighed(arriving: Arriving) -> None:
+    """Addresses become bits, and rows a weight, with numpy and pyarrow."""
+    named = pa.record_batch([["a", "a"], [0, 3]], names=["__segtable_root", "__segtable_row"])
+    (found,) = arriving(packed, [named])
+    assert found["rows"].to_pylist() == [2]
+    (weighed,) = arriving(SampleTask(sketches=()).run, [rows(*range(100))])
+    assert weighed["weight"].to_pylist() == [1600.0]
+
+
+def test_a_group_of_jobs_arrives(arriving: Arriving) -> None:
+    """The function that runs kernel jobs needs nothing of the driver."""
+    assert arriving(run_group, ()) == []
