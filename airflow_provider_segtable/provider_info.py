@@ -57,6 +57,12 @@ def _connection_type() -> dict[str, Any]:
                 "Where writers and compactions coordinate, as zk://host:2181[,host:2181][/chroot]."
                 " Reading needs none.",
             ),
+            "zookeeper_options": _field(
+                "ZooKeeper options",
+                'User, password and TLS files as a JSON object, such as {"user": "...",'
+                ' "password_file": "..."}.',
+                format="password",
+            ),
             "spark_master": _field(
                 "Spark master",
                 "Where compaction runs, such as local[*] or spark://host:7077; all cores of the"

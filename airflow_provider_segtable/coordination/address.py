@@ -7,10 +7,12 @@
     memory://name                       inside this process only; equal names share one service
 """
 
+import importlib.util
 import re
 import threading
 import time
 
+from airflow_provider_segtable.coordination.access import Access, access_of
 from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.interval import Instant
@@ -47,6 +49,7 @@ def connect(
     clock: Clock | None = None,
     session_timeout_s: float = SESSION_TIMEOUT_S,
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    access: Access | None = None,
 ) -> Coordinator:
     """Return a coordinator; ZooKeeper is contacted at its first use, not here.
 
@@ -55,10 +58,11 @@ def connect(
         clock: of a memory coordinator.
         session_timeout_s: how long ZooKeeper keeps the locks of a silent holder.
         connect_timeout_s: how long to wait for ZooKeeper before it counts as unavailable.
+        access: who the client is; by default what the environment says (``coordination.access``).
 
     Raises:
-        InvalidInput: if the address has another form.
-        DependencyMissing: if kazoo is not installed.
+        InvalidInput: if the address has another form, or the environment's options are wrong.
+        DependencyMissing: if kazoo is not installed, or SASL is asked for without pure-sasl.
     """
     if address.startswith("memory://"):
         name = address.removeprefix("memory://")
@@ -84,4 +88,14 @@ def connect(
         match[2] or DEFAULT_CHROOT,
         session_timeout_s=session_timeout_s,
         connect_timeout_s=connect_timeout_s,
+        access=_usable(access or access_of(None)),
     )
+
+
+def _usable(access: Access) -> Access:
+    if access.user and access.scheme == "sasl" and importlib.util.find_spec("puresasl") is None:
+        raise DependencyMissing(
+            "scheme sasl of the ZooKeeper options needs the package pure-sasl, which is not "
+            "installed: pip install 'airflow-provider-segtable[sasl]'"
+        )
+    return access

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from itertools import count
 from typing import TypeVar
 
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
 
+from airflow_provider_segtable.coordination.access import Access
 from airflow_provider_segtable.coordination.claim import Bell
 from airflow_provider_segtable.coordination.link import Interrupted, Link
 from airflow_provider_segtable.coordination.nodes import Cache
-from airflow_provider_segtable.core.errors import CoordinatorUnavailable
+from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class ZooKeeperClient:
         chroot: the node that everything of segtable lies under.
         session_timeout_s: how long the ensemble keeps the locks of a holder that is silent.
         connect_timeout_s: how long to wait for a connection before it counts as unavailable.
+        access: who the client is; anybody by default.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class ZooKeeperClient:
         *,
         session_timeout_s: float = 30.0,
         connect_timeout_s: float = 10.0,
+        access: Access | None = None,
     ) -> None:
         """Store the arguments; the first call connects."""
+        self._access = access or Access()
         self._hosts = hosts
         self._root = "/" + chroot.strip("/")
         self._session_timeout_s = session_timeout_s
@@ -98,6 +102,7 @@ class ZooKeeperClient:
             self._root,
             session_timeout_s=self._session_timeout_s,
             address=self.address,
+            access=self._access,
         )
         return link.open(timeout_s)
 
@@ -132,6 +137,13 @@ class ZooKeeperClient:
     def _border(self) -> Iterator[None]:
         try:
             yield
+        except (NoAuthError, InvalidACLError, AuthFailedError) as error:
+            raise AccessRefused(
+                f"ZooKeeper at {self.address} does not let {self._access} work below {self._root} "
+                f"({type(error).__name__}): its nodes belong to another user, or the password is "
+                "wrong; correct the ZooKeeper options (SEGTABLE_ZOOKEEPER_OPTIONS_FILE), or take "
+                "another chroot"
+            ) from error
         except KazooException as error:
             raise CoordinatorUnavailable(
                 f"ZooKeeper at {self.address} refuses: {type(error).__name__} {error}; check its "

@@ -6,7 +6,10 @@
    while the lock is taken is certainly the server's, and nothing else is ever signalled.
 3. With ``die_with_parent`` a watching shell reads from a pipe that only we hold; when we end, in
    whatever way, the pipe closes and the shell kills the server.
-4. One directory is one server::
+4. The directory is its owner's alone (mode 0700), and so is what the server writes. The port is
+   not: every user of this machine reaches it. Where that matters, connect with a user
+   (``coordination.access``).
+5. One directory is one server::
 
        <dir>/lock  zoo.cfg  zookeeper.log  server.json {"port", "pid"}  data/
 """
@@ -18,7 +21,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +33,7 @@ from airflow_provider_segtable.core.errors import CoordinatorUnavailable, Enviro
 
 LOOPBACK = "127.0.0.1"
 CHROOT = "/segtable"
+PRIVATE = 0o700
 POLL_S = 0.02
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -85,15 +89,25 @@ class EmbeddedZooKeeper:
         data_dir: made if absent; its data are kept.
         port: by default the directory's last port if that is free, else any free one.
         die_with_parent: kill the server when this process ends without stopping it.
+        settings: more of ``zoo.cfg``, to try out TLS and users.
+        jvm_options: more options of Java, e.g. where the users of SASL are.
     """
 
     def __init__(
-        self, data_dir: Path | str, port: int | None = None, *, die_with_parent: bool = True
+        self,
+        data_dir: Path | str,
+        port: int | None = None,
+        *,
+        die_with_parent: bool = True,
+        settings: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = (),
     ) -> None:
         """Store the arguments; nothing starts yet."""
         self.data_dir = Path(data_dir).absolute()
         self._wanted_port = port
         self._die_with_parent = die_with_parent
+        self._settings = dict(settings or {})
+        self._jvm_options = tuple(jvm_options)
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
@@ -138,11 +152,13 @@ class EmbeddedZooKeeper:
         """
         java, class_path = find_java(), zookeeper_class_path()
         try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
+            self.data_dir.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            self.data_dir.chmod(PRIVATE)  # an older segtable made it for everybody
             with _server_lock(self.data_dir) as lock:
                 self._port = self._choose_port()
                 _record(self.data_dir, port=self._port)  # forget the last server's process id
-                self._launch([str(java), *JVM_OPTIONS, "-cp", class_path], lock)
+                options = (*JVM_OPTIONS, *self._jvm_options)
+                self._launch([str(java), *options, "-cp", class_path], lock)
         except OSError as error:
             raise EnvironmentIncomplete(
                 f"cannot keep ZooKeeper's state in {self.data_dir} ({error}): "
@@ -177,9 +193,8 @@ class EmbeddedZooKeeper:
 
     def _launch(self, java: list[str], lock: IO[bytes]) -> None:
         config = self.data_dir / "zoo.cfg"
-        config.write_text(
-            CONFIG.format(data=self.data_dir / "data", port=self._port, host=LOOPBACK)
-        )
+        given = CONFIG.format(data=self.data_dir / "data", port=self._port, host=LOOPBACK)
+        config.write_text(given + "".join(f"{k}={v}\n" for k, v in self._settings.items()))
         with (self.data_dir / "zookeeper.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*java, "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)],
@@ -187,6 +202,7 @@ class EmbeddedZooKeeper:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C at the terminal is ours to handle
+                umask=0o077,
             )
         if self._die_with_parent:
             self._watcher = subprocess.Popen(

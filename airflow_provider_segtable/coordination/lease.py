@@ -105,7 +105,7 @@ class ZooKeeperLease:
         """Create the state unless a rival did; True if it is ours."""
         if (known := self._known()) is not LeaseState.HELD:
             self._refuse(known)
-        multi = self._link.client.transaction()
+        multi = self._link.transaction()
         multi.check(self._path, 0)  # under a later session it would outlive the lock
         multi.create(self._state_path, PUBLISHING, ephemeral=True)
         try:
@@ -137,7 +137,7 @@ class ZooKeeperLease:
         with suppress(Interrupted, KazooException):
             if self._known() is not LeaseState.HELD:
                 return
-            creation = client.transaction()
+            creation = self._link.transaction()
             creation.check(self._path, 0)  # under a later session it would outlive the lock
             creation.create(self._progress_path, data, ephemeral=True)
             outcome = self._link.call(creation.commit_async)

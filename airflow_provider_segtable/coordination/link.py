@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
@@ -27,11 +26,12 @@ from kazoo.exceptions import (
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import KazooState
-from kazoo.retry import KazooRetry
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, KeeperState
 
-from airflow_provider_segtable.core.errors import CoordinatorUnavailable
+from airflow_provider_segtable.coordination.access import Access
+from airflow_provider_segtable.coordination.wire import Transaction, client_of
+from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
 
 INTERRUPTIONS = (
     ConnectionLoss,
@@ -40,61 +40,37 @@ INTERRUPTIONS = (
     OperationTimeoutError,
     KazooTimeoutError,
 )
-CONNECT_REPLY_S = 3.0
 MAX_REQUEST_BYTES = 1_000_000
 """Just under ``jute.maxbuffer``: a server drops the connection of whoever sends more."""
 
 _log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())  # kazoo warns of each reconnection; to be heard, configure
 
 
 class Interrupted(Exception):
     """The connection went away; the call may or may not have taken effect."""
 
 
-class _ImpatientHandler(SequentialThreadingHandler):
-    """Asks again when a server accepts a connection and then says nothing.
-
-    A server that is just starting may do that, and kazoo would wait as long as a session lasts:
-    long enough to lose it.
-    """
-
-    def __init__(self, timeout_s: float) -> None:
-        super().__init__()
-        self.is_connected: Callable[[], bool] = lambda: False
-        self._timeout_s = timeout_s
-
-    def select(self, read: Any, write: Any, other: Any, timeout: float | None = None) -> Any:
-        if not self.is_connected():
-            timeout = min(self._timeout_s if timeout is None else timeout, self._timeout_s)
-        return super().select(read, write, other, timeout)
-
-
 class Link:
     """A connected kazoo client of this process."""
 
-    def __init__(self, hosts: str, root: str, *, session_timeout_s: float, address: str) -> None:
+    def __init__(
+        self, hosts: str, root: str, *, session_timeout_s: float, address: str, access: Access
+    ) -> None:
         """Prepare; ``open`` connects."""
         self.root = root
         self.pid = os.getpid()
         self.generation = 0
         self.abandoned = False
         self._address = address
+        self._access = access
+        self._refused = False
         self._patience_s = max(5.0, session_timeout_s)
         self._changed = threading.Condition()
         self._up = False
         self._session: int | None = None
         self._epoch: tuple[int | None, str] = (None, "")
         self._leftovers: list[Callable[[], None]] = []
-        handler = _ImpatientHandler(min(CONNECT_REPLY_S, session_timeout_s / 3))
-        self.client = KazooClient(
-            hosts=hosts,
-            timeout=session_timeout_s,
-            logger=_log,
-            handler=handler,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0),
-        )
-        handler.is_connected = lambda: bool(self.client.connected)
+        self.client, self._voice = client_of(hosts, access, session_timeout_s=session_timeout_s)
         self.client.add_listener(self._listen)
 
     def open(self, timeout_s: float) -> "Link":
@@ -106,16 +82,31 @@ class Link:
         try:
             self.client.start(timeout=timeout_s)
         except (KazooException, KazooTimeoutError, OSError) as error:
+            self.refuse_if_unknown()
             raise self.unavailable(f"for {timeout_s:g} s") from error
         self.await_connected(timeout_s)  # until the listener has noted the session, too
         return self
 
     def unavailable(self, why: str) -> CoordinatorUnavailable:
         """Return the error that says where nobody answers, and the way out."""
+        last = f"; the last trouble: {self._voice.trouble}" if self._voice.trouble else ""
+        tls = ", or the certificates of its ZooKeeper options" if self._access.tls else ""
         return CoordinatorUnavailable(
-            f"no ZooKeeper answers at {self._address} ({why}): start one with "
-            "`segtable zookeeper start`, or correct the address"
+            f"no ZooKeeper answers at {self._address} ({why}{last}): start one with "
+            f"`segtable zookeeper start`, or correct the address{tls}"
         )
+
+    def refuse_if_unknown(self) -> None:
+        """Raise ``AccessRefused`` if the server did not accept who we are."""
+        if self._refused:
+            raise AccessRefused(
+                f"ZooKeeper at {self._address} refuses {self._access}: correct user and password "
+                "in the ZooKeeper options, or the users of its SASL configuration"
+            )
+
+    def transaction(self) -> Transaction:
+        """Return an empty transaction."""
+        return Transaction(self.client)
 
     @property
     def connected(self) -> bool:
@@ -134,6 +125,7 @@ class Link:
     def begin(self, start: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Start a kazoo ``*_async`` call; several begun together share one round trip."""
         if not self.connected:
+            self.refuse_if_unknown()
             raise Interrupted
         return start(*arguments, **options)
 
@@ -164,7 +156,10 @@ class Link:
     def await_connected(self, timeout_s: float) -> bool:
         """Wait for the reconnection; an abandoned link does not come back."""
         with self._changed:
-            self._changed.wait_for(lambda: self.connected or self.abandoned, timeout_s)
+            self._changed.wait_for(
+                lambda: self.connected or self.abandoned or self._refused, timeout_s
+            )
+        self.refuse_if_unknown()
         return self.connected
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -212,6 +207,7 @@ class Link:
                 self.generation += 1
                 if state == KazooState.LOST:
                     self._session = None
+                    self._refused |= self.client.client_state == KeeperState.AUTH_FAILED
             self._changed.notify_all()
         if state == KazooState.CONNECTED and self._leftovers:
             self.client.handler.spawn(self._clean_leftovers)

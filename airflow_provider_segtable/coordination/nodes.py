@@ -225,7 +225,7 @@ class Nodes:
 
     def queue_up(self, link: Link, prefix: str, record: bytes) -> None:
         """Take a place at the end of the queue; a time chunk's shuts the gate on appends."""
-        multi = link.client.transaction()
+        multi = link.transaction()
         if OF_TIME_CHUNK in prefix:
             multi.set_data(self.gate, b"")
         multi.create(f"{self.waiters}/{prefix}", record, ephemeral=True, sequence=True)

@@ -89,6 +89,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         chroot: the node that everything of segtable lies under.
         session_timeout_s: how long the ensemble keeps the locks of a holder that is silent.
         connect_timeout_s: how long to wait for a connection before it counts as unavailable.
+        access: who the client is; anybody by default.
     """
 
     def acquire(self, request: LockRequest, *, wait_s: float) -> ZooKeeperLease:
@@ -224,7 +225,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         self, link: Link, claim: Claim, view: View, decision: Granted | Revokes
     ) -> ZooKeeperLease | None:
         name = claim.draw_lock_name()
-        multi = grant_of(link.client.transaction(), claim, view, decision, name=name)
+        multi = grant_of(link.transaction(), claim, view, decision, name=name)
         sent = link.begin(multi.commit_async)
         seen = link.begin(link.client.get_async, f"{claim.nodes.locks}/{name}")  # same round trip
         failed = [each for each in link.wait(sent) if isinstance(each, Exception)]

@@ -3,18 +3,20 @@
 ::
 
     host    the root of the tables: /data/tables, s3://lake/tables, ...
-    extra   zookeeper        zk://host:2181[,host:2181][/chroot]; reading needs none
-            storage_options  keys of the object store, an object or its JSON text
-            spark_master     where compaction runs, if no Spark connection says so
-            spark_conn_id    a connection of apache-airflow-providers-apache-spark
+    extra   zookeeper          zk://host:2181[,host:2181][/chroot]; reading needs none
+            zookeeper_options  user, password, TLS files (``coordination.access``), as an object
+                               or its JSON text
+            storage_options    keys of the object store, likewise
+            spark_master       where compaction runs, if no Spark connection says so
+            spark_conn_id      a connection of apache-airflow-providers-apache-spark
 
     AIRFLOW_CONN_SEGTABLE_DEFAULT='{"conn_type": "segtable", "host": "/data/tables",
                                     "extra": {"zookeeper": "zk://127.0.0.1:2181"}}'
 
 A table is named by its path below the root, or by a whole URI.
 
-Credentials are in ``storage_options`` alone. They are shown by no ``repr`` and are masked in
-Airflow's logs and rendered fields from the moment the connection is read.
+Credentials are in ``storage_options`` and ``zookeeper_options`` alone. They are shown by no
+``repr`` and are masked in Airflow's logs and rendered fields as soon as the connection is read.
 """
 
 import json
@@ -28,6 +30,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
+from airflow_provider_segtable.coordination.access import parse_options
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
@@ -44,12 +47,14 @@ class Place:
     conn_id: str
     root: str
     zookeeper: str | None = None
+    zookeeper_options: Mapping[str, str] = field(default_factory=SecretOptions)
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
     spark_master: str | None = None
     spark_conn_id: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "storage_options", SecretOptions(self.storage_options))
+        object.__setattr__(self, "zookeeper_options", SecretOptions(self.zookeeper_options))
         for what, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
             if redacted(plain(what, text)) != text:
                 raise InvalidInput(
@@ -70,6 +75,7 @@ class Place:
             conn_id=connection.conn_id,
             root=connection.host or "",
             zookeeper=extra.get("zookeeper") or None,
+            zookeeper_options=SecretOptions(_zookeeper_options(connection.conn_id, extra)),
             storage_options=_options(connection.conn_id, extra.get("storage_options")),
             spark_master=extra.get("spark_master") or None,
             spark_conn_id=extra.get("spark_conn_id") or None,
@@ -102,6 +108,7 @@ class Place:
         ports = open_ports(
             self.uri(table),
             zookeeper=self.zookeeper,
+            zookeeper_options=self.zookeeper_options,
             storage_options=self.storage_options,
             author=author,
         )
@@ -110,6 +117,11 @@ class Place:
         finally:
             if ports.coordinator_ is not None:
                 ports.coordinator_.close()
+
+
+def _zookeeper_options(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
+    where = f"zookeeper_options of connection {conn_id}"
+    return parse_options(extra.get("zookeeper_options"), where)
 
 
 def _options(conn_id: str, given: Any) -> dict[str, str]:
@@ -165,6 +177,7 @@ class SegtableHook(BaseHook):
         """Return what the connection says; from now on logs mask its credentials."""
         place = Place.of(self.get_connection(self.segtable_conn_id))
         mask_credentials(place.storage_options)
+        mask_credentials(place.zookeeper_options)
         return place
 
     def get_conn(self) -> Place:

@@ -28,6 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from airflow_provider_segtable.coordination.access import OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE
 from airflow_provider_segtable.coordination.java import find_java
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
@@ -68,6 +69,7 @@ class Submission:
         conf: settings of Spark; those that are credentials are in no command line.
         storage_options: of the object store; they reach the application by its environment.
         reader_options: credentials of Spark's readers; likewise.
+        zookeeper_options: user, password and TLS files of ZooKeeper; likewise.
         wait: of drivers elsewhere: False if submitting is enough.
 
     Raises:
@@ -80,6 +82,7 @@ class Submission:
     conf: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] = field(default_factory=dict)
     reader_options: Mapping[str, str] = field(default_factory=dict)
+    zookeeper_options: Mapping[str, str] = field(default_factory=dict)
     wait: bool = True
 
     def __post_init__(self) -> None:
@@ -87,17 +90,26 @@ class Submission:
             plain("argument", argument, sql=argument.startswith(("--where=", "--set=")))
         plain("application name", self.name)
         object.__setattr__(self, "conf", checked_settings(self.conf))
-        for name in ("storage_options", "reader_options"):
+        for name in ("storage_options", "reader_options", "zookeeper_options"):
             object.__setattr__(self, name, SecretOptions(getattr(self, name)))
+
+    @property
+    def credentials(self) -> tuple[Mapping[str, str], ...]:
+        """Return the options that travel in the environment."""
+        return (self.storage_options, self.reader_options, self.zookeeper_options)
 
     def secrets(self) -> SecretOptions:
         """Return the environment variables that carry options."""
-        carried = {OPTIONS_VARIABLE: self.storage_options, READER_VARIABLE: self.reader_options}
+        carried = {
+            OPTIONS_VARIABLE: self.storage_options,
+            READER_VARIABLE: self.reader_options,
+            ZOOKEEPER_VARIABLE: self.zookeeper_options,
+        }
         return SecretOptions({name: json.dumps(dict(of)) for name, of in carried.items() if of})
 
     def hidden_in(self, text: str) -> str:
         """Return a text of the application, or of its command, without credentials."""
-        for options in (self.storage_options, self.reader_options, self.conf):
+        for options in (*self.credentials, self.conf):
             text = SecretOptions(options).hidden_in(text)
         return redacted(text)
 
@@ -240,7 +252,7 @@ class SparkSubmit:
         here = {"env": environment, "preexec_fn": _die_with_parent}
         defaults = self.options.get("properties_file")
         hidden = self._hidden(submission)
-        for options in (hidden, submission.storage_options, submission.reader_options):
+        for options in (hidden, *submission.credentials):
             mask_credentials(options)  # the hook itself logs the driver's output
         with properties_file(hidden, Path(defaults) if defaults else spark_defaults()) as file:
             told = {"properties_file": str(file)} if file else {}

@@ -240,6 +240,7 @@ class SegtableSparkOperator(TableOperator):
                 conf=self.spark_conf or {},
                 storage_options=place.storage_options,
                 reader_options=reader_options,
+                zookeeper_options=place.zookeeper_options,
                 wait=not self.deferrable,
             )
             try:

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_segtable.coordination.access import access_of
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
@@ -107,9 +108,9 @@ class TablePorts:
 _OF_THIS_PROCESS = ClockCheck()
 
 
-def _coordinator(address: str) -> Coordinator:
+def _coordinator(address: str, options: Mapping[str, str] | None) -> Coordinator:
     timeout_s = _seconds(SESSION_TIMEOUT_VARIABLE, SESSION_TIMEOUT_S)
-    return connect(address, session_timeout_s=timeout_s)
+    return connect(address, session_timeout_s=timeout_s, access=access_of(options))
 
 
 def _seconds(variable: str, default: float) -> float:
@@ -130,6 +131,7 @@ def open_ports(
     zookeeper: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     author: str | None = None,
+    zookeeper_options: Mapping[str, str] | None = None,
 ) -> TablePorts:
     """Open the real ports of a table.
 
@@ -138,6 +140,8 @@ def open_ports(
         zookeeper: ``host:port[,host:port][/chroot]``; may be left out for reading.
         storage_options: keys of the object store, as obstore names them.
         author: who is shown in events and locks; the default names host and process.
+        zookeeper_options: user, password and TLS files (``coordination.access``); by default what
+            the environment says.
     """
     options = SecretOptions(storage_options)
     return TablePorts(
@@ -148,7 +152,7 @@ def open_ports(
         chance=SystemChance(),
         author=author or f"{socket.gethostname()}:{os.getpid()}",
         storage_options=options,
-        coordinator_=_coordinator(zookeeper) if zookeeper else None,
+        coordinator_=_coordinator(zookeeper, zookeeper_options) if zookeeper else None,
         most_skew_s=_seconds(SKEW_VARIABLE, MOST_SKEW_S),
         clock_check=_OF_THIS_PROCESS,
     )

@@ -66,6 +66,7 @@ class Table:
         rollup: Rollup | None = None,
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
+        zookeeper_options: Mapping[str, str] | None = None,
     ) -> "Table":
         """Create a table at ``uri``.
 
@@ -79,6 +80,7 @@ class Table:
             rollup: what is kept of the rows; every row as it is by default.
             zookeeper: ``host:port[,...][/chroot]``; needed for writing later.
             storage_options: keys of the object store.
+            zookeeper_options: user, password and TLS files; by default from the environment.
 
         Raises:
             TableExists: if there is a table already.
@@ -86,7 +88,12 @@ class Table:
             InvalidInput: if the rollup is coarser than the time chunks.
             UnsafeStorage: if the store does not keep put-if-absent.
         """
-        ports = open_ports(uri, zookeeper=zookeeper, storage_options=storage_options)
+        ports = open_ports(
+            uri,
+            zookeeper=zookeeper,
+            storage_options=storage_options,
+            zookeeper_options=zookeeper_options,
+        )
         title = name or uri.rstrip("/").rsplit("/", 1)[-1]
         definition = TableCreated(
             table_id=str(uuid.uuid4()),
@@ -104,13 +111,20 @@ class Table:
         *,
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
+        zookeeper_options: Mapping[str, str] | None = None,
     ) -> "Table":
         """Open the table at ``uri``; ``zookeeper`` is needed for writing only.
 
         Raises:
             NotATable: if there is none.
         """
-        table = Table(open_ports(uri, zookeeper=zookeeper, storage_options=storage_options))
+        ports = open_ports(
+            uri,
+            zookeeper=zookeeper,
+            storage_options=storage_options,
+            zookeeper_options=zookeeper_options,
+        )
+        table = Table(ports)
         table.state()
         return table
 

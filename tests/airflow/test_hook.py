@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_segtable.coordination.access import Access
+from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 
@@ -57,6 +59,26 @@ def test_storage_options_that_are_no_object_are_refused(monkeypatch: pytest.Monk
     with pytest.raises(InvalidInput, match="no JSON object") as refused:
         _ = hook.place
     assert "hush" not in str(refused.value)
+
+
+def test_zookeeper_options_reach_the_ports_and_show_in_no_text(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As an object or its text; ZooKeeper's own refusal of a wrong one does not repeat it."""
+    options = {"user": "lake", "password": "open-sesame-42"}
+    for given in (options, json.dumps(options)):
+        extra = {"zookeeper": "zk://h:2181", "zookeeper_options": given}
+        place = connect(monkeypatch, host=str(tmp_path), extra=extra).place
+        assert dict(place.zookeeper_options) == options
+        assert "sesame" not in repr(place)
+        with place.table_ports("t") as ports:
+            client = ports.coordinator
+            assert isinstance(client, ZooKeeperCoordinator)
+            assert client._access == Access.read(options)
+    hook = connect(monkeypatch, host="/t", extra={"zookeeper_options": "open-sesame-42"})
+    with pytest.raises(InvalidInput, match=r"zookeeper_options .* no JSON") as refused:
+        _ = hook.place
+    assert "sesame" not in str(refused.value)
 
 
 @pytest.mark.usefixtures("flights")

@@ -42,6 +42,18 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+def test_zookeeper_options_travel_as_storage_options_do(stand_in: Path) -> None:
+    """By the environment alone: not in the command, nor in what the application prints of it."""
+    stand_in.write_text('#!/bin/sh\necho "$SEGTABLE_ZOOKEEPER_OPTIONS"\n')
+    options = {"user": "lake", "password": "open-sesame-42"}
+    submission = replace(SUBMISSION, zookeeper_options=options)
+    assert json.loads(submission.secrets()["SEGTABLE_ZOOKEEPER_OPTIONS"]) == options
+    said: list[str] = []
+    LocalSparkSubmit().launch(submission, said.append)
+    assert '"user": "lake"' in said[-1]
+    assert "sesame" not in f"{said} {submission!r}"
+
+
 def test_output_is_told_line_by_line_and_secrets_stay_off_the_command_line(stand_in: Path) -> None:
     """Arguments arrive in spark-submit's order; storage options come by the environment."""
     arrived = stand_in.with_name("arrived")

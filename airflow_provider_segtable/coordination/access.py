@@ -1,0 +1,162 @@
+"""How a client of ZooKeeper proves who it is, and how the connection is kept private.
+
+=================  =================================================================================
+option             meaning
+=================  =================================================================================
+user               name of a user of ZooKeeper; all processes of one installation use the same
+password           of that user; or ``password_file``, the path of a file that holds it
+scheme             ``digest`` (default): ZooKeeper keeps no users, whoever knows user and password
+                   may use what that user made. ``sasl``: the server checks them (DIGEST-MD5)
+tls                ``true`` for an encrypted connection; implied by the next ones
+ca                 file of the authorities that may vouch for the server; else the system's
+certificate, key   files of this client, where the server asks for one; ``key_password`` of the key
+check_hostname     ``false`` if the server's certificate does not name its host
+=================  =================================================================================
+
+1. What a client with a user makes belongs to that user alone: others can neither read nor change
+   it. Without a user nodes are open to everyone who reaches ZooKeeper.
+2. Options come from the caller, or else from the environment: ``SEGTABLE_ZOOKEEPER_OPTIONS`` is a
+   JSON object, ``SEGTABLE_ZOOKEEPER_OPTIONS_FILE`` the path of a file with one. Never from a
+   command line: others can read that.
+3. A password is shown by no ``repr``, message or log.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.secret import Secret
+
+OPTIONS_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS"
+FILE_VARIABLE = "SEGTABLE_ZOOKEEPER_OPTIONS_FILE"
+NAMES = (
+    *("user", "password", "password_file", "scheme", "tls", "ca"),
+    *("certificate", "key", "key_password", "check_hostname"),
+)
+SCHEMES = ("digest", "sasl")
+NONE = Secret("")
+_TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who a client is, and how it connects; the default is anybody, in the clear."""
+
+    user: str = ""
+    password: Secret = NONE
+    scheme: str = "digest"
+    tls: bool = False
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: Secret = NONE
+    check_hostname: bool = True
+
+    def __str__(self) -> str:
+        """Return who it is, for messages."""
+        return f"user {self.user!r} ({self.scheme})" if self.user else "a client without a user"
+
+    @staticmethod
+    def read(options: Mapping[str, str]) -> "Access":
+        """Return what options say.
+
+        Raises:
+            InvalidInput: naming the option, never a secret value.
+        """
+        for name in options:
+            if name not in NAMES:
+                raise InvalidInput(
+                    f"{name!r} is no option of ZooKeeper: there are {', '.join(NAMES)}"
+                )
+        given = {name: str(value) for name, value in options.items() if value not in ("", None)}
+        password = _password(given)
+        user, scheme = given.get("user", ""), given.get("scheme", SCHEMES[0])
+        if bool(user) != bool(password) or ":" in user:
+            raise InvalidInput(
+                "ZooKeeper options need user and password (or password_file) together, and no "
+                f"colon in the user; given are {', '.join(sorted(given))}"
+            )
+        if scheme not in SCHEMES:
+            raise InvalidInput(f"scheme {scheme!r} of ZooKeeper options is none of digest, sasl")
+        files = {name: _file(name, given.get(name)) for name in ("ca", "certificate", "key")}
+        if bool(files["certificate"]) != bool(files["key"]):
+            raise InvalidInput("ZooKeeper options need certificate and key together: give both")
+        implied = any(files.values())
+        return Access(
+            user=user,
+            password=Secret(password),
+            scheme=scheme,
+            tls=_truth(given, "tls", default=implied),
+            **files,
+            key_password=Secret(given.get("key_password", "")),
+            check_hostname=_truth(given, "check_hostname", default=True),
+        )
+
+
+def access_of(options: Mapping[str, str] | None) -> Access:
+    """Return what the options say, or those of the environment if there are none.
+
+    Raises:
+        InvalidInput: naming the option or variable.
+    """
+    return Access.read(options or _from_environment())
+
+
+def _from_environment() -> Mapping[str, str]:
+    text, where = os.environ.get(OPTIONS_VARIABLE, ""), f"${OPTIONS_VARIABLE}"
+    if not text and (path := os.environ.get(FILE_VARIABLE)):
+        text, where = _text(path, f"${FILE_VARIABLE}"), path
+    return parse_options(text, where)
+
+
+def parse_options(given: Any, where: str) -> dict[str, str]:
+    """Return options given as an object, or as its JSON text.
+
+    Raises:
+        InvalidInput: naming ``where`` they were given; not their text, which may hold a password.
+    """
+    try:
+        found = json.loads(given or "{}") if isinstance(given, str) else given or {}
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise InvalidInput(
+            f'{where} is no JSON object of ZooKeeper options: write e.g. {{"user": "lake", '
+            '"password_file": "/run/secrets/zookeeper"}'
+        )
+    return {
+        str(name): str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def _password(given: Mapping[str, str]) -> str:
+    if path := given.get("password_file"):
+        return _text(path, "password_file").rstrip("\r\n")
+    return given.get("password", "")
+
+
+def _text(path: str, what: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None
+
+
+def _file(name: str, path: str | None) -> str | None:
+    if path is not None and not Path(path).is_file():
+        raise InvalidInput(f"ZooKeeper option {name} names {path}, which is no file: correct it")
+    return path
+
+
+def _truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = given.get(name, str(default)).lower()
+    if text not in _TRUTH:
+        raise InvalidInput(f"ZooKeeper option {name} is {text!r}: write true or false")
+    return _TRUTH[text]
