@@ -67,6 +67,10 @@ sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 
 	@$(BIN)/python -m airflow_provider_segtable.testing.scenario \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500)) $(ARGS)
 
+.PHONY: mutants
+mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/lockbox --minutes 5")
+	@nice $(BIN)/python .ci/mutants.py $(ARGS)
+
 .PHONY: stress
 stress: venv ## Everything at once for MINUTES=5: processes, ZooKeeper, Spark, kills (ARGS=...)
 	@$(BIN)/python -m airflow_provider_segtable.testing.stress.run --minutes $(or $(MINUTES),5) $(ARGS)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_segtable
-from tests.architecture.tree import ROOT
+from tests.architecture.tree import PACKAGE, ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -32,6 +33,15 @@ def test_every_target_is_explained() -> None:
 def test_help_is_the_default() -> None:
     """A bare `make` explains itself, and does nothing."""
     assert ".DEFAULT_GOAL := help" in MAKEFILE
+
+
+def test_the_mutation_tester_names_what_exists() -> None:
+    """Every module and every test that .ci/mutants.py names is there."""
+    for module, tests in runpy.run_path(str(ROOT / ".ci/mutants.py"))["TESTS"].items():
+        assert (PACKAGE / module).is_dir() or (PACKAGE / f"{module}.py").is_file(), module
+        for path, _, test in (each.partition("::") for each in tests):
+            assert (ROOT / path).exists(), path
+            assert not test or f"def {test}(" in (ROOT / path).read_text(), test
 
 
 def prerequisites(python: str, java_home: Path) -> subprocess.CompletedProcess[str]:

@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.events import (
     Tagged,
     Untagged,
 )
+from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.plan import PlanKind
@@ -64,6 +65,7 @@ def test_inputs_go_when_the_oldest_kept_version_does_not_show_them() -> None:
     before, now = compacted()
     found = cleanable(now, retained=[now])
     assert found.ids == tuple(segment.id for segment in TWO)
+    assert found.retained_from == now.n
     found = cleanable(now, retained=[before])
     assert (found.ids, set(found.kept.values())) == ((), {Keep.RECENT})
     assert cleanable(now, retained=[now, before]).ids == ()
@@ -111,7 +113,9 @@ def test_visible_and_waiting_segments_never_go() -> None:
     half = replace(BOTH, id=CHUNK.segment(32769), shard=shard)
     state = after(now, Appended(segments=(half,)))
     assert still_cleanable([BOTH.id, half.id, TWO[0].id], state) == (TWO[0].id,)
-    assert cleanable(state, retained=[state]).kept[half.id] is Keep.STANDBY
+    assert cleanable(state, retained=[state]).kept == {half.id: Keep.STANDBY}
+    claimed = after(state, PlanRequested(plan=replace(PLAN, id="odd", inputs=(half.id,))))
+    assert cleanable(claimed, retained=[claimed]).kept == {half.id: Keep.CLAIMED}
 
 
 def test_a_group_goes_as_a_whole() -> None:
@@ -127,6 +131,64 @@ def test_a_group_goes_as_a_whole() -> None:
     claimed = after(state, PlanRequested(plan=claim))
     kept = cleanable(claimed, retained=[claimed]).kept
     assert kept == {pair[0].id: Keep.CLAIMED, pair[1].id: Keep.GROUP}
+
+
+def test_each_group_of_several_stays_whole() -> None:
+    """Two groups with one claimed member each keep both of their others."""
+    pairs = [
+        [
+            replace(
+                first(0),
+                id=CHUNK.segment(32768 + 2 * root + i),
+                shard=Shard(
+                    partition=32768 + 2 * root + i,
+                    root_start=root,
+                    root_end=root + 1,
+                    minor_version=1,
+                    group_size=2,
+                ),
+            )
+            for i in range(2)
+        ]
+        for root in range(2)
+    ]
+    every = [segment for pair in pairs for segment in pair]
+    over = merged(32772, every, minor_version=2)
+    claim = replace(PLAN, id="odd", inputs=tuple(pair[0].id for pair in pairs))
+    state = after(created(), Appended(segments=(*every, over)), PlanRequested(plan=claim))
+    claimed, others = ({pair[i].id for pair in pairs} for i in range(2))
+    kept = cleanable(state, retained=[state]).kept
+    assert kept == dict.fromkeys(claimed, Keep.CLAIMED) | dict.fromkeys(others, Keep.GROUP)
+
+
+def test_only_a_tombstone_stays_for_what_lies_below() -> None:
+    """Rows that are hidden hide nothing: they go, though a lower version is kept."""
+    low, middle, high = (ChunkKey(CHUNK.interval, BASE + n) for n in range(3))
+    before = after(created(), Appended(segments=(first(0, chunk=low),)))
+    rows, top = first(0, chunk=middle), first(0, chunk=high)
+    state = after(before, Appended(segments=(rows, top)))
+    assert cleanable(state, retained=[state], tagged=[before]).ids == (rows.id,)
+
+
+def test_a_tombstone_stays_for_what_is_claimed_below() -> None:
+    """A plan's input below would show again without it."""
+    low, middle, high = (ChunkKey(CHUNK.interval, BASE + n) for n in range(3))
+    old, dead, top = first(0, chunk=low), tombstone(middle, BASE), first(0, chunk=high)
+    claim = replace(PLAN, id="odd", chunk=low, inputs=(old.id,))
+    state = after(created(), Appended(segments=(old, dead, top)), PlanRequested(plan=claim))
+    kept = cleanable(state, retained=[state]).kept
+    assert kept == {old.id: Keep.CLAIMED, dead.id: Keep.BELOW}
+
+
+def test_a_tombstone_goes_whatever_stays_elsewhere() -> None:
+    """It hides nothing of another time, and nothing of its own version."""
+    elsewhere = Interval.parse("2013-02-01/2013-03-01")
+    newer = ChunkKey(CHUNK.interval, BASE + 1)
+    dead, late = tombstone(newer, BASE), first(1, chunk=newer)
+    both = merged(32768, (dead, late))
+    stays = first(0, chunk=ChunkKey(elsewhere, BASE))
+    state = after(created(), Appended(segments=(stays, dead, late, both)))
+    assert cleanable(state, retained=[state]).ids == (dead.id, late.id)
 
 
 def test_a_tombstone_outlives_what_it_hides() -> None:
