@@ -102,6 +102,7 @@ SHOW = """import sys; from mutmut.__main__ import show
 for name in sys.argv[1:]: show.callback(name)"""
 MUTMUT = str(Path(sys.executable).with_name("mutmut"))
 PLUGIN_NAME = "quick_tests_first"
+STOPPING_S = 10
 CAUGHT = {1, 3, 36, 24, -24, 152, 255}
 """Exit codes of pytest that failed, or that was stopped as it took too long."""
 UNREACHED = {5, 33}
@@ -177,8 +178,11 @@ class Trial:
             try:
                 status = running.wait(left)
             except subprocess.TimeoutExpired:
-                running.send_signal(signal.SIGINT)
-                running.wait(60)
+                running.send_signal(signal.SIGINT)  # what has an outcome keeps it
+                try:
+                    running.wait(STOPPING_S)
+                except subprocess.TimeoutExpired:
+                    running.kill()
                 return False
         if status:
             sys.exit(f"mutmut failed for {self.module}: see {log.relative_to(ROOT)}")
