@@ -89,6 +89,7 @@ def test_what_was_appended_meanwhile_gets_an_id_of_the_new_version() -> None:
     assert [s.id for s in late] == [NEW.segment(2), NEW.segment(3)]
     assert [s.origin for s in late] == [CHUNK.segment(2), CHUNK.segment(5)]
     assert [s.path for s in late] == [first(2).path, first(5).path]
+    assert [s.shard.core for s in late] == [2, 2]
     visible = after(state, admitted).timeline.visible_segments()
     assert {s.id.chunk for s in visible} == {NEW}
     assert sum(s.rows for s in visible) == 40
@@ -102,6 +103,49 @@ def test_an_append_that_comes_later_still_finds_its_place() -> None:
     assert isinstance(admitted, Appended)
     (placed,) = admitted.segments
     assert (placed.id, placed.origin, placed.shard.core) == (NEW.segment(1), CHUNK.segment(7), 1)
+
+
+def test_a_carried_segment_may_be_the_first_of_its_chunk() -> None:
+    """Where the compaction wrote nothing, what was appended starts at 0 and has no core set."""
+    plan = major(Granularity.DAY)
+    second = Interval(DAY.end, DAY.end + DAY_US)
+    late = replace(first(2), time_min=second.start, time_max=second.end - 1)
+    day = replace(
+        core(0, 1, ChunkKey(DAY, VERSION), rows=20), time_min=DAY.start, time_max=DAY.end - 1
+    )
+    admitted = admit(done(plan, day), after(running(plan), Appended(segments=(late,))))
+    assert isinstance(admitted, PlanCompleted)
+    carried = admitted.segments[1]
+    assert (carried.id, carried.shard.core) == (ChunkKey(second, VERSION).segment(0), 0)
+
+
+def test_what_was_appended_elsewhere_stays_where_it_is() -> None:
+    """Only segments of the region are carried over."""
+    plan = major()
+    february = first(0, chunk=ChunkKey(Interval(JANUARY.end, JANUARY.end + 28 * DAY_US), BASE))
+    state = after(running(plan), Appended(segments=(february,)))
+    made = (core(0, 2), core(1, 2))
+    assert admit(done(plan, *made), state) == done(plan, *made)
+
+
+def test_tombstones_hide_what_lies_before_between_and_after() -> None:
+    """Each stretch of the region without rows gets one, as old as the newest event."""
+    plan = major(Granularity.DAY)
+    days = [Interval(JANUARY.start + n * DAY_US, JANUARY.start + (n + 1) * DAY_US) for n in (1, 4)]
+    made = [
+        replace(core(0, 1, ChunkKey(day, VERSION)), time_min=day.start, time_max=day.end - 1)
+        for day in days
+    ]
+    state = running(plan)
+    admitted = admit(done(plan, *made), state)
+    assert isinstance(admitted, PlanCompleted)
+    dead = admitted.segments[2:]
+    assert [s.id.chunk for s in dead] == [
+        ChunkKey(Interval(JANUARY.start, days[0].start), VERSION),
+        ChunkKey(Interval(days[0].end, days[1].start), VERSION),
+        ChunkKey(Interval(days[1].end, JANUARY.end), VERSION),
+    ]
+    assert {(s.tombstone, s.created) for s in dead} == {(True, state.time)}
 
 
 def test_a_carried_segment_gets_no_id_that_the_log_has_settled() -> None:
@@ -229,7 +273,9 @@ def test_versions_that_do_not_balance_are_refused(made: tuple[Segment, ...], wor
 
 def test_a_region_cuts_no_chunk_apart() -> None:
     """It grows to whole chunks of what is there and of what is to be."""
-    state = after(created(), Appended(segments=TWO))
+    march = Interval(JANUARY.end + 28 * DAY_US, JANUARY.end + 59 * DAY_US)
+    elsewhere = first(0, chunk=ChunkKey(march, BASE))
+    state = after(created(), Appended(segments=(*TWO, elsewhere)))
     assert closed_region(DAY, None, state) == JANUARY
     weeks = closed_region(DAY, Granularity.WEEK, state)
     assert weeks.start <= JANUARY.start < JANUARY.end <= weeks.end
