@@ -12,13 +12,15 @@ from airflow_provider_segtable.core.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    Restored,
     Voided,
 )
 from airflow_provider_segtable.core.lockbox import FencingToken
 from airflow_provider_segtable.core.rebase import Conflict, admit
-from airflow_provider_segtable.core.segment import Run
+from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, Shard
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.testing.builders import (
+    BASE,
     CHUNK,
     DEFINITION,
     after,
@@ -144,7 +146,42 @@ def test_abort_that_missed_an_attempt_is_refused() -> None:
 def test_overlapping_plans_are_refused() -> None:
     """An input that a pending plan claims cannot be claimed again."""
     other = minor_plan(FOUR[2:])
-    assert "claimed by pending plan" in refused(PlanRequested(plan=other), running()).reason
+    state = running()
+    conflict = refused(PlanRequested(plan=other), state)
+    assert "claimed by pending plan" in conflict.reason
+    assert conflict.winner == state.plans[PLAN.id].last_n
+
+
+def test_a_plan_is_requested_once() -> None:
+    """While it is pending or after it completed, a second request names the first one's event."""
+    for state, status in ((running(), "inflight"), (running(completed()), "completed")):
+        conflict = refused(PlanRequested(plan=PLAN), state)
+        assert conflict.reason == f"plan {PLAN.id} is {status} already"
+        assert conflict.winner == state.plans[PLAN.id].last_n
+
+
+def test_a_repair_restores_no_settled_id() -> None:
+    """A segment whose id was published or voided since it looked is refused: look again."""
+    state = running(Voided(ids=(CHUNK.segment(5),), reason="dead"))
+    for segment in (first(3), first(5)):
+        conflict = refused(Restored(segments=(segment,), reason="found"), state)
+        assert f"{segment.id} was published or voided meanwhile" in conflict.reason
+    action = Restored(segments=(first(6),), reason="found")
+    assert admit(action, state) == action
+
+
+def test_a_repair_restores_core_sets_of_several_chunks() -> None:
+    """Each chunk has a core set of its own size; one chunk has only one."""
+    one, two = (ChunkKey(CHUNK.interval, BASE + n) for n in (1, 2))
+
+    def core(chunk: ChunkKey, partition: int, size: int) -> Segment:
+        shard = Shard.first_generation(partition, core=size)
+        return replace(first(partition, chunk=chunk), shard=shard)
+
+    action = Restored(segments=(core(one, 0, 1), core(two, 0, 2), core(two, 1, 2)), reason="found")
+    assert admit(action, created()) == action
+    torn = replace(action, segments=(core(two, 0, 2), core(two, 1, 3)))
+    assert "core set" in refused(torn, created()).reason
 
 
 def test_plan_over_replaced_inputs_names_the_winner() -> None:

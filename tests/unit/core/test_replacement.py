@@ -8,6 +8,7 @@ from airflow_provider_segtable.core.conflict import Conflict
 from airflow_provider_segtable.core.errors import BooksDoNotBalance
 from airflow_provider_segtable.core.events import (
     Appended,
+    Changed,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
@@ -202,6 +203,8 @@ def test_rows_in_two_new_chunks_are_a_conflict_never_a_loss() -> None:
     late = admit(Appended(segments=(first(2),)), after(running(plan), done(plan, day)))
     assert isinstance(late, Conflict)
     assert "write it again" in late.reason
+    changed = Changed(kind="update", segments=(first(2),))
+    assert admit(changed, after(running(plan), done(plan, day))) == late
 
 
 def test_a_version_whose_chunks_would_hide_each_others_rows_is_refused() -> None:
