@@ -192,6 +192,31 @@ def test_plan_over_replaced_inputs_names_the_winner() -> None:
     assert conflict.winner == done.n
 
 
+def test_of_several_plans_that_replaced_an_input_the_newest_is_named() -> None:
+    """A lost output brings its inputs back, and another plan may take them."""
+    newer = minor_plan(FOUR[:2])
+    output = merged(32769, FOUR[:2])
+    state = running(
+        completed(),
+        Restored(segments=(), lost=(OUTPUT.id,), reason="its file is lost"),
+        PlanRequested(plan=newer),
+        replace(inflight("b1", 2, output=32769), plan_id=newer.id),
+        PlanCompleted(plan_id=newer.id, attempt="b1", segments=(output,)),
+    )
+    conflict = refused(PlanRequested(plan=minor_plan(FOUR[1:])), state)
+    assert f"replaced by plan {newer.id}" in conflict.reason
+
+
+def test_an_attempt_over_a_lost_input_neither_begins_nor_completes() -> None:
+    """No plan took the input, so none is named; nothing is published without it."""
+    lost = Restored(segments=(), lost=(FOUR[0].id,), reason="its file is lost")
+    waiting = after(created(), Appended(segments=FOUR), PlanRequested(plan=PLAN), lost)
+    for action, state in ((inflight("a1", 1), waiting), (completed(), running(lost))):
+        conflict = refused(action, state)
+        assert conflict.reason == f"input {FOUR[0].id} of plan {PLAN.id} was replaced meanwhile"
+        assert conflict.winner is None
+
+
 def test_aborted_plan_may_come_back() -> None:
     """Its id is a function of its inputs, so an abort must not forbid it for ever."""
     state = running(PlanAborted(plan_id=PLAN.id, attempt="a1", reason="dead"))
