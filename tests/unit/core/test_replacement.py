@@ -21,7 +21,11 @@ from airflow_provider_segtable.core.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plan_state import PlanStatus
 from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.replacement import carries_appends, closed_region
+from airflow_provider_segtable.core.replacement import (
+    carries_appends,
+    closed_region,
+    hidden_by_equals,
+)
 from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.testing.builders import (
@@ -307,3 +311,10 @@ def test_appends_are_carried_only_where_no_part_of_the_region_gets_finer(
     if zone is not None:
         layout = layout.recut(Interval(DAY.end, DAY.end + DAY_US), zone)
     assert carries_appends(major(to), layout) is carried
+
+
+def test_of_equal_versions_the_narrower_of_two_that_begin_together_hides_the_other() -> None:
+    """Its rows show, those of the wider chunk there do not; another version is not asked."""
+    wide, narrow = first(0), first(0, chunk=ChunkKey(DAY, BASE))
+    assert list(hidden_by_equals([narrow, wide])) == [(wide, narrow.id.chunk)]
+    assert list(hidden_by_equals([wide, first(0, chunk=ChunkKey(DAY, VERSION))])) == []
