@@ -68,6 +68,10 @@ def scan(  # noqa: PLR0913 - each is an option
     rolled_up: Annotated[
         bool, typer.Option("--rolled-up", help="Of a rollup table, one row for each group.")
     ] = False,
+    unchecked: Annotated[
+        bool,
+        typer.Option("--unchecked", help="Do not compare data files with their checksums."),
+    ] = False,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -79,7 +83,7 @@ def scan(  # noqa: PLR0913 - each is an option
     [green]segtable table scan ./flights --version 3 --checksum[/]
     [green]segtable table scan ./daily --rolled-up --checksum[/]
     """
-    snapshot = _snapshot(table, storage_options, version, as_of)
+    snapshot = _snapshot(table, storage_options, version, as_of, checked=not unchecked)
     wanted = _columns(snapshot, columns)
     clip = Interval.parse(interval) if interval else None
     head = {"table": table, "version": snapshot.version}
@@ -104,7 +108,12 @@ def scan(  # noqa: PLR0913 - each is an option
 
 
 def _snapshot(
-    uri: str, storage_options: list[str] | None, version: int | None, as_of: str | None
+    uri: str,
+    storage_options: list[str] | None,
+    version: int | None,
+    as_of: str | None,
+    *,
+    checked: bool,
 ) -> "Snapshot":
     from airflow_provider_segtable.table.table import Table
 
@@ -112,7 +121,8 @@ def _snapshot(
         raise InvalidInput("give one of --version and --as-of")
     time = parse_instant(as_of) if as_of else None
     options = store_options(storage_options)
-    return Table.open(uri, storage_options=options).snapshot(version=version, as_of=time)
+    opened = Table.open(uri, storage_options=options)
+    return opened.snapshot(version=version, as_of=time, checked=checked)
 
 
 def _columns(snapshot: "Snapshot", text: str | None) -> list[str]:

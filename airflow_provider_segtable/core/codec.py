@@ -8,11 +8,11 @@
 4. What a segment or plan does not have is left out, not written as null.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from airflow_provider_segtable.core.digest import digest
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
 from airflow_provider_segtable.core.events import (
     Action,
@@ -110,7 +110,7 @@ def _canonical(body: Json) -> bytes:
 
 
 def _checksum(canonical: bytes) -> str:
-    return hashlib.sha256(canonical).hexdigest()[:16]
+    return digest(canonical)
 
 
 def encode_table(action: TableCreated) -> Json:

@@ -27,8 +27,11 @@ def damaged_file(segment: Segment, code: str, what: str) -> Finding:
 
 def _restore(segment: Segment) -> str:
     made = segment.shard.minor_version or segment.shard.core
-    return f"restore {segment.path} from a backup" + (
-        ", or fall back to what it was compacted from: segtable repair TABLE" if made else ""
+    away = f"restore {segment.path} from a backup; without one, move it away and"
+    return (
+        f"{away} fall back to what it was compacted from: segtable repair TABLE"
+        if made
+        else f"{away} go on without its rows: segtable repair TABLE --accept-loss"
     )
 
 

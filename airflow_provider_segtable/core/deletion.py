@@ -26,20 +26,28 @@ from airflow_provider_segtable.core.segment import Segment, SegmentId, named_roo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorFile:
-    """A file of deletion vectors: how many rows of each root it names; ``size`` in bytes."""
+    """A file of deletion vectors: how many rows of each root it names; ``size`` in bytes.
+
+    ``checksum`` is that of its bytes, empty if an older version wrote it.
+    """
 
     path: str
     size: int
     rows: Mapping[SegmentId, int]
+    checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """Event ``n`` deleted so many ``rows`` of a root; the file at ``path`` tells which."""
+    """Event ``n`` deleted so many ``rows`` of a root; the file at ``path`` names them.
+
+    ``checksum`` is that of the file (``VectorFile``).
+    """
 
     n: int
     path: str
     rows: int
+    checksum: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +64,13 @@ Vectors = Mapping[SegmentId, tuple[Deletion, ...]]
 def with_file(vectors: Vectors, n: int, file: VectorFile) -> Vectors:
     """Return the vectors and those that event ``n`` brought."""
     added = {
-        root: (*vectors.get(root, ()), Deletion(n=n, path=file.path, rows=rows))
-        for root, rows in file.rows.items()
+        root: (*vectors.get(root, ()), _deletion(n, file, rows)) for root, rows in file.rows.items()
     }
     return {**vectors, **added}
+
+
+def _deletion(n: int, file: VectorFile, rows: int) -> Deletion:
+    return Deletion(n=n, path=file.path, rows=rows, checksum=file.checksum)
 
 
 def roots_among(segment: Segment, roots: Collection[SegmentId]) -> Iterator[SegmentId]:
@@ -110,6 +121,11 @@ def _least_purged(vectors: Vectors, present: Iterable[Segment]) -> dict[SegmentI
 def paths(vectors: Vectors) -> frozenset[str]:
     """Return the files that the vectors are in."""
     return frozenset(each.path for some in vectors.values() for each in some)
+
+
+def checksums(vectors: Vectors) -> dict[str, str]:
+    """Return the checksum of each file that the vectors are in; empty where none is known."""
+    return {each.path: each.checksum for some in vectors.values() for each in some}
 
 
 def newest(vectors: Vectors) -> int:

@@ -17,6 +17,7 @@ libraries raise. A message names the offending value and the way out.
     │   ├── VersionExpired          cleaned: too old, and not tagged
     │   ├── UnsupportedFormat       written by a newer segtable
     │   └── CorruptTable            a file of the table breaks the format
+    │       └── ChecksumMismatch    its bytes are not those that were written
     ├── StorageError
     │   ├── NotFound
     │   ├── AlreadyExists           put-if-absent lost
@@ -91,6 +92,10 @@ class UnsupportedFormat(TableError):
 
 class CorruptTable(TableError):
     """A file of the table breaks the format."""
+
+
+class ChecksumMismatch(CorruptTable):
+    """A file's bytes are not those that were written; the message names the file."""
 
 
 class StorageError(SegtableError):

@@ -175,6 +175,14 @@ class Roots:
     spans: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FooterChecksum:
+    """The CRC-32 of a file from byte ``start`` on: page indexes and footer."""
+
+    start: int
+    crc: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
     """The descriptor of one published data file, or of a tombstone.
@@ -198,6 +206,8 @@ class Segment:
         roots: which roots the hidden columns of its file may name; empty if it has none.
         purged: the event up to which deletes are applied: rows deleted by then are not in it, or
             (in a rollup table) were there before it came.
+        footer: the checksum of its file's footer, which has those of all other bytes; None if an
+            older version wrote the file.
     """
 
     id: SegmentId
@@ -216,6 +226,7 @@ class Segment:
     replaces: tuple[Roots, ...] = ()
     roots: tuple[Roots, ...] = ()
     purged: int = 0
+    footer: FooterChecksum | None = None
 
     def __post_init__(self) -> None:
         """Refuse descriptors that contradict themselves."""

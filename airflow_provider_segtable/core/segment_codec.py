@@ -10,6 +10,7 @@ from airflow_provider_segtable.core.deletion import VectorFile
 from airflow_provider_segtable.core.paths import data_path, vectors_path
 from airflow_provider_segtable.core.segment import (
     ChunkKey,
+    FooterChecksum,
     Roots,
     Run,
     Segment,
@@ -44,6 +45,7 @@ def encode_segment(segment: Segment) -> Json:
         "replaces": encode_roots(segment.replaces),
         "roots": encode_roots(segment.roots),
         "purged": segment.purged,
+        "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
     return body | {name: value for name, value in rarely.items() if value}
 
@@ -75,6 +77,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
         replaces=decode_roots(body.get("replaces", {})),
         roots=decode_roots(body.get("roots", {})),
         purged=body.get("purged", 0),
+        footer=FooterChecksum(*body["footer"]) if "footer" in body else None,
     )
 
 
@@ -111,10 +114,16 @@ def decode_roots(body: Mapping[str, Any]) -> tuple[Roots, ...]:
 def encode_vectors(file: VectorFile) -> Json:
     """Return what an event says of a file of deletion vectors."""
     rows = {str(root): count for root, count in file.rows.items()}
-    return {"path": file.path, "size": file.size, "rows": rows}
+    checksum = {"checksum": file.checksum} if file.checksum else {}
+    return {"path": file.path, "size": file.size, "rows": rows, **checksum}
 
 
 def decode_vectors(body: Mapping[str, Any]) -> VectorFile:
     """Parse what ``encode_vectors`` wrote."""
     rows = {SegmentId.parse(root): count for root, count in body["rows"].items()}
-    return VectorFile(path=vectors_path(body["path"]), size=body["size"], rows=rows)
+    return VectorFile(
+        path=vectors_path(body["path"]),
+        size=body["size"],
+        rows=rows,
+        checksum=body.get("checksum", ""),
+    )

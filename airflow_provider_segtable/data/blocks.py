@@ -1,7 +1,8 @@
 """Blocks: row groups of checked segments, and how sorting reads them.
 
-1. An input is checked before it is used: size, row count, and that the footer's descriptor names
-   the very segment (or the one it was carried over from).
+1. An input is checked before it is used: size, checksum of the footer, row count, and that the
+   footer's descriptor names the very segment (or the one it was carried over from). All that is
+   read of it is compared with its checksums.
 2. Columns come in the table's types; columns of few words stay dictionaries on the way. Hidden
    columns (``__segtable_...``) come along; where a file lacks one, an event count is 1, else null.
 3. Root addresses are told by the file's hidden columns, or by the input's sieve. Deleted rows are
@@ -23,12 +24,14 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.rollup import EVENTS, HIDDEN
-from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.core.segment import ROOT, ROW, FooterChecksum, Segment
 from airflow_provider_segtable.data.bits import Flags
+from airflow_provider_segtable.data.checksums import CheckedSource
 from airflow_provider_segtable.data.descriptor import KEY, decode_descriptor
 from airflow_provider_segtable.data.ingest import conformed
 from airflow_provider_segtable.data.ranges import ORDINAL_BITS, Ordinals, plain
 from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.data.segment_files import SegmentFiles
 from airflow_provider_segtable.data.sieve import Sieve
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
@@ -40,7 +43,7 @@ _WHOLE = 16 << 20
 class Block:
     """One row group of input number ``input``: ``rows`` rows from row ``first`` on, encoded size.
 
-    ``kept`` of its rows are not deleted.
+    ``kept`` of its rows are not deleted; ``footer`` is the checksum of its file's footer.
     """
 
     input: int
@@ -50,6 +53,7 @@ class Block:
     rows: int
     size: int
     kept: int
+    footer: FooterChecksum | None = None
 
     @property
     def ordinals(self) -> tuple[int, int]:
@@ -111,10 +115,10 @@ def seekable(source: Source) -> pa.BufferReader | SourceFile:
 
 
 @contextmanager
-def opened(files: DataFiles, path: str, words: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; columns of ``words`` that it has come as dictionaries."""
-    with files.open(path) as source, decoding(path):
-        file = seekable(source)
+def opened(files: DataFiles, block: Block, words: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """Open a block's file; columns of ``words`` that it has come as dictionaries."""
+    with files.open(block.path) as source, decoding(block.path):
+        file = seekable(CheckedSource(source, block.footer) if block.footer else source)
         metadata = pq.read_metadata(file)
         names = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
         have = [name for name in words if name in names]
@@ -130,15 +134,13 @@ def checked(files: DataFiles, segment: Segment) -> Iterator[pq.ParquetFile]:
         NotFound: it is gone.
         CorruptTable: it is another, or broken.
     """
-    with files.open(segment.path) as source:
-        if source.size != segment.size:
-            raise CorruptTable(
-                f"{segment.path} has {source.size} bytes, segment {segment.id} has "
-                f"{segment.size}: restore the file"
-            )
-        with decoding(segment.path), pq.ParquetFile(seekable(source)) as parquet:
-            _check_identity(parquet.metadata, segment)
-            yield parquet
+    with (
+        SegmentFiles(files, [segment]).open(segment.path) as source,
+        decoding(segment.path),
+        pq.ParquetFile(seekable(source)) as parquet,
+    ):
+        _check_identity(parquet.metadata, segment)
+        yield parquet
 
 
 def _check_identity(metadata: pq.FileMetaData, segment: Segment) -> None:
@@ -160,14 +162,16 @@ def _check_identity(metadata: pq.FileMetaData, segment: Segment) -> None:
         )
 
 
-def blocks_of(parquet: pq.ParquetFile, number: int, path: str) -> list[Block]:
+def blocks_of(parquet: pq.ParquetFile, number: int, segment: Segment) -> list[Block]:
     """Return the row groups of an input that have rows."""
     found, first = [], 0
     for group in range(parquet.metadata.num_row_groups):
         one = parquet.metadata.row_group(group)
         size = sum(one.column(at).total_compressed_size for at in range(one.num_columns))
         if one.num_rows:
-            found.append(Block(number, path, group, first, one.num_rows, size, one.num_rows))
+            rows = one.num_rows
+            place = (number, segment.path, group, first)
+            found.append(Block(*place, rows, size, rows, segment.footer))
         first += one.num_rows
     return found
 
@@ -232,8 +236,8 @@ def read_blocks(
         SchemaMismatch: a file's columns do not fit.
     """
     target = shape.worded
-    for path, members in _by_path(blocks):
-        with opened(files, path, shape.dictionaries) as parquet:
+    for members in _by_path(blocks):
+        with opened(files, members[0], shape.dictionaries) as parquet:
             for batch in _batches(members, most / shape.width):
                 number, first = batch[0].input, batch[0].first
                 for table in _tables(parquet, batch, most / shape.width):
@@ -254,15 +258,15 @@ def _tables(parquet: pq.ParquetFile, batch: Sequence[Block], most: float) -> Ite
         yield pa.Table.from_batches([rows])
 
 
-def _by_path(blocks: Iterable[Block]) -> Iterator[tuple[str, list[Block]]]:
+def _by_path(blocks: Iterable[Block]) -> Iterator[list[Block]]:
     held: list[Block] = []
     for block in blocks:
         if held and held[0].path != block.path:
-            yield held[0].path, held
+            yield held
             held = []
         held.append(block)
     if held:
-        yield held[0].path, held
+        yield held
 
 
 def _batches(blocks: Sequence[Block], most: float) -> Iterator[list[Block]]:

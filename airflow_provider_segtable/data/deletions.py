@@ -49,7 +49,7 @@ class _Reader:
     def rows(self, root: SegmentId, deletions: tuple[Deletion, ...]) -> BitMap:
         for each in deletions:
             if each.path not in self.held:
-                self.held[each.path] = read_vectors(self.files, each.path)
+                self.held[each.path] = read_vectors(self.files, each.path, each.checksum)
         return BitMap.union(*(self.held[each.path][root] for each in deletions))
 
     def bits(self, wanted: Mapping[SegmentId, tuple[Deletion, ...]]) -> dict[str, Bits]:

@@ -2,13 +2,14 @@
 
 1. The footer's key-value metadata has a ``segtable`` entry: the segment's descriptor as JSON,
    with ``format`` first of all checked. A table whose log was lost can be rebuilt from it.
-2. Left out is what the file itself tells: path, size and number of row groups.
+2. Left out is what the file itself shows: path, size, number of row groups and its checksum.
 3. A file is taken for a segment only if this entry names that segment.
 4. A second entry, ``segtable.table``, is the table's definition and the version that its first
    appends had. Compaction copies it from an input; files of older writers have none.
 """
 
 import json
+from dataclasses import replace
 
 from airflow_provider_segtable.core.codec import decode_table, encode_table
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
@@ -16,13 +17,14 @@ from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segment_codec import decode_segment, encode_segment
-from airflow_provider_segtable.data.footer import read_footer
-from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.data.checksums import footer_checksum
+from airflow_provider_segtable.data.footer import Footer, read_footer
+from airflow_provider_segtable.ports.files import DataFiles, Source
 
 KEY = b"segtable"
 TABLE_KEY = b"segtable.table"
 FORMAT = 1
-_TOLD_BY_THE_FILE = ("path", "size", "row_groups")
+_TOLD_BY_THE_FILE = ("path", "size", "row_groups", "footer")
 
 
 def segment_path(segment_id: SegmentId, token: str) -> str:
@@ -34,7 +36,7 @@ def encode_descriptor(segment: Segment) -> bytes:
     """Return the footer entry of a segment."""
     body = {"format": FORMAT, **encode_segment(segment)}
     for name in _TOLD_BY_THE_FILE:
-        del body[name]
+        body.pop(name, None)
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -79,9 +81,23 @@ def read_descriptor(files: DataFiles, path: str) -> Segment:
         footer = read_footer(source)
         if KEY not in footer.metadata:
             raise CorruptTable(f"{path} carries no segtable descriptor: it is no segment's file")
-        return decode_descriptor(
-            footer.metadata[KEY], path=path, size=source.size, row_groups=footer.group_count
-        )
+        return described(source, footer)
+
+
+def described(source: Source, footer: Footer) -> Segment:
+    """Return the segment that a footer describes, with what the file itself shows.
+
+    Raises:
+        CorruptTable: the footer carries no descriptor, or it is broken.
+        UnsupportedFormat: written by a newer segtable.
+    """
+    segment = decode_descriptor(
+        footer.metadata.get(KEY, b"null"),
+        path=source.path,
+        size=source.size,
+        row_groups=footer.group_count,
+    )
+    return replace(segment, footer=footer_checksum(source, footer.metadata))
 
 
 def encode_definition(table: TableCreated, base_version: Instant) -> bytes:

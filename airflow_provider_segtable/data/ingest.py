@@ -4,7 +4,8 @@
    absurd event time. Errors name the column or the row, the value, and what was expected.
 2. A type that differs only in width or representation (timestamp unit, large strings, a
    dictionary) is cast if that loses nothing; anything else is a mismatch.
-3. Row groups are large (a million rows or 128 MiB), statistics and page indexes are on.
+3. Row groups are large (a million rows or 128 MiB); statistics, page indexes and page checksums
+   are on.
 4. The footer carries the segment's descriptor, with exact row count, first and last event time,
    and how many given rows rolled-up ones stand for.
 """
@@ -21,6 +22,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, 
 from airflow_provider_segtable.core.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.core.rollup import EVENTS
 from airflow_provider_segtable.core.segment import ROW, Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.data.checksums import ChecksumSink
 from airflow_provider_segtable.data.descriptor import (
     KEY,
     definition_entry,
@@ -39,6 +41,7 @@ PARQUET: dict[str, Any] = {
     "compression_level": 1,
     "write_statistics": True,
     "write_page_index": True,
+    "write_page_checksum": True,
 }
 ENCODINGS = {ROW: "DELTA_BINARY_PACKED"}
 """Row numbers mostly ascend: so they take half of what a dictionary or nothing would give."""
@@ -257,15 +260,16 @@ def write_segment(  # noqa: PLR0913 - each goes into the file
     first = next(groups, None)
     if first is None:
         raise InvalidInput(f"segment {segment_id} would have no rows")
-    with files.create(path) as sink:
+    with files.create(path) as plain:
+        sink = ChecksumSink(plain)
         schema = first.schema.remove_metadata()  # it speaks of the rows' former home
         with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
             own = standing or Standing(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
             segment = replace(written, path=path, created=created)
             entries = {KEY: encode_descriptor(segment), **definition_entry(definition)}
-            writer.add_key_value_metadata(entries)
-        segment = replace(segment, size=sink.position)
+            writer.add_key_value_metadata(entries | sink.entry())
+        segment = replace(segment, size=sink.position, footer=sink.footer)
         sink.commit()
     return segment
 

@@ -1,7 +1,9 @@
 """Inspecting one data file against its descriptor; reads only.
 
-1. By its footer: size, that it is Parquet, whose segment it is, rows, row groups, columns.
-2. By its rows: how many; event times inside the time chunk and ``[time_min, time_max]``; sorted
+1. By its footer: size, that it is Parquet, whose segment it is, its checksum, rows, row groups,
+   columns.
+2. By its bytes: each is compared with its checksum.
+   By its rows: how many; event times inside the time chunk and ``[time_min, time_max]``; sorted
    as ``clustering`` says; rollup events sum up.
 3. A lexicographic order can be seen in the rows, and so is checked, across batches. A z-order is
    over ranks that only its writer knew, so it is believed. Ties go by event time; in rollup tables
@@ -19,7 +21,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.diagnosis import disagreements
-from airflow_provider_segtable.core.errors import CorruptTable, SchemaMismatch, UnsupportedFormat
+from airflow_provider_segtable.core.errors import (
+    ChecksumMismatch,
+    CorruptTable,
+    SchemaMismatch,
+    UnsupportedFormat,
+)
 from airflow_provider_segtable.core.events import TableCreated
 from airflow_provider_segtable.core.interval import iso
 from airflow_provider_segtable.core.order import Order
@@ -30,6 +37,7 @@ from airflow_provider_segtable.data.keys import column_codes, composed, is_sorte
 from airflow_provider_segtable.data.rollup import physical_schema
 from airflow_provider_segtable.data.scan import SourceFile, read_segment
 from airflow_provider_segtable.data.schema import to_arrow
+from airflow_provider_segtable.data.segment_files import check_bytes
 from airflow_provider_segtable.data.sieve import Numbers, hidden_of
 from airflow_provider_segtable.data.times import instants
 from airflow_provider_segtable.ports.files import DataFiles
@@ -64,11 +72,14 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> l
     try:
         found = read_descriptor(files, segment.path)
         names = _columns(files, segment.path)
-    except (CorruptTable, pa.ArrowException, OSError) as error:
+    except (CorruptTable, pa.ArrowException, OSError, UnicodeDecodeError) as error:
         return [*problems, Problem("bad-footer", str(error))]
     if found.id != segment.file_id:
         whose = f"its footer says it is {found.id}, the log says {segment.file_id}"
         return [*problems, Problem("foreign-file", whose)]
+    if segment.footer and found.footer != segment.footer:
+        what = "its footer, or an index before it, was damaged after it was written"
+        problems.append(Problem("wrong-checksum", what))
     problems += [Problem("wrong-footer", each) for each in disagreements(segment, found)]
     addresses = () if segment.traced else (ROOT, ROW)
     missing = [name for name in (*stored(table).names, *addresses) if name not in names]
@@ -86,8 +97,23 @@ def _columns(files: DataFiles, path: str) -> frozenset[str]:
         return frozenset(parquet.schema_arrow.names)
 
 
+def inspect_bytes(files: DataFiles, segment: Segment) -> list[Problem]:
+    """Compare every byte of a file with its checksum; none, if an older version wrote it.
+
+    Raises:
+        NotFound: the file is not there.
+    """
+    try:
+        check_bytes(files, segment)
+    except ChecksumMismatch as error:
+        return [Problem("wrong-checksum", str(error))]
+    except (CorruptTable, UnsupportedFormat):
+        return []  # other looks find that
+    return []
+
+
 def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:
-    """Decode every row of a file; each kind of problem is told once.
+    """Decode every row of a file, checksums apart; each kind of problem is named once.
 
     Raises:
         NotFound: the file is not there.
@@ -100,6 +126,7 @@ def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> lis
             schema=stored(table),
             time_column=table.time_column,
             addressed=not segment.traced,
+            checked=False,
         ):
             seen.look(batch)
     except (CorruptTable, UnsupportedFormat, SchemaMismatch, pa.ArrowException, OSError) as error:

@@ -1,8 +1,9 @@
 """The minor-compaction kernel: adjacent small segments become few, rows in order.
 
 1. A job is plain data: it is pickled into a Spark task and needs nothing there but storage.
-2. Inputs are checked before anything is written: size, row count, and that the footer's
-   descriptor names the very segment.
+2. Inputs are checked before anything is written: size, checksum of the footer, row count, and
+   that the footer's descriptor names the very segment. Other bytes are compared with their
+   checksums as they are read, so damage is never copied on.
 3. Outputs are contiguous parts of the inputs' concatenation, about equal in bytes: cut between
    inputs if there are enough of them, else between row groups, else between rows. An output
    spans the event times of all inputs it has rows of: exact, unless an input was cut.
@@ -38,6 +39,7 @@ from airflow_provider_segtable.core.segment import (
     inherited,
     roots_of,
 )
+from airflow_provider_segtable.data.checksums import ChecksumSink
 from airflow_provider_segtable.data.descriptor import (
     KEY,
     TABLE_KEY,
@@ -49,6 +51,7 @@ from airflow_provider_segtable.data.descriptor import (
 from airflow_provider_segtable.data.files import open_files
 from airflow_provider_segtable.data.ingest import Standing, emptied
 from airflow_provider_segtable.data.merge import Grain, Input, Piece, merge, read_input
+from airflow_provider_segtable.data.segment_files import SegmentFiles
 from airflow_provider_segtable.data.sieve import Sieve, sieve_of
 from airflow_provider_segtable.data.sifting import Tally, sift
 from airflow_provider_segtable.ports.files import DataFiles
@@ -106,6 +109,7 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
         StorageError: see ``ports.files``; nothing is left behind.
     """
     files = open_files(job.uri, job.storage_options) if files is None else files
+    files = SegmentFiles(files, job.inputs)
     token = job.attempt or secrets.token_hex(8)
     job = replace(job, inputs=tuple(one for one in job.inputs if one.rows), attempt=token)
     if not job.inputs:
@@ -137,11 +141,6 @@ def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
     inputs: list[Input] = []
     for segment in segments:
         with files.open(segment.path) as source:
-            if source.size != segment.size:
-                raise CorruptTable(
-                    f"{segment.path} has {source.size} bytes, segment {segment.id} has "
-                    f"{segment.size}: restore the file"
-                )
             one = read_input(source, inputs[-1] if inputs else None)
         _check_identity(one, segment)
         inputs.append(one)
@@ -282,7 +281,8 @@ def _sift(
         )
         return {KEY: encode_descriptor(segment), **definition_entry(table)}
 
-    with files.create(path) as sink:
+    with files.create(path) as plain:
+        sink = ChecksumSink(plain)
         sift(files, pieces, sink, tally, metadata)
         rows = sum(piece.rows for piece, _ in pieces)
         if tally.rows + tally.dropped != rows:
@@ -292,7 +292,7 @@ def _sift(
             )
         if not tally.rows:
             return planned
-        segment = replace(segment, size=sink.position)
+        segment = replace(segment, size=sink.position, footer=sink.footer)
         sink.commit()
     return segment
 
@@ -315,9 +315,10 @@ def sliced(runs: Sequence[Run], start: int, rows: int) -> tuple[Run, ...]:
 def _write(files: DataFiles, planned: Segment, pieces: Sequence[Piece], grain: Grain) -> Segment:
     table = pieces[0].input.footer.metadata.get(TABLE_KEY)
     metadata = {KEY: encode_descriptor(planned), **definition_entry(table)}
-    with files.create(planned.path) as sink:
+    with files.create(planned.path) as plain:
+        sink = ChecksumSink(plain)
         row_groups = merge(files, pieces, sink, metadata=metadata, grain=grain)
-        segment = replace(planned, size=sink.position, row_groups=row_groups)
+        segment = replace(planned, size=sink.position, row_groups=row_groups, footer=sink.footer)
         sink.commit()
     return segment
 

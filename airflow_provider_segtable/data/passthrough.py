@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.data import thrift
+from airflow_provider_segtable.data.checksums import ChecksumSink
 from airflow_provider_segtable.data.footer import (
     MAGIC,
     Footer,
@@ -216,10 +217,11 @@ class Assembly:
         """Write page indexes and footer.
 
         Args:
-            metadata: all key-value metadata the file shall have.
+            metadata: all key-value metadata the file shall have, but for that of the sink.
             created_by: who wrote the pages, for readers that know old writers' faults.
             like: where schema and column orders come from.
         """
+        own = self._sink.entry() if isinstance(self._sink, ChecksumSink) else {}
         column_at = self._sink.position
         column_indexes = [ix for moved in self._moved for ix in moved.column_indexes]
         offset_at = column_at + sum(map(len, column_indexes))
@@ -234,7 +236,7 @@ class Assembly:
             version=max((moved.footer.version for moved in self._moved), default=like.version),
             groups=groups,
             rows=self.rows,
-            metadata=metadata.items(),
+            metadata={**metadata, **own}.items(),
             created_by=created_by,
         )
         self._sink.write(b"".join((*column_indexes, *offset_indexes, footer)))

@@ -55,6 +55,7 @@ from airflow_provider_segtable.data.rollup_codes import (
 from airflow_provider_segtable.data.rollup_metrics import REDUCED, sizes, summed, timed
 from airflow_provider_segtable.data.scan import SourceFile
 from airflow_provider_segtable.data.schema import parse_type, to_arrow
+from airflow_provider_segtable.data.segment_files import SegmentFiles
 from airflow_provider_segtable.data.sieve import Sieve, sieve_of
 from airflow_provider_segtable.data.times import instants
 from airflow_provider_segtable.ports.files import DataFiles
@@ -226,6 +227,7 @@ class RollupJob:
         """
         check_arrow(self.rollup)
         files = open_files(self.uri, self.storage_options) if files is None else files
+        files = SegmentFiles(files, self.inputs)
         schema = physical_schema(to_arrow(self.schema), self.rollup)
         read = [self._read(files, one, schema) for one in self.inputs if one.rows]
         tables = [left for left, _ in read]

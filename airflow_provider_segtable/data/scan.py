@@ -3,11 +3,14 @@
 1. Columns come in the order asked for, in the table's types, whatever the file stored.
 2. ``clip`` keeps rows whose event time lies in it; a segment that lies in it wholly (by its
    descriptor) is not filtered.
-3. A ``sieve`` holds deleted rows back, and tells the others' root addresses if they are asked for.
+3. Bytes are compared with their checksums as they are read (``checksums``), unless that is
+   switched off.
+4. A ``sieve`` holds deleted rows back, and tells the others' root addresses if they are asked for.
 """
 
 import io
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +19,8 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.interval import Interval
 from airflow_provider_segtable.core.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.data.checksums import CheckedSource
+from airflow_provider_segtable.data.segment_files import SegmentFiles
 from airflow_provider_segtable.data.sieve import ROOT_TYPE, Sieve
 from airflow_provider_segtable.data.times import instants
 from airflow_provider_segtable.ports.files import DataFiles, Source
@@ -47,16 +52,22 @@ class SourceFile(io.RawIOBase):
         self._at = origin + offset
         return self._at
 
-    def read(self, size: int = -1) -> bytes:
-        """Return up to ``size`` bytes."""
-        left = max(self._source.size - self._at, 0)
+    def read(self, size: int = -1) -> Any:
+        """Return up to ``size`` bytes, or a view of them: pyarrow takes both."""
+        source = self._source
+        left = max(source.size - self._at, 0)
         length = left if size < 0 else min(size, left)
-        data = self._source.read_at(self._at, length) if length else b""
-        self._at += length
-        return data
+        at, self._at = self._at, self._at + length
+        if not length:
+            return b""
+        return (
+            source.view(at, length)
+            if isinstance(source, CheckedSource)
+            else source.read_at(at, length)
+        )
 
 
-def read_segment(
+def read_segment(  # noqa: PLR0913 - each names what is read
     files: DataFiles,
     segment: Segment,
     *,
@@ -66,6 +77,7 @@ def read_segment(
     clip: Interval | None = None,
     sieve: Sieve | None = None,
     addressed: bool = False,
+    checked: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a segment's rows.
 
@@ -78,9 +90,11 @@ def read_segment(
         clip: keep only rows with event time in it.
         sieve: what is deleted; nothing if None.
         addressed: add each row's root address, as the hidden columns ``ROOT`` and ``ROW``.
+        checked: compare bytes with their checksums.
 
     Raises:
         NotFound: the file is gone (cleaned, or lost).
+        ChecksumMismatch: the file was damaged after it was written.
         CorruptTable: the file is not what the log says.
     """
     sieve = sieve or Sieve.idle(segment)
@@ -95,7 +109,7 @@ def read_segment(
         target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
     try:
         with (
-            files.open(segment.path) as source,
+            (SegmentFiles(files, [segment]) if checked else files).open(segment.path) as source,
             pq.ParquetFile(SourceFile(source), read_dictionary=words) as parquet,
         ):
             first = 0
@@ -109,7 +123,7 @@ def read_segment(
             f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
             "or run `segtable table segments` to see what the log says"
         ) from None
-    except (pa.ArrowInvalid, KeyError) as error:
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
 
 

@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.errors import BooksDoNotBalance, StorageErro
 from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.data.blocks import Block, Shape, read_blocks
+from airflow_provider_segtable.data.checksums import ChecksumSink
 from airflow_provider_segtable.data.descriptor import (
     KEY,
     definition_entry,
@@ -318,7 +319,8 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
     task, path = job.task, segment_path(output.id, job.attempt)
     schema = task.shape.worded
     seen = _Written()
-    with files.create(path) as sink:
+    with files.create(path) as plain:
+        sink = ChecksumSink(plain)
         with writer(SinkFile(sink), schema, task.keying, task.shape.coded) as parquet:
             for group in _groups(task, parts):
                 parquet.write_table(group, row_group_size=max(1, group.num_rows))
@@ -328,9 +330,9 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
             seen.check(output)
             segment = _described(job, output, seen)
             entry = arrow_schema_entry(plain_schema(schema))
-            own = {KEY: encode_descriptor(segment), ARROW_SCHEMA: entry}
+            own = {KEY: encode_descriptor(segment), ARROW_SCHEMA: entry, **sink.entry()}
             parquet.add_key_value_metadata(own | definition_entry(task.shape.definition))
-        segment = replace(segment, path=path, size=sink.position)
+        segment = replace(segment, path=path, size=sink.position, footer=sink.footer)
         sink.commit()
     return segment
 

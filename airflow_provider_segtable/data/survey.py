@@ -166,7 +166,7 @@ def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
         with checked(files, segment) as parquet:
             metadata = parquet.metadata
             seen.definition = seen.definition or (metadata.metadata or {}).get(TABLE_KEY, b"")
-            for block in blocks_of(parquet, number, segment.path):
+            for block in blocks_of(parquet, number, segment):
                 rows, events = left_out(parquet, block, job.sieves[number])
                 seen.dropped += events if job.rolling.wanted else rows
                 if rows < block.rows:
@@ -276,7 +276,7 @@ def _counts(
 def _read(
     files: DataFiles, block: Block, columns: Sequence[str] | None, words: Sequence[str]
 ) -> pa.Table:
-    with opened(files, block.path, words) as parquet:
+    with opened(files, block, words) as parquet:
         named = None if columns is None else list(dict.fromkeys(columns))
         return parquet.read_row_group(block.group, columns=named, use_threads=False)
 
@@ -368,7 +368,7 @@ def _heads(
     """Yield the first rows of each block that are not deleted."""
     for block in blocks:
         first = block.first
-        with opened(files, block.path, shape.dictionaries) as parquet, decoding(block.path):
+        with opened(files, block, shape.dictionaries) as parquet, decoding(block.path):
             for batch in parquet.iter_batches(
                 PROBE_ROWS, row_groups=[block.group], use_threads=False
             ):

@@ -3,7 +3,8 @@
 1. A file is Arrow IPC, one row a root: its segment id, how many rows are deleted, and which, as a
    roaring bitmap in the portable serialization (as Delta and Iceberg have it, for 32 bits).
 2. It is written once, under an unguessable name, and counts from the moment an event names it.
-3. Only a driver comes here. Tasks are given ``bits``, and need no library for bitmaps.
+3. The event names the checksum of its bytes, too: readers that know it take no other bytes.
+4. Only a driver comes here. Tasks are given ``bits``, and need no library for bitmaps.
 """
 
 import io
@@ -13,7 +14,8 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletion import VectorFile
-from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.digest import digest
+from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, NotFound
 from airflow_provider_segtable.core.segment import SegmentId
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -53,24 +55,34 @@ def write_vectors(files: DataFiles, rows: Rows, token: str) -> VectorFile:
     held = io.BytesIO()
     with pa.ipc.new_file(held, _SCHEMA) as writer:
         writer.write_table(table)
+    data = held.getvalue()
     with files.create(path) as sink:
-        sink.write(held.getvalue())
-        size = sink.position
+        sink.write(data)
         sink.commit()
     counts = {root: len(bitmap) for root, bitmap in given.items()}
-    return VectorFile(path=path, size=size, rows=counts)
+    return VectorFile(path=path, size=len(data), rows=counts, checksum=digest(data))
 
 
-def read_vectors(files: DataFiles, path: str) -> dict[SegmentId, BitMap]:
+def read_vectors(files: DataFiles, path: str, checksum: str = "") -> dict[SegmentId, BitMap]:
     """Load the vectors of a file.
+
+    Args:
+        files: where it is.
+        path: its path.
+        checksum: that of its bytes; not compared if empty.
 
     Raises:
         NotFound: it is gone (cleaned, or lost).
+        ChecksumMismatch: its bytes are not those that were written.
         CorruptTable: it is no such file, or contradicts itself.
     """
     try:
         with files.open(path) as source:
             data = source.read_at(0, source.size)
+        if checksum and digest(data) != checksum:
+            raise ChecksumMismatch(
+                f"{path} (deletion vectors) was damaged after it was written: restore it"
+            )
         with pa.ipc.open_file(pa.BufferReader(data)) as reader:
             table = reader.read_all()
         found = (table.schema.metadata or {}).get(_KEY)

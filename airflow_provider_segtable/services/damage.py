@@ -36,10 +36,11 @@ from airflow_provider_segtable.data.descriptor import (
     KEY,
     TABLE_KEY,
     decode_definition,
-    decode_descriptor,
+    described,
 )
 from airflow_provider_segtable.data.footer import read_footer
 from airflow_provider_segtable.data.runs import FOLDER as RUNS
+from airflow_provider_segtable.data.segment_files import SegmentFiles
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log import (
@@ -177,13 +178,21 @@ class FilesFound:
     definitions: Mapping[bytes, int] = field(default_factory=dict)
 
 
-def read_files(ports: TablePorts, entries: Iterable[Entry]) -> FilesFound:
-    """Load the footers of files, several at once, and sort them by what they are."""
+def read_files(
+    ports: TablePorts, entries: Iterable[Entry], published: Mapping[str, Segment]
+) -> FilesFound:
+    """Load the footers of files, several at once, and sort them by what they are.
+
+    Args:
+        ports: the table's ports.
+        entries: the files.
+        published: segments that events name, by path: their footers' checksums are known.
+    """
     entries = [*entries]
     runs = [e.path for e in entries if e.path.startswith(f"{RUNS}/")]
     data = [e.path for e in entries if not e.path.startswith(f"{RUNS}/")]
     with ThreadPoolExecutor(READERS) as pool:
-        read = [*pool.map(lambda path: _read(ports, path), data)]
+        read = [*pool.map(lambda path: _read(ports, path, published.get(path)), data)]
     definitions = Counter(found[1] for found in read if isinstance(found, tuple) and found[1])
     return FilesFound(
         segments=tuple(found[0] for found in read if isinstance(found, tuple)),
@@ -194,18 +203,18 @@ def read_files(ports: TablePorts, entries: Iterable[Entry]) -> FilesFound:
     )
 
 
-def _read(ports: TablePorts, path: str) -> tuple[Segment, bytes] | str | None:
+def _read(
+    ports: TablePorts, path: str, known: Segment | None
+) -> tuple[Segment, bytes] | str | None:
     """Return descriptor and definition, or why there is none, or None if it is foreign."""
     if not path.endswith(".parquet"):
         return None
     try:
-        with ports.files.open(path) as source:
+        with SegmentFiles(ports.files, [known] if known else []).open(path) as source:
             footer = read_footer(source)
             if KEY not in footer.metadata:
                 return None
-            segment = decode_descriptor(
-                footer.metadata[KEY], path=path, size=source.size, row_groups=footer.group_count
-            )
+            segment = described(source, footer)
             if segment.rows != footer.rows:
                 return f"it has {footer.rows} rows and says {segment.rows}"
             return segment, footer.metadata.get(TABLE_KEY, b"")

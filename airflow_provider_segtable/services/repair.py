@@ -148,7 +148,7 @@ def plan_repair(ports: TablePorts, decisions: Decisions | None = None) -> Repair
     gone = {segment.path for segment in lost}
     known = _known(log)
     fresh = [e for e in entries if e.path not in known] if log.damaged else []
-    files = read_files(ports, fresh)
+    files = read_files(ports, fresh, log.published)
     if state is None and not files.segments:
         raise NotATable(f"{ports.uri} holds no segtable table: neither a log nor data files")
     deletes = read_deletes(ports, log) if log.damaged else DeletesLeft()

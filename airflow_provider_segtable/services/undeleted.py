@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.state import State
 from airflow_provider_segtable.data.deletions import deleted_rows
 from airflow_provider_segtable.data.files import MemoryFiles
 from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.data.segment_files import SegmentFiles
 from airflow_provider_segtable.data.sieve import hidden_of
 from airflow_provider_segtable.data.vectors import FOLDER, Rows, read_vectors, united, write_vectors
 from airflow_provider_segtable.services.damage import LogLeft
@@ -103,19 +104,19 @@ def read_deletes(ports: TablePorts, log: LogLeft) -> DeletesLeft:
     known = paths(log.state.vectors) | log.state.doomed if log.state else frozenset()
     files: dict[str, Rows] = {}
     unreadable: dict[str, str] = {}
+    named = {
+        file.path: file.checksum
+        for event in log.events
+        if isinstance(event.action, Changed | Restored)
+        for file in event.action.vectors
+    }
     for entry in ports.storage.list(FOLDER):
         if entry.path in known:
             continue
         try:
-            files[entry.path] = read_vectors(ports.files, entry.path)
+            files[entry.path] = read_vectors(ports.files, entry.path, named.get(entry.path, ""))
         except CorruptTable as error:
             unreadable[entry.path] = str(error)
-    named = (
-        file.path
-        for event in log.events
-        if isinstance(event.action, Changed | Restored)
-        for file in event.action.vectors
-    )
     return DeletesLeft(files=files, unreadable=unreadable, proven=frozenset(named))
 
 
@@ -240,7 +241,7 @@ def _held(
         return
     if not segment.path or not holds_any(segment, wanted):
         return
-    with ports.files.open(segment.path) as source:
+    with SegmentFiles(ports.files, [segment]).open(segment.path) as source:
         file = pq.ParquetFile(SourceFile(source), read_dictionary=[ROOT])
         for batch in file.iter_batches(BATCH, columns=[ROOT, ROW]):
             names, codes, numbers = hidden_of(batch)

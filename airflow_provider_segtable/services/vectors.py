@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.damage import damaged_vectors, unread_vectors
-from airflow_provider_segtable.core.deletion import Vectors, paths
+from airflow_provider_segtable.core.deletion import Vectors, checksums, paths
 from airflow_provider_segtable.core.diagnosis import Finding
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
@@ -31,9 +31,9 @@ def check_vectors(ports: TablePorts, state: State) -> Iterator[Finding]:
     """Yield what is wrong with the files of vectors that a state names."""
     read: dict[str, Rows] = {}
     missing: list[str] = []
-    for path in sorted(paths(state.vectors)):
+    for path, checksum in sorted(checksums(state.vectors).items()):
         try:
-            read[path] = read_vectors(ports.files, path)
+            read[path] = read_vectors(ports.files, path, checksum)
         except NotFound:
             missing.append(path)
         except CorruptTable as error:

@@ -7,7 +7,7 @@
 2. *The state*: the invariants at the newest version; with ``all_versions`` at every version, each
    time only where the event changed something. No file is visible twice.
 3. *The files* of all visible segments (``all_versions``: of all present ones): footers, with
-   ``deep`` every row (``data.inspection``). A few threads read at once.
+   ``deep`` every byte and row (``data.inspection``). A few threads read at once.
 4. *The vectors* that the newest version needs, every row number of them (``services.vectors``).
 5. It needs no coordinator and no lock. What is listed first is the snapshot; a file that is not
    there is called lost only if a newer snapshot still has its segment.
@@ -49,7 +49,11 @@ from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.segment import Segment
 from airflow_provider_segtable.core.state import State, apply
-from airflow_provider_segtable.data.inspection import inspect_footer, inspect_rows
+from airflow_provider_segtable.data.inspection import (
+    inspect_bytes,
+    inspect_footer,
+    inspect_rows,
+)
 from airflow_provider_segtable.services.vectors import check_vectors
 from airflow_provider_segtable.table.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log import (
@@ -297,7 +301,10 @@ class _Files:
         """Look at one segment's file."""
         try:
             problems = inspect_footer(self.ports.files, segment, self.state.table)
-            if self.deep and not any(each.code in _HOPELESS for each in problems):
+            codes = {each.code for each in problems}
+            if self.deep and "wrong-checksum" not in codes:
+                problems += inspect_bytes(self.ports.files, segment)
+            if self.deep and not codes & _HOPELESS:
                 problems += inspect_rows(self.ports.files, segment, self.state.table)
         except NotFound:
             self.missing.append(segment)

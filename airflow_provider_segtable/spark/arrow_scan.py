@@ -51,6 +51,7 @@ def arrow_scan(
         target=target,
         time_column=snapshot.state.table.time_column,
         addressed=addressed,
+        checked=snapshot.checked,
     )
     tasks = min(len(segments), spark.sparkContext.defaultParallelism * 4)
     numbers = spark.range(0, len(segments), 1, tasks)

@@ -6,6 +6,7 @@
 3. Anything else that Spark raises becomes one line: its condition or first line, not a stack.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.errors import (
+    ChecksumMismatch,
     ExecutionFailed,
     InvalidInput,
     NotFound,
@@ -23,7 +25,10 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.spark.lost_tasks import LONGEST, lost_task
 
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\].*")
+"""A condition of Spark's and what follows it, behind an exception's name, maybe."""
 _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
+    ("CRC checksum verification failed", ChecksumMismatch),  # parquet-java's words
     ("PATH_NOT_FOUND", NotFound),
     ("FAILED_READ_FILE.FILE_NOT_EXIST", NotFound),
     ("MALFORMED_RECORD", SchemaMismatch),
@@ -54,7 +59,7 @@ def gist(text: str) -> str:
     """Return the part of a Spark message that says what is wrong, in one line."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback"))]
-    named = [line for line in lines if "[" in line.split(" ", 1)[0]]
+    named = [found.group() for found in map(_CONDITION.search, lines) if found]
     best = (named or lines or ["Spark gave no reason"])[0]
     return best[:LONGEST]
 

@@ -67,6 +67,14 @@ def _local(uri: str) -> Path:
     return Path(unquote(parts.netloc + parts.path) if parts else uri).absolute()
 
 
+def parquet_options(*, checked: bool) -> dict[str, str]:
+    """Return the options of Spark's reader: pages are compared with Parquet's own checksums."""
+    return {
+        "datetimeRebaseMode": "CORRECTED",
+        "parquet.page.verify-checksum.enabled": str(checked).lower(),
+    }
+
+
 def _escaped(path: str) -> str:
     return re.sub(r"([*?\[\]{}\\,])", r"\\\1", path)
 

@@ -1,6 +1,7 @@
 """Compacting rollup tables that have sketches, which only Spark can merge.
 
-1. Inputs' footers must name the segments. All input rows (but deleted ones) are rolled up at once,
+1. Inputs' footers must name the segments, and all their bytes pass their checksums, before Spark
+   reads them. All input rows (but deleted ones) are rolled up at once,
    so rollup is perfect, whatever the kind of compaction.
 2. The result is kept (``persist``) and cut into *ranges* of (time chunk, order), several for each
    segment to be; ranges are counted and weighed, and some encoded as a file would have them.
@@ -44,7 +45,7 @@ from airflow_provider_segtable.data.sieve import sieve_of
 from airflow_provider_segtable.data.sorting import Outputs, SortSpec, without_rows
 from airflow_provider_segtable.spark.failures import raise_told, translated
 from airflow_provider_segtable.spark.ingest import dealt
-from airflow_provider_segtable.spark.places import spark_paths
+from airflow_provider_segtable.spark.places import parquet_options, spark_paths
 from airflow_provider_segtable.spark.predicates import matching
 from airflow_provider_segtable.spark.rollup import rolled_up
 from airflow_provider_segtable.spark.schemas import readable, spark_schema
@@ -256,7 +257,7 @@ class _Work:
         """Yield the inputs' rows, those together of which the same is deleted."""
         uri, options = self.spec.uri, self.spec.storage_options
         reader = self.spark.read.schema(spark_schema(schema))
-        reader = reader.option("datetimeRebaseMode", "CORRECTED")
+        reader = reader.options(**parquet_options(checked=True))
         alike: dict[tuple[Predicate, ...], list[Segment]] = {}
         for segment in self.inputs:
             predicates = sieve_of(self.spec.sieves, segment).predicates

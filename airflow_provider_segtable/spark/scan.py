@@ -10,7 +10,9 @@
    that no deletion applies to are read as if there were none.
 4. A column that Spark's reader does not know is read by pyarrow in tasks instead (``arrow_scan``):
    slower, as rows then cross into Spark one by one, but the same rows.
-5. The files of a rollup table may have several rows of a group, until a major compaction. With
+5. Footers are compared with their checksums here, pages by Spark's reader with Parquet's own:
+   page headers are not (ADR 0015). ``Snapshot.checked`` switches both off.
+6. The files of a rollup table may have several rows of a group, until a major compaction. With
    ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
 """
 
@@ -30,12 +32,13 @@ from airflow_provider_segtable.core.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.bits import flags_of
 from airflow_provider_segtable.data.deletions import sieves
 from airflow_provider_segtable.data.rollup import physical_schema
+from airflow_provider_segtable.data.segment_files import check_footers
 from airflow_provider_segtable.data.sieve import Sieve
 from airflow_provider_segtable.spark import rollup
 from airflow_provider_segtable.spark.arrow_scan import NAMES, arrow_scan
 from airflow_provider_segtable.spark.failures import translated
 from airflow_provider_segtable.spark.marks import Words, united, unmarked, words_of
-from airflow_provider_segtable.spark.places import place, spark_paths
+from airflow_provider_segtable.spark.places import parquet_options, place, spark_paths
 from airflow_provider_segtable.spark.predicates import matching
 from airflow_provider_segtable.spark.schemas import readable, spark_schema
 from airflow_provider_segtable.spark.times import column, within
@@ -160,6 +163,8 @@ class _Asked:
         asked = [*self.wanted, *([time] if way.clip else [])]
         fields = _fields(self.known, list(dict.fromkeys(asked)))
         if readable(fields) == fields:
+            if self.snapshot.checked:
+                check_footers(self.snapshot.ports.files, segments)
             frame = self._sifted(self._read(way, segments, fields), way, segments)
         else:
             frame = arrow_scan(
@@ -177,7 +182,8 @@ class _Asked:
         sifting = [n for s in segments for n in self.sieves[s.id].reads if n in self.known.names]
         more = [self.known.field(n) for n in dict.fromkeys(sifting) if n not in fields.names]
         schema = spark_schema(pa.schema([*fields, *more, *(NAMES if way.hidden else ())]))
-        reader = self.spark.read.schema(schema).option("datetimeRebaseMode", "CORRECTED")
+        options = parquet_options(checked=self.snapshot.checked)
+        reader = self.spark.read.schema(schema).options(**options)
         with translated(f"reading {ports.uri} at version {self.snapshot.version}"):
             frame = reader.parquet(*spark_paths(ports.uri, ports.storage_options, segments))
             return _placed(frame) if way.places else frame

@@ -4,10 +4,13 @@
    JSON in the file's key-value metadata under ``segtable``.
 2. ``read_checkpoint(write_checkpoint(state)) == state``, always; anything else is refused and
    the reader folds the log instead.
+3. A checksum of all its bytes stands in the key-value metadata under ``segtable.checksum``. It is
+   computed over the file with zeros in its place, and written over these.
 """
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +25,8 @@ from airflow_provider_segtable.core.codec import (
     encode_token,
 )
 from airflow_provider_segtable.core.deletion import Deletion, Erasure
-from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.digest import digest
+from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, SegtableError
 from airflow_provider_segtable.core.ids import IdSpace
 from airflow_provider_segtable.core.interval import Granularity, Interval
 from airflow_provider_segtable.core.layout import Zone
@@ -31,7 +35,13 @@ from airflow_provider_segtable.core.overshadow import Timeline
 from airflow_provider_segtable.core.paths import data_path, file_path, known_name, vectors_path
 from airflow_provider_segtable.core.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.predicate import decode_predicate, encode_predicate
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segment import (
+    ChunkKey,
+    FooterChecksum,
+    Segment,
+    SegmentId,
+    Shard,
+)
 from airflow_provider_segtable.core.segment_codec import (
     decode_lineage,
     decode_roots,
@@ -40,10 +50,14 @@ from airflow_provider_segtable.core.segment_codec import (
 )
 from airflow_provider_segtable.core.state import State
 
-FORMAT = 4
-READABLE = (2, 3, FORMAT)
-"""Format 2 knew no cleaning, 3 no deletions; they are read: the log behind them may be gone."""
+FORMAT = 5
+READABLE = (2, 3, 4, FORMAT)
+"""Format 2 knew no cleaning, 3 no deletions, 4 no checksums; the log behind them may be gone."""
 _KEY = b"segtable"
+_CHECKSUM_KEY = b"segtable.checksum"
+_BLANK = b"sha256/16:" + b"0" * 16
+"""The value of ``segtable.checksum`` before its digits are known."""
+_CHECKSUM = re.compile(re.escape(_BLANK[:10]) + rb"([0-9a-f]{16})")
 
 _SCHEMA = pa.schema(
     [
@@ -70,6 +84,8 @@ _SCHEMA = pa.schema(
         ("replaces", pa.string()),
         ("roots", pa.string()),
         ("purged", pa.int64()),
+        ("footer_start", pa.int64()),
+        ("footer_crc", pa.int64()),
     ]
 )
 
@@ -78,28 +94,53 @@ def write_checkpoint(state: State) -> bytes:
     """Return the state as the content of a checkpoint file."""
     rows = [_row(segment) for segment in state.timeline.segments()]
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    table = table.replace_schema_metadata({_KEY: json.dumps(_head(state)).encode()})
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue()
+    with pq.ParquetWriter(sink, _SCHEMA, compression="zstd") as writer:
+        writer.write_table(table)
+        head = json.dumps(_head(state)).encode()
+        writer.add_key_value_metadata({_KEY: head, _CHECKSUM_KEY: _BLANK})
+    data = sink.getvalue()
+    at = data.rindex(_BLANK)
+    return data[:at] + _BLANK[:10] + digest(data).encode() + data[at + len(_BLANK) :]
 
 
 def read_checkpoint(data: bytes) -> State:
     """Return the state that a checkpoint file holds.
 
     Raises:
+        ChecksumMismatch: if its bytes are not those that were written.
         CorruptTable: if it is torn, foreign, or of another format.
     """
+    summed = _checked(data)
     try:
         # On this thread alone: a process that ends while Arrow's threads still start is aborted.
         table = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False).read(use_threads=False)
         head = json.loads((table.schema.metadata or {})[_KEY])
-        if head["format"] not in READABLE:
-            raise CorruptTable(f"checkpoint has format {head['format']}, expected {FORMAT}")
+        _check_format(head["format"], summed=summed)
         segments = [_segment(row) for row in table.to_pylist()]
         return _state(head, segments)
-    except (pa.ArrowInvalid, OSError, KeyError, TypeError, ValueError) as error:
+    except CorruptTable:
+        raise
+    except (pa.ArrowException, OSError, LookupError, TypeError, ValueError, SegtableError) as error:
         raise CorruptTable(f"checkpoint is unreadable: {error}") from error
+
+
+def _check_format(found: object, *, summed: bool) -> None:
+    if found not in READABLE:
+        raise CorruptTable(f"checkpoint has format {found}, expected {FORMAT}")
+    if found == FORMAT and not summed:
+        raise ChecksumMismatch("checkpoint has no checksum, though its format has one")
+
+
+def _checked(data: bytes) -> bool:
+    """Return whether the file has a checksum, which is then the one of its bytes."""
+    found = [*_CHECKSUM.finditer(data)]
+    if not found:
+        return False
+    start, end = found[-1].span()
+    if digest(data[:start] + _BLANK + data[end:]).encode() != found[-1][1]:
+        raise ChecksumMismatch("checkpoint was damaged after it was written")
+    return True
 
 
 def _row(segment: Segment) -> dict[str, Any]:
@@ -128,6 +169,8 @@ def _row(segment: Segment) -> dict[str, Any]:
         "replaces": json.dumps(encode_roots(segment.replaces)) if segment.replaces else None,
         "roots": json.dumps(encode_roots(segment.roots)) if segment.roots else None,
         "purged": segment.purged,
+        "footer_start": segment.footer.start if segment.footer else None,
+        "footer_crc": segment.footer.crc if segment.footer else None,
     }
 
 
@@ -151,8 +194,14 @@ def _segment(row: Mapping[str, Any]) -> Segment:
         replaces=decode_roots(json.loads(row["replaces"] or "{}")),
         roots=decode_roots(json.loads(row.get("roots") or "{}")),
         purged=row.get("purged", 0),
+        footer=_footer(row),
         **{name: row[name] for name in facts},
     )
+
+
+def _footer(row: Mapping[str, Any]) -> FooterChecksum | None:
+    start = row.get("footer_start")
+    return None if start is None else FooterChecksum(start, row["footer_crc"])
 
 
 def _head(state: State) -> dict[str, Any]:
@@ -174,7 +223,7 @@ def _head(state: State) -> dict[str, Any]:
         "tags": dict(state.tags),
         "doomed": sorted(state.doomed),
         "vectors": {
-            str(root): [[each.n, each.path, each.rows] for each in some]
+            str(root): [[each.n, each.path, each.rows, each.checksum] for each in some]
             for root, some in state.vectors.items()
         },
         "erasures": [[each.n, encode_predicate(each.predicate)] for each in state.erasures],
@@ -204,9 +253,7 @@ def _state(head: Mapping[str, Any], segments: list[Segment]) -> State:
         tags={known_name(name, "a tag"): n for name, n in head.get("tags", {}).items()},
         doomed=frozenset(map(file_path, head.get("doomed", ()))),
         vectors={
-            SegmentId.parse(root): tuple(
-                Deletion(n=n, path=vectors_path(path), rows=rows) for n, path, rows in some
-            )
+            SegmentId.parse(root): tuple(_deletion(*each) for each in some)
             for root, some in head.get("vectors", {}).items()
         },
         erasures=tuple(
@@ -214,6 +261,10 @@ def _state(head: Mapping[str, Any], segments: list[Segment]) -> State:
         ),
         forgotten=head.get("forgotten", 0),
     )
+
+
+def _deletion(n: int, path: str, rows: int, checksum: str = "") -> Deletion:
+    return Deletion(n=n, path=vectors_path(path), rows=rows, checksum=checksum)
 
 
 def _encode_plan_state(state: PlanState) -> dict[str, Any]:

@@ -31,10 +31,11 @@ from airflow_provider_segtable.table.ports import TablePorts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One version of a table."""
+    """One version of a table; unless ``checked``, bytes are not compared with their checksums."""
 
     ports: TablePorts
     state: State
+    checked: bool = True
 
     @property
     def version(self) -> int:
@@ -132,6 +133,7 @@ class Snapshot:
             clip=clip,
             sieve=sieve,
             addressed=addressed,
+            checked=self.checked,
         )
 
     def to_arrow(

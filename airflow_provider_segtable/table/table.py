@@ -138,8 +138,12 @@ class Table:
         version: int | None = None,
         as_of: Instant | None = None,
         tag: str | None = None,
+        checked: bool = True,
     ) -> Snapshot:
         """Return the newest snapshot, or that of an event number, a time (inclusive) or a tag.
+
+        Unless ``checked``, readers do not compare data files with their checksums: a little faster,
+        and damage may be read as data.
 
         Raises:
             VersionExpired: it is no longer kept.
@@ -155,7 +159,7 @@ class Table:
             state = log.as_of(as_of)
         else:
             state = log.load()
-        return Snapshot(ports=self.ports, state=state)
+        return Snapshot(ports=self.ports, state=state, checked=checked)
 
     def tag(self, name: str, *, version: int | None = None) -> int:
         """Keep a version, the newest by default, for as long as it has a name; returns its number.

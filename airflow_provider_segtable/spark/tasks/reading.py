@@ -32,6 +32,7 @@ class ReadTask:
     target: pa.Schema
     time_column: str
     addressed: bool
+    checked: bool = True
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the segments whose numbers the first column has."""
@@ -45,6 +46,7 @@ class ReadTask:
                 time_column=self.time_column,
                 sieve=sieve,
                 addressed=self.addressed,
+                checked=self.checked,
             ):
                 table = pa.Table.from_batches([rows]).cast(self.target, safe=False)
                 yield from table.to_batches()

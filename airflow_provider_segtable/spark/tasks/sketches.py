@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
+from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.encoding import probed
 from airflow_provider_segtable.data.files import open_files
+from airflow_provider_segtable.data.segment_files import check_whole
 from airflow_provider_segtable.spark.tasks.faults import told
 
 SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20
@@ -18,7 +18,7 @@ SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTask:
-    """Compares segments with the footers of their files."""
+    """Compares segments with every byte of their files."""
 
     uri: str
     storage_options: Mapping[str, str]
@@ -28,17 +28,9 @@ class CheckTask:
         files = open_files(self.uri, self.storage_options)
         for segment in segments:
             try:
-                found = read_descriptor(files, segment.path)
+                check_whole(files, segment)
             except SegtableError as error:
                 yield told(error)
-                continue
-            if (found.id, found.rows) != (segment.file_id, segment.rows):
-                yield told(
-                    CorruptTable(
-                        f"{segment.path} says it is segment {found.id} of {found.rows} rows, the "
-                        f"log says {segment.file_id} of {segment.rows}: restore the file"
-                    )
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def put_back(files: MemoryFiles, segment: Segment, rows: pa.Table) -> Segment:
     entry = {b"segtable": old[b"segtable"]}
     pq.write_table(rows.replace_schema_metadata(entry), stream)
     files.store[segment.path] = stream.getvalue().to_pybytes()
-    return replace(segment, size=len(files.store[segment.path]), row_groups=1)
+    return replace(segment, size=len(files.store[segment.path]), row_groups=1, footer=None)
 
 
 Spoil = Callable[[pa.Table], pa.Table]

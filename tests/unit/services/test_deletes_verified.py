@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.codec import encode
 from airflow_provider_segtable.core.deletion import Deletion, Erasure
 from airflow_provider_segtable.core.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.errors import StorageError
@@ -23,6 +24,7 @@ from airflow_provider_segtable.services.execution import in_process
 from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.services.verify import verify
 from airflow_provider_segtable.table.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log import EventLog, event_path
 from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA
@@ -54,10 +56,16 @@ def vectors(ports: TablePorts) -> Iterator[tuple[SegmentId, Deletion]]:
 
 
 def put(ports: TablePorts, path: str, rows: dict[SegmentId, BitMap]) -> None:
-    """Write other vectors in a file's place."""
+    """Write other vectors in a file's place, and have the log name their checksum."""
     files: Any = ports.files
     del files.store[path]
-    write_vectors(ports.files, rows, path.removeprefix("deletes/").removesuffix(".arrow"))
+    token = path.removeprefix("deletes/").removesuffix(".arrow")
+    made = write_vectors(ports.files, rows, token)
+    for event in EventLog(ports.storage).events(0):
+        if isinstance(event.action, Changed) and event.action.vectors[0].path == path:
+            (told,) = event.action.vectors
+            action = replace(event.action, vectors=(replace(told, checksum=made.checksum),))
+            ports.storage.replace(event_path(event.n), encode(replace(event, action=action)))
 
 
 def test_a_sound_table_with_deletions_gives_no_finding(deleted: TablePorts) -> None:

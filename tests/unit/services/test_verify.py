@@ -78,7 +78,7 @@ def rewrite(ports: TablePorts, segment: Segment, made: pa.Table, **changed: Any)
     sink = io.BytesIO()
     pq.write_table(made.replace_schema_metadata(metadata), sink)
     store(ports)[segment.path] = sink.getvalue()
-    return replace(fresh, size=len(sink.getvalue()))
+    return replace(fresh, size=len(sink.getvalue()), footer=None)
 
 
 def append_as(ports: TablePorts, segment: Segment, made: pa.Table, **changed: Any) -> None:

@@ -1,10 +1,14 @@
-"""A table written by format 1 stays readable, from its checkpoint and from its log."""
+"""Tables of older versions stay readable, from their checkpoints and from their logs."""
 
 from airflow_provider_segtable.core.invariants import violations
 from airflow_provider_segtable.data.descriptor import read_descriptor
 from airflow_provider_segtable.data.files import LocalFiles
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.data.segment_files import check_whole
+from airflow_provider_segtable.data.vectors import read_vectors
+from airflow_provider_segtable.table.checkpoint import read_checkpoint
+from airflow_provider_segtable.table.log import EventLog, checkpoint_path, tag_path
 from airflow_provider_segtable.table.table import Table
+from tests.golden import make_checksums
 from tests.golden.make_table import CARRIERS, PLACE
 
 
@@ -27,3 +31,22 @@ def test_footers_carry_the_descriptors() -> None:
     files = LocalFiles(PLACE)
     for segment in Table.open(str(PLACE)).state().timeline.segments():
         assert read_descriptor(files, segment.path) == segment
+
+
+def test_checksums_are_those_that_were_written() -> None:
+    """Of a table that has them: data files, deletion vectors, checkpoint and tag."""
+    table = Table.open(str(make_checksums.PLACE))
+    state, storage = table.state(), table.ports.storage
+    for segment in state.timeline.segments():
+        assert segment.footer is not None
+        check_whole(table.ports.files, segment)
+    (deletion,) = (each for some in state.vectors.values() for each in some)
+    assert len(deletion.checksum) == 16
+    read_vectors(table.ports.files, deletion.path, deletion.checksum)
+    n = state.tags["kept"]
+    assert read_checkpoint(storage.read(tag_path("kept", n))).n == n
+    newest = EventLog(storage).checkpoints()[0]
+    found = read_checkpoint(storage.read(checkpoint_path(newest)))
+    assert found == EventLog(storage).at(newest)
+    carriers = table.snapshot().to_arrow().column("carrier").to_pylist()
+    assert carriers == ["UA", "B6", "DL", *["WN"] * 4]
