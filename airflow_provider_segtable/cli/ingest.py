@@ -1,6 +1,7 @@
 """``segtable ingest``: append files to a table."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -87,7 +88,8 @@ def ingest(  # noqa: PLR0913 - each is an option
             appends = ingest_files(opened, files, format_, commit_id, master)
         else:
             appends = _local(opened, files, format_, rows_per_append, commit_id)
-        done = list(_watched(appends, len(files)))
+        with closing(appends):  # a session must not be left to the garbage collector
+            done = list(_watched(appends, len(files)))
         version = opened.state().n
     if as_json:
         print_json({"table": table, "version": version, "appends": done})
@@ -102,7 +104,7 @@ def _local(
     format_: str | None,
     rows_per_append: int | None,
     commit_id: str | None,
-) -> Iterator[Callable[[], Facts]]:
+) -> Generator[Callable[[], Facts]]:
     from airflow_provider_segtable.cli.sources import read_rows
     from airflow_provider_segtable.table.table import given_schema
 

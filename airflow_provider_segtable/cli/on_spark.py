@@ -1,7 +1,7 @@
 """The commands that can use Spark, over the library's own functions of a session."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def ingest_files(
     format_: str | None,
     commit_id: str | None,
     master: str | None,
-) -> Iterator[Callable[[], Facts]]:
+) -> Generator[Callable[[], Facts]]:
     """Yield one append a file; each runs when it is called."""
     with session(master, "ingest", table) as spark:
         for path in files:
