@@ -83,13 +83,13 @@ def check_whole(files: DataFiles, segment: Segment) -> None:
     Raises:
         NotFound, CorruptTable, ChecksumMismatch: as ``SegmentFiles.open``.
     """
-    check_bytes(files, segment)
     found = read_descriptor(files, segment.path)
     if (found.id, found.rows) != (segment.file_id, segment.rows):
         raise CorruptTable(
             f"{segment.path} says it is segment {found.id} of {found.rows} rows, the log says "
             f"{segment.file_id} of {segment.rows}: restore the file"
         )
+    check_bytes(files, segment)
 
 
 def checked_source(source: Source, segment: Segment) -> Source:
