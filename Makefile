@@ -14,7 +14,7 @@ PARALLEL := -n $(JOBS) --dist loadgroup
 
 # In the order they run: what fails cheaply comes first.
 FAST_SUITES := architecture unit property contract simulation
-SUITES := $(FAST_SUITES) integration spark airflow
+SUITES := $(FAST_SUITES) integration spark cluster airflow
 paths = $(wildcard $(1:%=tests/%))
 
 ##@ Begin here

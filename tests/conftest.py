@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 
-_REAL = {"integration", "spark", "airflow"}
+_REAL = {"integration", "spark", "cluster", "airflow"}
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
 _KEPT = {
     "SPARK_HOME",

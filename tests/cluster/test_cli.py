@@ -1,0 +1,29 @@
+"""The command line on a cluster: a table that is named relatively, executors with a bare Python."""
+
+import json
+
+import pytest
+
+from tests.cluster.conftest import Desk
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper]
+
+
+def test_ingest_compact_and_delete(desk: Desk) -> None:
+    """Each command finishes with exact rows, and warns that workers must see the local table."""
+    on_spark = ("--engine", "spark")
+    files = [desk.file(start) for start in (0, 60)]
+    told = desk.run(["ingest", "trips", *files, *on_spark])
+    assert told.returncode == 0, told.stderr
+    assert desk.rows() == list(range(120))
+    warning = f"{desk.folder}/trips is a local path and Spark runs on {desk.cluster.master}"
+    assert told.stderr.count(warning) == 1
+
+    told = desk.run(["compact", "trips", "--all", "--json", *on_spark])
+    assert told.returncode == 0, told.stderr
+    assert {plan["ended"] for plan in json.loads(told.stdout)["plans"]} == {"completed"}
+    assert desk.rows() == list(range(120))
+
+    told = desk.run(["delete", "trips", "--where", "row % 3 = 0", *on_spark])
+    assert told.returncode == 0, told.stderr
+    assert desk.rows() == [row for row in range(120) if row % 3]

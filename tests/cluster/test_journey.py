@@ -1,0 +1,61 @@
+"""Work that reaches Spark's tasks, by one driver, on executors with a bare Python."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.testing.processes import importable
+from tests.cluster import journey
+from tests.cluster.conftest import ended
+from tests.cluster.standalone import Standalone
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper]
+
+Steps = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def steps(
+    cluster: Standalone, zookeeper: EmbeddedZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Steps:
+    """Run the driver; return what each step says."""
+    folder = tmp_path_factory.mktemp("journey")
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tests.cluster.journey", str(folder), zookeeper.address],
+        env=cluster.driver(PYTHONPATH=importable()),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    done = ended(driver)
+    lines = [line[5:] for line in done.stdout.splitlines() if line.startswith("STEP ")]
+    told = {found["step"]: found for found in map(json.loads, lines)}
+    for name in journey.STEPS:
+        told.setdefault(name, {"error": f"not reached:\n{done.stderr[-3000:]}"})
+    return told
+
+
+def found(steps: Steps, name: str) -> Any:
+    assert "error" not in steps[name], steps[name]["error"]
+    return steps[name]["found"]
+
+
+def test_changes(steps: Steps) -> None:
+    """An update, a merge and a delete by address do what they say."""
+    updated = {0: 1000, 2: 1002}
+    rows = [updated.get(row, row) for row in range(62) if row != 5]
+    assert found(steps, "changed") == sorted(rows)
+
+
+def test_a_stream(steps: Steps) -> None:
+    """A stream that goes on from its checkpoint appends each row once."""
+    assert found(steps, "streamed") == list(range(20))
+
+
+def test_a_scan_in_tasks(steps: Steps) -> None:
+    """What Spark's reader cannot read, tasks read by Arrow, without deleted rows."""
+    assert found(steps, "read by Arrow") == [9]
