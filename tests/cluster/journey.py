@@ -16,14 +16,24 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.services.compaction import Ended, compact
+from airflow_provider_segtable.services.request import request
 from airflow_provider_segtable.spark import change
+from airflow_provider_segtable.spark.distribution import spark_execute
 from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.spark.rollup import estimate
 from airflow_provider_segtable.spark.scan import scan
 from airflow_provider_segtable.spark.session import session
 from airflow_provider_segtable.spark.source import read_stream_source
 from airflow_provider_segtable.spark.stream import ingest_stream
 from airflow_provider_segtable.table.table import Table
 from tests.cluster.conftest import SCHEMA, numbered
+
+METRICS = ("n=count", "total=sum(row)")
+SKETCHES = ("rows=hll(row,10)", "ids=theta(row)", "spread=kll(row)")
+KINDS = ("minor", "semi-major", "major")
 
 
 @dataclass
@@ -52,9 +62,30 @@ class Driver:
             rows = self.spark.createDataFrame(numbered(start, 60)).repartition(2)
             ingest(table.ports, rows, rows_per_segment=20)
 
+    def compact(self, table: Table, kind: str) -> None:
+        """Carry out one kind of compaction; refuse any other end than completion."""
+        plans = [known.plan.id for known in request(table.ports, kind)]
+        results = compact(table.ports, plans, spark_execute(self.spark), parallelism=2)
+        bad = [result for result in results if result.ended is not Ended.COMPLETED]
+        assert results, "nothing was planned"
+        assert not bad, bad
+        assert not [*violations(table.state())]
+
 
 def rows_of(table: Table) -> list[int]:
     return sorted(table.snapshot().to_arrow(columns=["row"])["row"].to_pylist())
+
+
+def appended(driver: Driver) -> Sequence[object]:
+    """Ingest, compact and delete, once with each of the three compactions."""
+    table = driver.table("plain")
+    found = []
+    for number, kind in enumerate(KINDS):
+        driver.give(table, 60 * number)
+        driver.compact(table, kind)
+        change.delete(driver.spark, table.ports, f"row = {60 * number}")
+        found.append(rows_of(table))
+    return found
 
 
 def changed(driver: Driver) -> Sequence[object]:
@@ -67,6 +98,34 @@ def changed(driver: Driver) -> Sequence[object]:
     rows = scan(driver.spark, table.snapshot(), addressed=True).where("row = 5")
     change.delete(driver.spark, table.ports, addresses=rows)
     return rows_of(table)
+
+
+def rolled_up(driver: Driver, *metrics: str) -> Sequence[object]:
+    """Ingest and compact, once in each way; give a rollup table's answers before and after."""
+    how = Rollup(
+        dimensions=("k",),
+        metrics=tuple(map(Metric.parse, metrics)),
+        query_granularity=QueryGranularity.DAY,
+    )
+    table = driver.table(f"rollup{len(metrics)}", rollup=how)
+    found = []
+    for number, kind in enumerate(KINDS):
+        driver.give(table, 120 * number, 120 * number + 60)
+        before = answers(driver, table, how)
+        driver.compact(table, kind)
+        found.append([before, answers(driver, table, how)])
+    return found
+
+
+def answers(driver: Driver, table: Table, how: Rollup) -> list[list[object]]:
+    rows = scan(driver.spark, table.snapshot(), rolled_up=True)
+    estimates = [
+        estimate(rows, metric).alias(metric.name)
+        for metric in how.metrics
+        if metric.name in {"rows", "ids"}
+    ]
+    asked = rows.select("at", "k", "n", "total", *estimates).orderBy("at", "k")
+    return [list(row)[1:] for row in asked.collect()]
 
 
 def streamed(driver: Driver) -> Sequence[object]:
@@ -93,7 +152,10 @@ def read_by_arrow(driver: Driver) -> Sequence[object]:
 
 
 STEPS: dict[str, Callable[[Driver], Sequence[object]]] = {
+    "appended": appended,
     "changed": changed,
+    "rolled up": lambda driver: rolled_up(driver, *METRICS),
+    "sketches": lambda driver: rolled_up(driver, *METRICS, *SKETCHES),
     "streamed": streamed,
     "read by Arrow": read_by_arrow,
 }

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from airflow_provider_segtable.testing.bare import bare_python
 from tests.cluster.conftest import Desk
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper]
@@ -27,3 +28,22 @@ def test_ingest_compact_and_delete(desk: Desk) -> None:
     told = desk.run(["delete", "trips", "--where", "row % 3 = 0", *on_spark])
     assert told.returncode == 0, told.stderr
     assert desk.rows() == [row for row in range(120) if row % 3]
+
+
+def test_an_executor_without_pyarrow_is_told_in_one_line(desk: Desk) -> None:
+    """The missing module, the executor's host and the way out; nothing is in the table."""
+    empty = bare_python(desk.folder / "empty")
+    conf = desk.folder / "conf"
+    conf.mkdir()
+    lines = (desk.cluster.folder / "conf" / "spark-defaults.conf").read_text()
+    lines = lines.replace(str(desk.cluster.python), str(empty))
+    (conf / "spark-defaults.conf").write_text(lines)
+    told = desk.run(
+        ["ingest", "trips", desk.file(0), "--engine", "spark"], SPARK_CONF_DIR=str(conf)
+    )
+    assert told.returncode == 1
+    (line,) = [line for line in told.stderr.splitlines() if line.startswith("error:")]
+    assert "ModuleNotFoundError: No module named" in line
+    assert "(on 127.0.0.1)" in line
+    assert "every executor needs pyarrow and numpy" in line
+    assert desk.rows() == []

@@ -1,4 +1,4 @@
-"""Work that reaches Spark's tasks, by one driver, on executors with a bare Python."""
+"""All work that reaches Spark's tasks, by one driver, on executors with a bare Python."""
 
 import json
 import subprocess
@@ -44,11 +44,27 @@ def found(steps: Steps, name: str) -> Any:
     return steps[name]["found"]
 
 
+def test_ingest_all_compactions_and_deletes(steps: Steps) -> None:
+    """Minor, semi-major and major compaction keep exactly the rows that were not deleted."""
+    gone = {0, 60, 120}
+    wanted = [[row for row in range(end) if row not in gone] for end in (60, 120, 180)]
+    assert found(steps, "appended") == wanted
+
+
 def test_changes(steps: Steps) -> None:
     """An update, a merge and a delete by address do what they say."""
     updated = {0: 1000, 2: 1002}
     rows = [updated.get(row, row) for row in range(62) if row != 5]
     assert found(steps, "changed") == sorted(rows)
+
+
+@pytest.mark.parametrize("name", ["rolled up", "sketches"])
+def test_rollup_tables(steps: Steps, name: str) -> None:
+    """Totals and estimates of a rollup table stay the same through all compactions."""
+    for number, (before, after) in enumerate(found(steps, name), 1):
+        assert sum(row[1] for row in before) == 120 * number
+        assert sum(row[2] for row in before) == sum(range(120 * number))
+        assert after == before
 
 
 def test_a_stream(steps: Steps) -> None:
