@@ -51,7 +51,7 @@ $(STAMP): pyproject.toml constraints.txt excludes.txt hatch_build.py
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
 	$(UV_INSTALL) --quiet -c constraints.txt -e '.[dev]'
-	@$(BIN)/python -c 'from airflow_provider_segtable.spark.install_check import check_install as c; c()'
+	@$(BIN)/python -c 'from airflow_provider_segtable.spark.driver.install_check import check_install as c; c()'
 	@touch $@
 
 .PHONY: test-fast
@@ -64,16 +64,16 @@ test-long: venv ## Run what is marked `long`: minutes of exhaustive search, left
 
 .PHONY: sim
 sim: venv ## Simulate disasters: SEED=42 replays one with its trace, SEEDS=5000 looks for more
-	@$(BIN)/python -m airflow_provider_segtable.testing.scenario \
+	@$(BIN)/python -m tests.simulation.scenario \
 	  $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),500)) $(ARGS)
 
 .PHONY: mutants
-mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/lockbox --minutes 5")
+mutants: venv ## Plant errors in core, planning and table, list those no test notices (ARGS="core/locks/lockbox --minutes 5")
 	@nice $(BIN)/python .ci/mutants.py $(ARGS)
 
 .PHONY: stress
 stress: venv ## Everything at once for MINUTES=5: processes, ZooKeeper, Spark, kills (ARGS=...)
-	@$(BIN)/python -m airflow_provider_segtable.testing.stress.run --minutes $(or $(MINUTES),5) $(ARGS)
+	@$(BIN)/python -m tests.stress.run --minutes $(or $(MINUTES),5) $(ARGS)
 
 .PHONY: bench
 bench: venv ## Measure minor compaction against copying, deltalake, Spark and DuckDB (ARGS=...)

@@ -2,8 +2,9 @@
 
 Run it as ``make mutants``; tests/MUTANTS.md says how to read the outcome.
 
-1. Modules are named as ``core/lockbox`` or by folder (``core``); each has a workspace of its own,
-   ``build/mutants/core.lockbox``, where mutmut changes a copy. The tree itself is never changed.
+1. Modules are named as ``core/locks/lockbox`` or by folder (``core``); each has a workspace of its
+   own, ``build/mutants/core.lockbox``, where mutmut changes a copy. The tree itself is never
+   changed.
 2. ``TESTS`` chooses the tests of a module: those that are about it, without `slow` and `long` ones.
    Of these, mutmut runs those that reach the changed function, quick ones first. ``--quick`` asks
    only the tests of the folder, and keeps its outcomes apart: survivors need a second look.
@@ -48,22 +49,22 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core": ("tests/unit/core",),
     "planning": ("tests/unit/planning", "tests/unit/services/test_planner.py"),
     "table": ("tests/unit/table", "tests/unit/services/test_changes.py"),
-    "core/claims": REPAIR,
-    "core/cleaning": CLEANING,
-    "core/deletion": (*CHANGES, *CLEANING),
-    "core/chunk": SHADOWS,
-    "core/ids": VERSIONS,
-    "core/lockbox": LOCKS,
-    "core/locks": LOCKS,
-    "core/overshadow": SHADOWS,
-    "core/rebase": VERSIONS,
-    "core/recovered": REPAIR,
-    "core/recovery": REPAIR,
-    "core/replacement": VERSIONS,
-    "core/spans": SHADOWS,
-    "core/state": (*VERSIONS, *CLEANING),
+    "core/recovery/version_claims": REPAIR,
+    "core/log/cleanable": CLEANING,
+    "core/deletes/deletion": (*CHANGES, *CLEANING),
+    "core/segments/chunk": SHADOWS,
+    "core/segments/id_space": VERSIONS,
+    "core/locks/lockbox": LOCKS,
+    "core/locks/lock_types": LOCKS,
+    "core/segments/timeline": SHADOWS,
+    "core/log/admission": VERSIONS,
+    "core/recovery/recovered": REPAIR,
+    "core/recovery/replay": REPAIR,
+    "core/segments/replacement": VERSIONS,
+    "core/segments/spans": SHADOWS,
+    "core/log/state": (*VERSIONS, *CLEANING),
     "planning/retention": ("tests/unit/services/test_cleaning.py",),
-    "table/change": CHANGES,
+    "table/changes/row_change": CHANGES,
 }
 """Tests of a module, besides those of its folder."""
 
@@ -221,7 +222,7 @@ def main(argv: list[str] | None = None) -> int:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=form)
-    parser.add_argument("modules", nargs="*", default=list(LAYERS), help="core/lockbox, core")
+    parser.add_argument("modules", nargs="*", default=list(LAYERS), help="core/locks/lockbox, core")
     parser.add_argument("--minutes", type=float, default=30, help="stop after so many (30)")
     parser.add_argument("--quick", action="store_true", help="ask only the tests of the folder")
     parser.add_argument("--sample", type=int, default=0, help="try at most so many of a module")
@@ -231,7 +232,7 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 
 
 def modules(named: Iterable[str]) -> list[str]:
-    """Return the modules that were asked for, as ``core/lockbox``."""
+    """Return the modules that were asked for, as ``core/locks/lockbox``."""
     found: list[str] = []
     for name in named:
         path = ROOT / PACKAGE / name.removeprefix(f"{PACKAGE}/").removesuffix(".py")
@@ -239,7 +240,9 @@ def modules(named: Iterable[str]) -> list[str]:
         found += [str(one.relative_to(ROOT / PACKAGE))[:-3] for one in inside if one.exists()]
     left = [name for name in dict.fromkeys(found) if not name.endswith("__init__")]
     if not left or any(name.split("/")[0] not in LAYERS for name in left):
-        sys.exit(f"no such module in {', '.join(LAYERS)}: {' '.join(named)}; name core/lockbox")
+        sys.exit(
+            f"no such module in {', '.join(LAYERS)}: {' '.join(named)}; name core/locks/lockbox"
+        )
     return left
 
 

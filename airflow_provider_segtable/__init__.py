@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Table": "airflow_provider_segtable.table.table",
     "SegtableError": "airflow_provider_segtable.core.errors",
-    "spark_app_path": "airflow_provider_segtable.spark.apps",
+    "spark_app_path": "airflow_provider_segtable.spark.driver.app_files",
 }
 
 __all__ = ["SegtableError", "Table", "__version__", "spark_app_path"]

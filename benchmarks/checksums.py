@@ -31,19 +31,22 @@ import sort_ways
 from isal import isal_zlib
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.events import TableCreated
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.data import checksums
-from airflow_provider_segtable.data.files import LocalFiles
-from airflow_provider_segtable.data.ingest import PARQUET, write_segment
-from airflow_provider_segtable.data.schema import from_arrow
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.spark.scan import scan
-from airflow_provider_segtable.spark.session import session
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.data.jobs.segment_writer import PARQUET, write_segment
+from airflow_provider_segtable.data.parquet import file_checksums as checksums
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.spark.driver.session import session
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock

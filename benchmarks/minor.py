@@ -32,14 +32,14 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, convert_to_deltalake
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.interval import Granularity, parse_instant
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
-from airflow_provider_segtable.data.files import LocalFiles
-from airflow_provider_segtable.data.ingest import write_segment
-from airflow_provider_segtable.data.minor import MinorJob
-from airflow_provider_segtable.services.execution import Execute, in_process
-from airflow_provider_segtable.spark.distribution import spark_execute
-from airflow_provider_segtable.spark.session import session
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
+from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.data.jobs.minor_job import MinorJob
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.services.compaction.execution import Execute, in_process
+from airflow_provider_segtable.spark.driver.distribution import spark_execute
+from airflow_provider_segtable.spark.driver.session import session
 
 TARGET = 128 << 20
 START = parse_instant("2026-01-01")

@@ -40,18 +40,20 @@ from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-import airflow_provider_segtable.table.change as changes
+import airflow_provider_segtable.table.changes.row_change as changes
 from airflow_provider_segtable import Table
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.core.plan_state import PlanStatus
-from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.data.sieve import hidden_of
-from airflow_provider_segtable.services import compaction
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.spark.scan import scan
-from airflow_provider_segtable.spark.session import session
-from airflow_provider_segtable.table.ports import open_ports
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.data.deletes.row_filter import hidden_of
+from airflow_provider_segtable.services.compaction import compaction
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.spark.driver.session import session
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.table.context import open_ports
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 BUCKETS = 100

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from sort_ways import ALONE, OURS, TASKS, Data, Way, generate
 
-from airflow_provider_segtable.spark.session import session
+from airflow_provider_segtable.spark.driver.session import session
 
 MIB = 1 << 20
 FILE_ROWS = 40_000

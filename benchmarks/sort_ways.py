@@ -23,22 +23,22 @@ from deltalake import DeltaTable, convert_to_deltalake
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from airflow_provider_segtable.core.interval import Granularity, Interval, parse_instant
-from airflow_provider_segtable.core.order import Order
-from airflow_provider_segtable.core.rollup import (
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.rollup_spec import (
     EVENTS,
     Metric,
     MetricKind,
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
-from airflow_provider_segtable.data.files import LocalFiles
-from airflow_provider_segtable.data.ingest import write_segment
-from airflow_provider_segtable.data.schema import from_arrow
-from airflow_provider_segtable.data.sorting import SortSpec, sort_stages
-from airflow_provider_segtable.services.execution import Execute, in_process
-from airflow_provider_segtable.spark.distribution import spark_execute
+from airflow_provider_segtable.core.time.interval import Granularity, Interval, parse_instant
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.sort.sorting import SortSpec, sort_stages
+from airflow_provider_segtable.services.compaction.execution import Execute, in_process
+from airflow_provider_segtable.spark.driver.distribution import spark_execute
 
 TARGET = 64 << 20
 MEMORY = 512 << 20

@@ -19,14 +19,14 @@ from time import monotonic
 from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.data.schema import to_arrow
-from airflow_provider_segtable.spark.app import DONE, App, Outcome, pair, parser, run
-from airflow_provider_segtable.spark.change import WAIT_S, delete, merge, update
-from airflow_provider_segtable.spark.source import read_source
-from airflow_provider_segtable.spark.times import column
-from airflow_provider_segtable.table.change import ChangeKind, ChangeResult
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.merging import Matched, Unmatched
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
+from airflow_provider_segtable.spark.reads.input_source import read_source
+from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.writes.dataframe_change import WAIT_S, delete, merge, update
+from airflow_provider_segtable.table.changes.merge_rows import Matched, Unmatched
+from airflow_provider_segtable.table.changes.row_change import ChangeKind, ChangeResult
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,13 +12,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.turns import Turn, turns
-from airflow_provider_segtable.spark.app import DONE, FAILED, App, Outcome, parser, run
-from airflow_provider_segtable.spark.distribution import spark_execute
-from airflow_provider_segtable.spark.session import check_machine
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.compaction.execution_order import Turn, turns
+from airflow_provider_segtable.spark.driver.application import (
+    DONE,
+    FAILED,
+    App,
+    Outcome,
+    parser,
+    run,
+)
+from airflow_provider_segtable.spark.driver.distribution import spark_execute
+from airflow_provider_segtable.spark.driver.session import check_machine
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 _IN_THE_LOG = (Ended.COMPLETED, Ended.DONE_ALREADY, Ended.OVERTAKEN)
 """The others leave a plan pending."""

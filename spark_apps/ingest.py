@@ -12,13 +12,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_provider_segtable.core.events import Appended
-from airflow_provider_segtable.data.schema import to_arrow
-from airflow_provider_segtable.spark.app import DONE, App, Outcome, pair, parser, run
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.source import read_source, read_stream_source
-from airflow_provider_segtable.spark.stream import AVAILABLE_NOW, ingest_stream
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
+from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.stream import AVAILABLE_NOW, ingest_stream
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 LOCK_WAIT_S = 60.0
 

@@ -4,19 +4,19 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_segtable.cli.change import delete, merge, update
-from airflow_provider_segtable.cli.clean import clean, tag
-from airflow_provider_segtable.cli.compact import compact
-from airflow_provider_segtable.cli.demo.command import demo
-from airflow_provider_segtable.cli.doctor import doctor
+from airflow_provider_segtable.cli.commands.change_command import delete, merge, update
+from airflow_provider_segtable.cli.commands.clean_command import clean, tag
+from airflow_provider_segtable.cli.commands.compact_command import compact
+from airflow_provider_segtable.cli.commands.doctor_command import doctor
+from airflow_provider_segtable.cli.commands.ingest_command import ingest
+from airflow_provider_segtable.cli.commands.locks_command import locks
+from airflow_provider_segtable.cli.commands.plan_command import plan
+from airflow_provider_segtable.cli.commands.repair_command import repair
+from airflow_provider_segtable.cli.commands.table_commands import tables
+from airflow_provider_segtable.cli.commands.verify_command import verify
+from airflow_provider_segtable.cli.commands.zookeeper_commands import zookeeper
 from airflow_provider_segtable.cli.guard import GuardedGroup
-from airflow_provider_segtable.cli.ingest import ingest
-from airflow_provider_segtable.cli.locks import locks
-from airflow_provider_segtable.cli.plan import plan
-from airflow_provider_segtable.cli.repair import repair
-from airflow_provider_segtable.cli.tables import tables
-from airflow_provider_segtable.cli.verify import verify
-from airflow_provider_segtable.cli.zookeeper import zookeeper
+from examples.demo.__main__ import demo
 
 HELP = r"""Tables that stay fast while they are written: append, plan, compact, read.
 

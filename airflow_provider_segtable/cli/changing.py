@@ -1,7 +1,8 @@
 """How ``segtable delete``, ``update`` and ``merge`` work, and what they answer.
 
-1. What this process can do alone it does, without Spark's start: simple SQL (``data.sql``), values
-   to set, one local file that fits in memory. All else is Spark's. ``--engine`` decides otherwise.
+1. What this process can do alone it does, without Spark's start: simple SQL (``data.arrow.sql``),
+   values to set, one local file that fits in memory. All else is Spark's. ``--engine`` decides
+   otherwise.
 2. What is wrong for both (no such column, no such file) is refused before Spark is started.
 3. A dry run finds the rows of the newest version, and commits nothing.
 """
@@ -15,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from airflow_provider_segtable.cli.ingest import Engine
-from airflow_provider_segtable.cli.output import Facts, note, print_json, progress, show
+from airflow_provider_segtable.cli.commands.ingest_command import Engine
+from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
+from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.predicate import Compare, Compares
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_segtable.table.change import ChangeResult
-    from airflow_provider_segtable.table.deleting import Deletes
-    from airflow_provider_segtable.table.merging import Merges
-    from airflow_provider_segtable.table.updating import Updates
+    from airflow_provider_segtable.table.changes.deleting import Deletes
+    from airflow_provider_segtable.table.changes.merge_rows import Merges
+    from airflow_provider_segtable.table.changes.row_change import ChangeResult
+    from airflow_provider_segtable.table.changes.updating import Updates
 
 
 class Matched(StrEnum):
@@ -166,8 +167,8 @@ def _why_spark(schema: "pa.Schema", asked: Asked) -> str | None:
 
 def _check_words(schema: "pa.Schema", asked: Asked) -> None:
     """Refuse what this process cannot read."""
-    from airflow_provider_segtable.cli.sources import file_format
-    from airflow_provider_segtable.data.sql import parse_predicate
+    from airflow_provider_segtable.cli.input.sources import file_format
+    from airflow_provider_segtable.data.arrow.sql import parse_predicate
 
     if asked.file:
         file_format(Path(asked.file), asked.format)
@@ -193,8 +194,8 @@ def _value(name: str, text: str, schema: "pa.Schema") -> "pa.Scalar | None":
     Raises:
         InvalidInput: it is an expression, or no value of the column.
     """
-    from airflow_provider_segtable.data.predicates import scalar
-    from airflow_provider_segtable.data.sql import parse_predicate
+    from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
+    from airflow_provider_segtable.data.arrow.sql import parse_predicate
 
     if name not in schema.names:
         raise SchemaMismatch(
@@ -211,7 +212,7 @@ def _value(name: str, text: str, schema: "pa.Schema") -> "pa.Scalar | None":
 
 
 def _locally(table: Any, asked: Asked) -> "ChangeResult":
-    from airflow_provider_segtable.table.change import ChangeKind, ChangeResult, change
+    from airflow_provider_segtable.table.changes.row_change import ChangeKind, ChangeResult, change
 
     snapshot = table.snapshot()
     wanted = _wanted(snapshot.schema, asked)
@@ -226,9 +227,9 @@ def _locally(table: Any, asked: Asked) -> "ChangeResult":
 
 
 def _wanted(schema: "pa.Schema", asked: Asked) -> "Deletes | Updates | Merges":
-    from airflow_provider_segtable.table.deleting import Deletes
-    from airflow_provider_segtable.table.merging import Merges
-    from airflow_provider_segtable.table.updating import Updates
+    from airflow_provider_segtable.table.changes.deleting import Deletes
+    from airflow_provider_segtable.table.changes.merge_rows import Merges
+    from airflow_provider_segtable.table.changes.updating import Updates
 
     if asked.kind == "update":
         values = {name: _value(name, text, schema) for name, text in asked.sets.items()}
@@ -250,7 +251,7 @@ def _rows(asked: Asked, schema: "pa.Schema") -> "pa.Table":
     """Read the file; its columns only, in the table's types."""
     import pyarrow as pa
 
-    from airflow_provider_segtable.cli.sources import read_rows, schema_of
+    from airflow_provider_segtable.cli.input.sources import read_rows, schema_of
 
     path = Path(asked.file or "")
     names = schema_of(path, asked.format).names

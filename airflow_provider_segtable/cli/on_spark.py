@@ -9,17 +9,17 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.changing import Asked
-from airflow_provider_segtable.cli.ingest import append_facts
-from airflow_provider_segtable.cli.output import Facts, print_warning
-from airflow_provider_segtable.cli.sources import file_format
+from airflow_provider_segtable.cli.commands.ingest_command import append_facts
+from airflow_provider_segtable.cli.display.output import Facts, print_warning
+from airflow_provider_segtable.cli.input.sources import file_format
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.spark import change
-from airflow_provider_segtable.spark import session as sessions
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.places import local_root_warning
-from airflow_provider_segtable.spark.source import read_source
-from airflow_provider_segtable.spark.times import column
-from airflow_provider_segtable.table.change import ChangeResult
+from airflow_provider_segtable.spark.driver import session as sessions
+from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
+from airflow_provider_segtable.spark.reads.input_source import read_source
+from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.writes import dataframe_change as change
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.table import Table, given_schema
 
 

@@ -12,11 +12,14 @@ import re
 import threading
 import time
 
-from airflow_provider_segtable.coordination.access import Access, access_of
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.coordination.zookeeper.access import Access, access_of
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
-from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.ports.coordination import Coordinator
 
@@ -58,7 +61,8 @@ def connect(
         clock: of a memory coordinator.
         session_timeout_s: how long ZooKeeper keeps the locks of a silent holder.
         connect_timeout_s: how long to wait for ZooKeeper before it counts as unavailable.
-        access: who the client is; by default what the environment says (``coordination.access``).
+        access: who the client is; by default what the environment says
+        (``coordination.zookeeper.access``).
 
     Raises:
         InvalidInput: if the address has another form, or the environment's options are wrong.
@@ -76,7 +80,7 @@ def connect(
             "several hosts with commas, or memory://name"
         )
     try:
-        from airflow_provider_segtable.coordination.zookeeper import (
+        from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
             ZooKeeperCoordinator,
         )
     except ModuleNotFoundError as error:

@@ -1,7 +1,7 @@
 """What a lock request waits for, the same in every adapter.
 
 1. A place in the queue counts as a lock on what it asks for, for those that it goes before
-   (``core.lockbox.ahead``): a large request is not starved by small ones.
+   (``core.locks.lockbox.ahead``): a large request is not starved by small ones.
 2. A higher priority overtakes. A lock granted after one's place was taken, and in one's way, is
    somebody who did; each counts once as having given way, so that a place becomes firm in the end.
 3. Who gives up waiting is told who holds what since when, and the way out.
@@ -10,20 +10,20 @@
 from collections.abc import Iterable, Sequence
 
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
-from airflow_provider_segtable.core.interval import Instant, iso
-from airflow_provider_segtable.core.lockbox import (
+from airflow_provider_segtable.core.locks.lockbox import (
     Extent,
     FencingToken,
     Lock,
     LockRequest,
     contested,
 )
+from airflow_provider_segtable.core.time.interval import Instant, iso
 
 SECOND_US = 1_000_000
 
 
 def place_in_queue(request: LockRequest, since: Instant, token: FencingToken) -> Lock:
-    """Return the lock that stands for a waiting request, for ``core.lockbox.decide``."""
+    """Return the lock that stands for a waiting request, for ``core.locks.lockbox.decide``."""
     return Lock(
         group=request.group,
         purpose=request.purpose,

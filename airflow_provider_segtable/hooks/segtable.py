@@ -4,8 +4,8 @@
 
     host    the root of the tables: /data/tables, s3://lake/tables, ...
     extra   zookeeper          zk://host:2181[,host:2181][/chroot]; reading needs none
-            zookeeper_options  user, password, TLS files (``coordination.access``), as an object
-                               or its JSON text
+            zookeeper_options  user, password, TLS files (``coordination.zookeeper.access``), as an
+                               object or its JSON text
             storage_options    keys of the object store, likewise
             spark_master       where compaction runs, if no Spark connection says so
             spark_conn_id      a connection of apache-airflow-providers-apache-spark
@@ -30,12 +30,12 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_segtable.coordination.access import parse_options
+from airflow_provider_segtable.coordination.zookeeper.access import parse_options
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
 from airflow_provider_segtable.storage import check_uri, open_storage
-from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TablePorts, open_ports
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 

@@ -28,8 +28,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from airflow_provider_segtable.coordination.access import OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE
-from airflow_provider_segtable.coordination.java import find_java
+from airflow_provider_segtable.coordination.embedded_zookeeper.java import find_java
+from airflow_provider_segtable.coordination.zookeeper.access import (
+    OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE,
+)
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
@@ -42,7 +44,7 @@ from airflow_provider_segtable.hooks.settings import (
     secret_settings,
     spark_defaults,
 )
-from airflow_provider_segtable.spark.jvm import SHORT_LIVED_DRIVER
+from airflow_provider_segtable.spark.driver.jvm import SHORT_LIVED_DRIVER
 from airflow_provider_segtable.storage.environment import OPTIONS_VARIABLE, READER_VARIABLE
 
 PATIENCE_S = 10.0
@@ -277,7 +279,7 @@ class SparkSubmit:
             "application_args": list(submission.arguments),
         }
         if not self.attached:
-            from airflow_provider_segtable.spark.archive import package_archive
+            from airflow_provider_segtable.spark.driver.archive import package_archive
 
             arguments |= {"py_files": str(package_archive())}
             if not submission.wait:

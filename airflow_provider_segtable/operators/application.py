@@ -29,8 +29,8 @@ from airflow_provider_segtable.core.errors import (
     ExecutionFailed,
     InvalidInput,
 )
-from airflow_provider_segtable.core.interval import Instant
 from airflow_provider_segtable.core.secret import redacted
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.hooks.submission import (
     Launcher,
@@ -39,9 +39,9 @@ from airflow_provider_segtable.hooks.submission import (
     Submission,
 )
 from airflow_provider_segtable.operators.rendered import TableOperator
-from airflow_provider_segtable.spark.apps import spark_app_path
+from airflow_provider_segtable.spark.driver.app_files import spark_app_path
 from airflow_provider_segtable.storage.paths import absolute
-from airflow_provider_segtable.table.results import fetch, forget
+from airflow_provider_segtable.table.remote_results import fetch, forget
 from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
 from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
 

@@ -21,7 +21,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_segtable.core.arguments import option, plain, seconds
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.events import Changed
+from airflow_provider_segtable.core.log.events import Changed
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.application import (
@@ -30,8 +30,8 @@ from airflow_provider_segtable.operators.application import (
     refused_at_once,
 )
 from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.merging import Matched, Unmatched
+from airflow_provider_segtable.table.changes.merge_rows import Matched, Unmatched
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 WRONG_ARGUMENTS = 2
 """Exit code of an application that was asked for what cannot be."""

@@ -19,7 +19,7 @@ from airflow.providers.common.compat.sdk import AirflowException, Context
 
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds, shown
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.events import PlanCompleted
+from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.application import (
@@ -29,9 +29,9 @@ from airflow_provider_segtable.operators.application import (
 )
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
-from airflow_provider_segtable.services.compaction import Ended, PlanResult
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 class SegtableCompactOperator(SegtableSparkOperator):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.planning.survey import KINDS
+from airflow_provider_segtable.planning.planner_context import KINDS
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250

@@ -11,10 +11,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, ending, whole
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.services.compaction.compaction import (
+    Ended,
+    PlanResult,
+    ending,
+    whole,
+)
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 LOOK_AGAIN_S = 2.0
 """A lock that ends with its session is not announced: look at least so often."""

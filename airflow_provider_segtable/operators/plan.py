@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.emission import emissions
@@ -17,8 +17,8 @@ from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 PLANS_PER_RUN = 16
 

@@ -3,7 +3,7 @@
 1. A region is as small as can be without cutting a chunk apart, old or new: one chunk as a rule,
    more where chunks are to be cut anew (24 hours that become a day). Regions that are worth
    replacing and overlap become one: weeks that are to become months grow into each other.
-   Where chunks cross (``core.layout``) a region is cut as the zone there is, wanted or not.
+   Where chunks cross (``core.time.layout``) a region is cut as the zone there is, wanted or not.
 2. A region is worth replacing if its rollup is not perfect (anything shows besides the core set
    that a major compaction made), too much of it is not sorted, much of it is deleted, its segments
    are badly sized, or it is cut otherwise than ``major_granularity``.
@@ -22,16 +22,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from airflow_provider_segtable.core.claims import united
-from airflow_provider_segtable.core.interval import Granularity, Instant, Interval
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.replacement import closed_region
-from airflow_provider_segtable.core.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.recovery.version_claims import united
+from airflow_provider_segtable.core.segments.replacement import closed_region
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.planning.planner_context import Survey, survey
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
 from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
-from airflow_provider_segtable.planning.survey import Survey, survey
 
 KIND = PlanKind.MAJOR
 

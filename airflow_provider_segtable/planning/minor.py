@@ -18,15 +18,12 @@
 
 from collections.abc import Iterator
 
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.overshadow import Group
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.segment import ChunkKey
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
-from airflow_provider_segtable.planning.selection import Candidate, choose
-from airflow_provider_segtable.planning.survey import (
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.segments.timeline import Group
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.planning.planner_context import (
     Run,
     Survey,
     group_size,
@@ -35,6 +32,9 @@ from airflow_provider_segtable.planning.survey import (
     skip,
     survey,
 )
+from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+from airflow_provider_segtable.planning.selection import Candidate, choose
 
 
 def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.order import Order
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.time.interval import Granularity
 
 MIB = 1024 * 1024
 MINUTE_US = 60_000_000

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.segments.segment import ChunkKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,16 +22,13 @@ share and interval as in Druid's switch from minor to full compaction and Amoro'
 from collections.abc import Iterator
 from math import ceil
 
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.overshadow import Group
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.plan_state import PlanStatus
-from airflow_provider_segtable.core.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
-from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
-from airflow_provider_segtable.planning.survey import (
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.timeline import Group
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.planning.planner_context import (
     Run,
     Survey,
     group_size,
@@ -40,6 +37,9 @@ from airflow_provider_segtable.planning.survey import (
     skip,
     survey,
 )
+from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
+from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
 
 KIND = PlanKind.SEMI_MAJOR
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.policy import Policy
 
 

@@ -3,9 +3,9 @@
 Contract:
 
 1. ``acquire`` grants a whole request or nothing, atomically: all locks, and the new segment ids,
-   or version, in one transaction (rules: ``core.lockbox.decide``). It waits by notification, not
-   by polling storage, in the order of ``core.lockbox.ahead``, up to ``wait_s`` seconds; then
-   ``LockTimeout`` names who holds what since when. A waiter that finds itself overtaken counts
+   or version, in one transaction (rules: ``core.locks.lockbox.decide``). It waits by notification,
+   not by polling storage, in the order of ``core.locks.lockbox.ahead``, up to ``wait_s`` seconds;
+   then ``LockTimeout`` names who holds what since when. A waiter that finds itself overtaken counts
    that as having given way.
 2. A lease lives as long as its holder's session. Its state is HELD, DOUBTFUL (connection
    suspended: may or may not hold; do not commit) or LOST (certainly gone or revoked; never comes
@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest
-from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Instant
 
 
 class LeaseState(StrEnum):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.time.interval import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from airflow.providers.common.compat.sdk import (
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.verdict import Verdict
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.triggers.table import SmallSegments, SmallSegmentsTrigger
 
 

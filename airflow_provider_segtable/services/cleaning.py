@@ -1,6 +1,6 @@
 """Cleaning: what nobody can need any more is taken away, the name first and the data last.
 
-1. ``Cleaned`` takes hidden segments from the timeline and dooms their files (``core.cleaning``
+1. ``Cleaned`` takes hidden segments from the timeline and dooms their files (``core.log.cleanable``
    decides which); then the doomed files are deleted; then ``Swept`` forgets them. After a crash
    in between, the next run deletes the doomed again: it does no harm to delete a file twice.
    Deletions that no present segment needs are forgotten by ``Cleaned``, and doom their files.
@@ -8,7 +8,8 @@
    deletion, not the list of the doomed. They go when they are older than ``orphan_hours``, and than
    every attempt in flight.
 3. The *log expires* behind the newest readable checkpoint that is no newer than the oldest kept
-   version: marker first, then events from the oldest on, then checkpoints (``table.log``).
+   version: marker first, then events from the oldest on, then checkpoints
+   (``table.log.event_log``).
 4. On any doubt nothing is deleted: a listing, tag or checkpoint that cannot be read is an error
    before the first deletion. So is a clock that differs from the storage's own, which is measured
    by an object that is put and listed. Ages go by the earlier of the two.
@@ -25,21 +26,22 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.cleaning import Cleanable, Keep, cleanable
-from airflow_provider_segtable.core.conflict import Conflict
-from airflow_provider_segtable.core.deletion import paths
+from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
-from airflow_provider_segtable.core.events import Cleaned, Event, Restored, Swept
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.plan_state import PlanStatus
-from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.core.state import State, apply, forgettable
-from airflow_provider_segtable.data.vectors import FOLDER as DELETES
+from airflow_provider_segtable.core.log.cleanable import Cleanable, Keep, cleanable
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import Cleaned, Event, Restored, Swept
+from airflow_provider_segtable.core.log.state import State, apply, forgettable
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.deletes.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.table.committer import Change, Committed, commit_or_raise
-from airflow_provider_segtable.table.committer import commit as try_commit
-from airflow_provider_segtable.table.log import (
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
+from airflow_provider_segtable.table.log.committer import commit as try_commit
+from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,
     EXPIRED,
     TAGS,
@@ -48,7 +50,6 @@ from airflow_provider_segtable.table.log import (
     expired_path,
     number,
 )
-from airflow_provider_segtable.table.ports import TablePorts
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000

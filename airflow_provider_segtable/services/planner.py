@@ -16,21 +16,21 @@ read first and the locks second, so a worker that finishes in between is never t
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_segtable.core.events import PlanAborted, PlanRequested, Voided
-from airflow_provider_segtable.core.interval import Instant, Interval
-from airflow_provider_segtable.core.lockbox import Generation, Lock
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.plan_state import PlanState
-from airflow_provider_segtable.core.rebase import inputs_gone
-from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.locks.lockbox import Generation, Lock
+from airflow_provider_segtable.core.log.admission import inputs_gone
+from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
-from airflow_provider_segtable.planning.table import plan_all
-from airflow_provider_segtable.services.request import check_cut, checked_order
-from airflow_provider_segtable.table.committer import Change, Committed, commit
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.services.compaction.request import check_cut, checked_order
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, Committed, commit
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 RELAUNCH_AFTER_MINUTES = 5.0
 

@@ -1,7 +1,7 @@
 """Metadata storage: adapters of ``ports.storage`` for memory, local files and object stores."""
 
 from airflow_provider_segtable.storage.local import LocalStorage
-from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.storage.opening import check_uri, open_storage
 from airflow_provider_segtable.storage.probe import probe
 

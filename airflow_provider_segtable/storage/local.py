@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.disk.folders import Folders, Sync
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.storage.failures import reading, writing
+from airflow_provider_segtable.storage.object_failures import reading, writing
 from airflow_provider_segtable.storage.paths import checked, folder
 
 TEMPORARY = ".tmp"

@@ -40,7 +40,7 @@ from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.ports.clock import Chance, Clock
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.paths import checked, folder
-from airflow_provider_segtable.storage.system import SystemChance, SystemClock
+from airflow_provider_segtable.storage.system_clock import SystemChance, SystemClock
 
 Store = S3Store | GCSStore | AzureStore
 

@@ -22,9 +22,9 @@ from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.local import LocalStorage
-from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.storage.paths import checked
-from airflow_provider_segtable.storage.system import SystemClock
+from airflow_provider_segtable.storage.system_clock import SystemClock
 
 SUPPORTED = (
     "a local path, file:///path, s3://bucket/path, gs://bucket/path, az://container/path, "

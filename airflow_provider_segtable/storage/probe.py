@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.ports.clock import Chance
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage.system import SystemChance
+from airflow_provider_segtable.storage.system_clock import SystemChance
 
 ATTEMPTS = 3
 FIRST, SECOND = b"first", b"second"

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletion import holds_any
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.overshadow import Visible
-from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.deletions import sieves
-from airflow_provider_segtable.data.rollup import (
+from airflow_provider_segtable.core.deletes.deletion import holds_any
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segments.timeline import Visible
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.segment_filters import sieves
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.rollup.rollup_rows import (
     check_arrow,
     physical_schema,
     rolled_up,
     visible,
 )
-from airflow_provider_segtable.data.scan import read_segment
-from airflow_provider_segtable.data.schema import to_arrow
-from airflow_provider_segtable.data.sieve import Sieve
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.codec import encode
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     InvalidName,
@@ -25,27 +24,33 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     TableExists,
 )
-from airflow_provider_segtable.core.events import Event, TableCreated
-from airflow_provider_segtable.core.interval import Granularity, Instant
-from airflow_provider_segtable.core.rollup import Rollup, bound, input_schema, stored_schema
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.ingest import check_rows
-from airflow_provider_segtable.data.rollup import from_input
-from airflow_provider_segtable.data.schema import from_arrow, to_arrow
-from airflow_provider_segtable.data.times import is_time
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.rollup_spec import (
+    Rollup,
+    bound,
+    input_schema,
+    stored_schema,
+)
+from airflow_provider_segtable.core.time.interval import Granularity, Instant
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
+from airflow_provider_segtable.data.arrow.event_times import is_time
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.rollup.rollup_rows import from_input
 from airflow_provider_segtable.storage import probe
-from airflow_provider_segtable.table.append import append
-from airflow_provider_segtable.table.change import ChangeKind, ChangeResult, change
-from airflow_provider_segtable.table.committer import Committed
-from airflow_provider_segtable.table.deleting import Deletes
-from airflow_provider_segtable.table.incoming import incoming
-from airflow_provider_segtable.table.log import EventLog, event_path
-from airflow_provider_segtable.table.matching import Where
-from airflow_provider_segtable.table.merging import Merges
-from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.changes.deleting import Deletes
+from airflow_provider_segtable.table.changes.matching import Where
+from airflow_provider_segtable.table.changes.merge_rows import Merges
+from airflow_provider_segtable.table.changes.row_change import ChangeKind, ChangeResult, change
+from airflow_provider_segtable.table.changes.updating import Updates
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.log.committer import Committed
+from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.tags import known_tag, put_tag, remove_tag
-from airflow_provider_segtable.table.updating import Updates
+from airflow_provider_segtable.table.writes.append import append
+from airflow_provider_segtable.table.writes.incoming import incoming
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +194,7 @@ class Table:
 
         Raises:
             SchemaMismatch, TimeOutOfRange: nothing is written.
-            LockLost, CommitConflict, CommitUnknown: see ``table.append``.
+            LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
         """
         state = self.state()
         definition = state.table
@@ -211,8 +216,8 @@ class Table:
         """Delete rows, in one atomic event; needs no lock and waits for nobody.
 
         Args:
-            where: those for which a condition holds: SQL (``data.sql`` says how much of it; Spark
-                takes more), or a ``pyarrow.compute.Expression``. ``"true"`` is all rows.
+            where: those for which a condition holds: SQL (``data.arrow.sql`` says how much of it;
+                Spark takes more), or a ``pyarrow.compute.Expression``. ``"true"`` is all rows.
             rows: those that equal one of these in all their columns; null equals null.
             addresses: those at these root addresses, columns ``__segtable_root`` and
                 ``__segtable_row`` as ``Snapshot.addressed`` has them. What is of no row that is

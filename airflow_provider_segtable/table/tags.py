@@ -8,13 +8,13 @@
 """
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName
-from airflow_provider_segtable.core.events import Tagged, Untagged
+from airflow_provider_segtable.core.log.events import Tagged, Untagged
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.table.checkpoint import write_checkpoint
-from airflow_provider_segtable.table.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.log import EventLog, tag_path
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
 
 
 def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 
-from airflow_provider_segtable.core.events import Action, Event, TableCreated
-from airflow_provider_segtable.core.interval import Granularity, Instant, Interval, parse_instant
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.log.events import Action, Event, TableCreated
+from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
     SegmentId,
@@ -14,7 +13,13 @@ from airflow_provider_segtable.core.segment import (
     concatenated,
     root_span,
 )
-from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.time.interval import (
+    Granularity,
+    Instant,
+    Interval,
+    parse_instant,
+)
 
 BASE: Instant = parse_instant("2026-01-01")
 JANUARY = Interval.parse("2013-01-01/2013-02-01")

@@ -22,13 +22,13 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.lockbox import FencingToken, Lock, LockRequest
-from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState, StrayNode
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 from airflow_provider_segtable.ports.storage import Entry, Storage
-from airflow_provider_segtable.testing.simulator import Actor
+from tests.simulation.simulator import Actor
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """Data files in memory below the same root as the log, so that a listing shows them.
 
-``data.files.MemoryFiles`` alone keeps its files to itself; cleaning needs to find those that the
-log does not name, with their age by the storage's clock.
+``data.files.open_files.MemoryFiles`` alone keeps its files to itself; cleaning needs to find those
+that the log does not name, with their age by the storage's clock.
 """
 
 import contextlib
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
-from airflow_provider_segtable.data.files import MemorySource
-from airflow_provider_segtable.data.local_files import copy_in_pieces
+from airflow_provider_segtable.data.files.local_files import copy_in_pieces
+from airflow_provider_segtable.data.files.open_files import MemorySource
 from airflow_provider_segtable.ports.files import Sink, Source
 from airflow_provider_segtable.ports.storage import Storage
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
 
 
 @pytest.fixture(scope="session")

@@ -3,17 +3,17 @@
 1. The table tells how it ended, not the cluster manager: its commit is in the log, or its plans
    are no longer pending. That is the truth, whoever did it.
 2. What the log cannot tell (nothing matched, a failure) the application leaves beside it
-   (``table.results``). Nothing announces that: it is found at the next look.
+   (``table.remote_results``). Nothing announces that: it is found at the next look.
 3. A driver that ends without a word leaves nothing; the deadline is for that.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_segtable.core.interval import Instant
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.table.ports import TablePorts
-from airflow_provider_segtable.table.results import fetch
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.remote_results import fetch
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 

@@ -7,11 +7,11 @@ Every mode of the sensor asks the same question, ``SmallSegments``; how a table 
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.verdict import Verdict, judge_small_segments
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 

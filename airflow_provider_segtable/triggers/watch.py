@@ -23,13 +23,13 @@ from airflow.providers.common.compat.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_segtable.core.errors import CoordinationError, SegtableError, StorageError
-from airflow_provider_segtable.core.interval import Instant
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.hooks.segtable import Place, mask_credentials
-from airflow_provider_segtable.storage.system import SystemClock
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 STORAGE_TRIES = 5
 SECOND_US = 1_000_000

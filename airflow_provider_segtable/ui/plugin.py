@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_provider_segtable.spark.install_check import judge, look
+from airflow_provider_segtable.spark.driver.install_check import judge, look
 
 _log = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ import pytest
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.hooks.submission import Submission
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.table.ports import open_ports
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.table.context import open_ports
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("time_hour", pa.timestamp("us", tz="UTC")), ("row", pa.int64())])

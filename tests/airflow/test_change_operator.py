@@ -19,7 +19,7 @@ from airflow_provider_segtable.operators.change import (
     SegtableUpdateOperator,
     commit_id_of,
 )
-from airflow_provider_segtable.table.results import leave
+from airflow_provider_segtable.table.remote_results import leave
 from airflow_provider_segtable.table.table import Table
 
 from .conftest import Flights

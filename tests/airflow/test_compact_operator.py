@@ -7,14 +7,14 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.lockbox import LockRequest
+from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator, asked_plans
 from airflow_provider_segtable.operators.outstanding import outstanding
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.ports import open_ports
+from airflow_provider_segtable.table.context import open_ports
 
 from .conftest import Flights, InThisProcess
 

@@ -33,7 +33,7 @@ from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.results import leave
+from airflow_provider_segtable.table.remote_results import leave
 from airflow_provider_segtable.triggers.detached import DetachedTrigger
 
 from .conftest import CONNECTION, Flights, InThisProcess
@@ -290,7 +290,7 @@ class Far:
     def launch(self, submission: Submission, say: Any) -> None:
         """Leave a failure as the application does."""
         from airflow_provider_segtable.core.errors import StorageError
-        from airflow_provider_segtable.spark.app import _refused
+        from airflow_provider_segtable.spark.driver.application import _refused
 
         name = submission.arguments[submission.arguments.index("--leave-result") + 1]
         error = StorageError(f"https://a/x?sig={CANARY} is refused, password={CANARY}")

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.access import Access
-from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.coordination.zookeeper.access import Access
+from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
+    ZooKeeperCoordinator,
+)
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from airflow_provider_segtable.spark.install_check import Installed
+from airflow_provider_segtable.spark.driver.install_check import Installed
 from airflow_provider_segtable.ui import plugin
 
 

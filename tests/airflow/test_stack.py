@@ -13,10 +13,12 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.core.events import PlanCompleted, PlanInflight
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack, Run
 
 from .conftest import CONNECTION, Flights, make_flights

@@ -29,7 +29,18 @@ for name in {names!r}:
 print(" ".join(sorted(set(sys.modules) - before)))
 """
 OURS = "airflow_provider_segtable"
-BELOW_HOOKS = ("core", "planning", "ports", "storage", "coordination", "data", "table", "services")
+BELOW_HOOKS = (
+    "core",
+    "planning",
+    "ports",
+    "storage",
+    "coordination",
+    "data",
+    "table",
+    "services",
+    "health",
+    "recovery",
+)
 
 
 def imported(names: list[str], *libraries: str) -> set[str]:
@@ -53,11 +64,13 @@ def modules_of(*folders: str) -> list[str]:
 def test_the_core_needs_the_standard_library_only() -> None:
     """All of core, planning and ports import where no package is installed."""
     names = modules_of("core", "planning", "ports")
-    assert f"{OURS}.core.state" in names
+    assert f"{OURS}.core.log.state" in names
     imported(names)
 
 
-@pytest.mark.parametrize("name", [OURS, f"{OURS}.provider_info", f"{OURS}.spark.install_check"])
+@pytest.mark.parametrize(
+    "name", [OURS, f"{OURS}.provider_info", f"{OURS}.spark.driver.install_check"]
+)
 def test_what_everybody_imports_is_light(name: str) -> None:
     """The package, the provider info and the PySpark check import where no package is installed."""
     imported([name])
@@ -70,7 +83,10 @@ def test_the_package_alone_imports_nothing_of_its_own() -> None:
 
 def test_kernels_need_only_pyarrow() -> None:
     """The kernels that run in Spark's executors import where only pyarrow is installed."""
-    kernels = ("minor", "ingest", "rewrite", "rollup", "sort_jobs", "sieve", "scan")
+    kernels = (
+        *("jobs.minor_job", "jobs.segment_writer", "parquet.rewrite", "parquet.segment_scan"),
+        *("rollup.rollup_rows", "sort.sort_jobs", "deletes.row_filter"),
+    )
     imported([f"{OURS}.data.{name}" for name in kernels], "pyarrow", "numpy")
 
 
@@ -79,7 +95,7 @@ def test_executors_need_only_pyarrow_and_numpy() -> None:
     tasks = [name for name in modules_of("spark") if ".spark.tasks" in name]
     jobs = [name for name in modules_of("data") if defines_a_job(name)]
     assert f"{OURS}.spark.tasks.groups" in tasks
-    assert f"{OURS}.data.minor" in jobs
+    assert f"{OURS}.data.jobs.minor_job" in jobs
     came = imported([*tasks, *jobs], "pyarrow", "numpy")
     layers = {name.split(".")[1] for name in came if name.startswith(f"{OURS}.")}
     assert layers <= {"core", "data", "disk", "ports", "spark"}

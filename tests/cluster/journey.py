@@ -16,18 +16,18 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.spark import change
-from airflow_provider_segtable.spark.distribution import spark_execute
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.rollup import estimate
-from airflow_provider_segtable.spark.scan import scan
-from airflow_provider_segtable.spark.session import session
-from airflow_provider_segtable.spark.source import read_stream_source
-from airflow_provider_segtable.spark.stream import ingest_stream
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.spark.driver.distribution import spark_execute
+from airflow_provider_segtable.spark.driver.session import session
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.reads.input_source import read_stream_source
+from airflow_provider_segtable.spark.writes import dataframe_change as change
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.dataframe_rollup import estimate
+from airflow_provider_segtable.spark.writes.stream import ingest_stream
 from airflow_provider_segtable.table.table import Table
 from tests.cluster.conftest import SCHEMA, numbered
 

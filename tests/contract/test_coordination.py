@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.errors import (
     LockLost,
     LockTimeout,
 )
-from airflow_provider_segtable.core.segment import SegmentId
+from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState
 from tests.contract.worlds import TABLE, Running, World, append, eventually, request
 

@@ -20,16 +20,16 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.failures import translate
-from airflow_provider_segtable.data.files import (
+from airflow_provider_segtable.data.files.open_files import (
     ArrowFiles,
     LocalFiles,
     MemoryFiles,
     open_files,
 )
-from airflow_provider_segtable.data.merge import Grain
-from airflow_provider_segtable.data.minor import run_minor
+from airflow_provider_segtable.data.files.os_failures import translate
+from airflow_provider_segtable.data.jobs.concat import Grain
+from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.unit.data.making import MOVE, REWRITE, content, job, rich, written
 

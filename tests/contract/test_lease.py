@@ -5,8 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
+    ZooKeeperCoordinator,
+)
 from airflow_provider_segtable.ports.coordination import LeaseState
 from tests.contract.worlds import ZooKeeperWorld, eventually, request
 

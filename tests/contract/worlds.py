@@ -12,18 +12,20 @@ from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
 
-from airflow_provider_segtable.coordination.link import Link
-from airflow_provider_segtable.coordination.memory import (
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
     Session,
 )
-from airflow_provider_segtable.coordination.nodes import FIRM
-from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.lockbox import Allocation, Generation, LockRequest, Mode
+from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.nodes import FIRM
+from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
+    ZooKeeperCoordinator,
+)
+from airflow_provider_segtable.core.locks.lockbox import Allocation, Generation, LockRequest, Mode
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.ports.coordination import Coordinator
-from airflow_provider_segtable.storage.system import SystemClock
+from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.testing.builders import CHUNK
 
 T = TypeVar("T")

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
+    ZooKeeperCoordinator,
+)
 
 
 class Interposed(ZooKeeperCoordinator):

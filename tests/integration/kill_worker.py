@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.execution import Execute, in_process
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import Execute, in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
@@ -89,8 +89,8 @@ def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
     elif mode == "compact":
         maintain(ports, folder, in_process(ports.files))
     else:
-        from airflow_provider_segtable.spark.distribution import spark_execute
-        from airflow_provider_segtable.spark.session import session
+        from airflow_provider_segtable.spark.driver.distribution import spark_execute
+        from airflow_provider_segtable.spark.driver.session import session
 
         spark = session("kill worker", master="local[2,4]")
         maintain(ports, folder, spark_execute(spark))

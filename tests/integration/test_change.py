@@ -12,11 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
 from airflow_provider_segtable.operators.change import SegtableUpdateOperator
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 

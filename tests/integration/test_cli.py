@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import discover, stop_background
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    discover,
+    stop_background,
+)
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "cli.md"

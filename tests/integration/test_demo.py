@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_segtable.cli.demo.told import MARK, own_folder
 from airflow_provider_segtable.core.errors import InvalidInput
+from examples.demo.story_process import MARK, own_folder
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 150.0
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.xdist_group("commands")
 # process ids, and then waits.
 KEEPER = """
 import sys
-from airflow_provider_segtable.cli.demo.processes import keep
+from examples.demo.demo_processes import keep
 sys.exit(keep(["-c", sys.argv[1]]))
 """
 STORY = """
 import os, subprocess, sys, time
-from airflow_provider_segtable.cli.demo.processes import Interrupted, become_story, end_descendants
+from examples.demo.demo_processes import Interrupted, become_story, end_descendants
 become_story()
 code = "import subprocess as s; sleep = s.Popen(['sleep', '1000'], start_new_session=True, " \\
     "stdout=s.DEVNULL, stderr=s.DEVNULL); print(sleep.pid, flush=True)"

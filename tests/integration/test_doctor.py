@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.core.diagnosis import Severity
-from airflow_provider_segtable.planning.health import Bounds
-from airflow_provider_segtable.services.doctor import examine
-from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.core.recovery.diagnosis import Severity
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.verify import verify
+from airflow_provider_segtable.planning.findings.health_findings import Bounds
+from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.services.verify import verify
-from airflow_provider_segtable.table.ports import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
+from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.integration import kill_worker
@@ -29,8 +31,8 @@ pytestmark = [pytest.mark.zookeeper]
 SESSION_S = 3
 WORKER = """
 import sys, time
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.table.ports import open_ports
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.table.context import open_ports
 
 def hang(jobs):
     print("working", flush=True)

@@ -10,20 +10,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.cli.checksum import Checksum, checksum_of
-from airflow_provider_segtable.cli.demo.flights import TIME_COLUMN, load
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.core.events import Appended, Event, PlanCompleted, PlanInflight
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.cli.display.checksum import Checksum, checksum_of
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import Done, in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import Done, in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper
+from examples.demo.flights import TIME_COLUMN, load
 
 __all__ = ["zookeeper"]
 

@@ -17,14 +17,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
+from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.ledger import Intention, Ledger
 from tests.integration import kill_worker
+from tests.simulation.ledger import Intention, Ledger
 
 SEED = 20130101
 KILLS = int(os.environ.get("SEGTABLE_KILLS", "30"))

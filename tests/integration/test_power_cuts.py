@@ -15,21 +15,24 @@ from random import Random
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.events import TableCreated
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.data.local_files import LocalFiles
-from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.services.verify import verify
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table import committer
-from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path
-from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.conftest import SCHEMA, contents, rows
 

@@ -12,11 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.core.events import PlanCompleted, PlanInflight
-from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInflight
+from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 

@@ -23,9 +23,14 @@ from kazoo.exceptions import NoAuthError
 from typer.testing import CliRunner
 
 from airflow_provider_segtable.cli.app import app
-from airflow_provider_segtable.coordination.access import FILE_VARIABLE, Access
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper, _free_port
-from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+    _free_port,
+)
+from airflow_provider_segtable.coordination.zookeeper.access import FILE_VARIABLE, Access
+from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
+    ZooKeeperCoordinator,
+)
 from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
 from tests.contract.worlds import TABLE, append, eventually, request
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination import embedded
 from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.coordination.embedded import (
+from airflow_provider_segtable.coordination.embedded_zookeeper import embedded_server as embedded
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     AlreadyRunning,
     EmbeddedZooKeeper,
     discover,
@@ -17,7 +17,10 @@ from airflow_provider_segtable.coordination.embedded import (
     status,
     stop_background,
 )
-from airflow_provider_segtable.coordination.java import find_java, zookeeper_class_path
+from airflow_provider_segtable.coordination.embedded_zookeeper.java import (
+    find_java,
+    zookeeper_class_path,
+)
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     DependencyMissing,
@@ -65,7 +68,8 @@ def test_a_killed_parent_leaves_no_server(tmp_path: Path) -> None:
     """Kill -9 of the process that started it ends the server too."""
     script = (
         "import os, sys\n"
-        "from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper\n"
+        "from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server "
+        "import EmbeddedZooKeeper\n"
         "EmbeddedZooKeeper(sys.argv[1]).start()\n"
         "os.kill(os.getpid(), 9)\n"
     )
@@ -78,7 +82,8 @@ def test_the_background_server_outlives_its_starter(tmp_path: Path) -> None:
     """Started by one process, found and stopped by another; starting twice is starting once."""
     script = (
         "import sys\n"
-        "from airflow_provider_segtable.coordination.embedded import start_background\n"
+        "from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server "
+        "import start_background\n"
         "print(start_background(sys.argv[1]))\n"
     )
     started = subprocess.run(

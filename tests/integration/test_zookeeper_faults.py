@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     LimitReached,
@@ -20,8 +22,8 @@ from airflow_provider_segtable.core.errors import (
     LockRevoked,
     LockTimeout,
 )
-from airflow_provider_segtable.core.lockbox import LockRequest
-from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.locks.lockbox import LockRequest
+from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper
@@ -307,7 +309,9 @@ def test_a_request_too_large_is_refused_before_it_is_sent(zookeeper: EmbeddedZoo
 
 HOLDER = f"""
 import sys
-from airflow_provider_segtable.coordination.zookeeper import ZooKeeperCoordinator
+from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
+    ZooKeeperCoordinator,
+)
 from airflow_provider_segtable.core.errors import LockLost
 from tests.contract.worlds import request
 client = ZooKeeperCoordinator(sys.argv[1], sys.argv[2], session_timeout_s={SHORT_S})

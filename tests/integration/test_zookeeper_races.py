@@ -9,11 +9,13 @@ from itertools import count
 
 import pytest
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.coordination.nodes import children
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.coordination.zookeeper.nodes import children
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
-from airflow_provider_segtable.core.interval import DAY_US, Interval
-from airflow_provider_segtable.core.lockbox import LockRequest, Mode
+from airflow_provider_segtable.core.locks.lockbox import LockRequest, Mode
+from airflow_provider_segtable.core.time.interval import DAY_US, Interval
 from airflow_provider_segtable.testing.builders import CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.contract.worlds import TABLE, Running, append, appending, eventually, request, time_chunk

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from airflow_provider_segtable.core.interval import HOUR_US, Granularity
-from airflow_provider_segtable.core.plan import PlanKind
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 
 HOURS = 30
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from airflow_provider_segtable.core.cleaning import cleanable
-from airflow_provider_segtable.core.conflict import Conflict
-from airflow_provider_segtable.core.deletion import VectorFile, paths
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.deletes.deletion import VectorFile, paths
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.log.cleanable import cleanable
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Changed,
@@ -24,13 +26,11 @@ from airflow_provider_segtable.core.events import (
     PlanRequested,
     Swept,
 )
-from airflow_provider_segtable.core.interval import Granularity, Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.replacement import closed_region, layout_after
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.replacement import closed_region, layout_after
+from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
     SegmentId,
@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.segment import (
     concatenated,
     roots_of,
 )
-from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.property.changes_model import HOURS, Row, Step, renewed
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.segments.segment import (
     ROOT,
     ROW,
     Segment,
@@ -18,14 +18,14 @@ from airflow_provider_segtable.core.segment import (
     Shard,
     roots_of,
 )
-from airflow_provider_segtable.data.bits import bits_of
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.merge import Grain
-from airflow_provider_segtable.data.minor import run_minor
-from airflow_provider_segtable.data.scan import read_segment
-from airflow_provider_segtable.data.sieve import Sieve
-from airflow_provider_segtable.data.sorting import run_stages, sort_stages
+from airflow_provider_segtable.data.deletes.row_bits import bits_of
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.jobs.concat import Grain
+from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.sort.sorting import run_stages, sort_stages
 from tests.unit.data.making import MONTH, MOVE, REWRITE, job, segment_id
 from tests.unit.data.sort_making import days, events, put_in, spec
 
@@ -174,7 +174,7 @@ def world(sizes: Sequence[int], seed: int, grain: int) -> World:
     files = MemoryFiles()
     tables = [events(size, seed * 10 + number) for number, size in enumerate(sizes)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_provider_segtable.data.ingest.GROUP_ROWS", grain)
+        patch.setattr("airflow_provider_segtable.data.jobs.segment_writer.GROUP_ROWS", grain)
         segments = put_in(files, tables)
     rows = {
         (str(segment.id), at): row

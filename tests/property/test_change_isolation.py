@@ -12,24 +12,27 @@ from random import Random
 
 import pyarrow as pa
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.append import AppendTicket, Write
-from airflow_provider_segtable.table.change import ChangeKind, Found, change
-from airflow_provider_segtable.table.deleting import Deletes
-from airflow_provider_segtable.table.merging import Merges
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.changes.deleting import Deletes
+from airflow_provider_segtable.table.changes.merge_rows import Merges
+from airflow_provider_segtable.table.changes.row_change import ChangeKind, Found, change
+from airflow_provider_segtable.table.changes.updating import Updates
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.table.updating import Updates
+from airflow_provider_segtable.table.writes.append import AppendTicket, Write
 from airflow_provider_segtable.testing.clock import FakeChance
 from tests.unit.table.conftest import new_table, rows
 from tests.unit.table.test_change import Trap, rival

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core import rebase
-from airflow_provider_segtable.core import state as fold
-from airflow_provider_segtable.core.conflict import Conflict
+from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.events import Changed
-from airflow_provider_segtable.core.interval import HOUR_US, Granularity
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.predicate import Compare, Compares
-from airflow_provider_segtable.core.rollup import Rollup
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log import admission as rebase
+from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 from airflow_provider_segtable.testing.builders import created
 from tests.property.changes_model import (
     Below,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.overshadow import GroupState, Timeline
-from airflow_provider_segtable.core.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
+from airflow_provider_segtable.core.time.interval import Interval
 from tests.property.overshadow_model import (
     CHUNK,
     Instants,

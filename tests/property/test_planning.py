@@ -20,8 +20,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.deletion import VectorFile
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Changed,
@@ -32,13 +34,11 @@ from airflow_provider_segtable.core.events import (
     PlanRequested,
     Voided,
 )
-from airflow_provider_segtable.core.interval import DAY_US, HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.rebase import Conflict, admit
-from airflow_provider_segtable.core.replacement import layout_after
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.replacement import layout_after
+from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
     SegmentId,
@@ -46,11 +46,11 @@ from airflow_provider_segtable.core.segment import (
     concatenated,
     roots_of,
 )
-from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.planning.planner_context import survey
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned
-from airflow_provider_segtable.planning.survey import survey
-from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, created
 
 HOURS = 30

@@ -15,12 +15,12 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.events import Appended, PlanRequested
-from airflow_provider_segtable.core.interval import DAY_US, Granularity, parse_instant
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.lockbox import Generation
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.segment import ChunkKey, Shard
+from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, parse_instant
 from airflow_provider_segtable.planning.major import plan_major
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned

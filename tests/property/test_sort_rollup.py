@@ -8,14 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.interval import ALL_TIME, Granularity, Interval, parse_instant
-from airflow_provider_segtable.core.rollup import EVENTS
-from airflow_provider_segtable.core.segment import Segment, SegmentId
-from airflow_provider_segtable.data.distinct import groups, noted
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.ingest import write_segment
-from airflow_provider_segtable.data.rollup import from_input, visible
-from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
+from airflow_provider_segtable.core.time.interval import (
+    ALL_TIME,
+    Granularity,
+    Interval,
+    parse_instant,
+)
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.rollup.distinct import groups, noted
+from airflow_provider_segtable.data.rollup.rollup_rows import from_input, visible
 from tests.property import rollup_model as model
 from tests.unit.data.making import VERSION
 from tests.unit.data.sort_making import sort, sort_key, spec

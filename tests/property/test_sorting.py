@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.order import Order
-from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from tests.unit.data.making import MONTH, rich
 from tests.unit.data.sort_making import (
     check,
@@ -36,7 +36,7 @@ def inputs(sizes: list[int], seed: int, grain: int) -> tuple[MemoryFiles, list[p
     files = MemoryFiles()
     tables = [events(size, seed * 10 + number) for number, size in enumerate(sizes)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_provider_segtable.data.ingest.GROUP_ROWS", grain)
+        patch.setattr("airflow_provider_segtable.data.jobs.segment_writer.GROUP_ROWS", grain)
         return files, tables, put_in(files, tables)
 
 

@@ -13,7 +13,7 @@ import sqlglot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.predicate import (
+from airflow_provider_segtable.core.deletes.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -29,8 +29,8 @@ from airflow_provider_segtable.core.predicate import (
     may_hold,
     reach,
 )
-from airflow_provider_segtable.data.predicates import matches
-from airflow_provider_segtable.data.sql import parse_predicate, to_sql
+from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.arrow.sql import parse_predicate, to_sql
 
 DATABASE = duckdb.connect(config={"threads": 1})
 DATABASE.execute("SET TimeZone = 'UTC'")

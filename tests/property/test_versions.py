@@ -15,8 +15,10 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.conflict import Conflict
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Event,
@@ -24,18 +26,16 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.interval import HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.replacement import (
+from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.replacement import (
     carries_appends,
     closed_region,
     layout_after,
 )
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
-from airflow_provider_segtable.core.state import State, apply
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 
 Row = tuple[int, int]

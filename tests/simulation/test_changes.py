@@ -9,18 +9,21 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.core import rebase
-from airflow_provider_segtable.core import state as fold
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.events import Appended, Changed, PlanCompleted
-from airflow_provider_segtable.core.segment import ROW, Segment
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data import blocks, sifting
-from airflow_provider_segtable.data.sieve import Sieve
-from airflow_provider_segtable.table import change, committer, snapshot
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.core.log import admission as rebase
+from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log.events import Appended, Changed, PlanCompleted
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import ROW, Segment
+from airflow_provider_segtable.data.deletes import filtered_concat as sifting
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.parquet import blocks
+from airflow_provider_segtable.table import snapshot
+from airflow_provider_segtable.table.changes import row_change as change
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import Faults
-from airflow_provider_segtable.testing.scenario import Shape, World, build, run
+from tests.simulation.scenario import Shape, World, build, run
 
 RIVALS = Shape(
     appenders=2,

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core import cleaning as rules
-from airflow_provider_segtable.core import rebase
-from airflow_provider_segtable.core import state as fold
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log import admission as rebase
+from airflow_provider_segtable.core.log import cleanable as rules
+from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table import committer
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.caretakers import NOTHING, tidied
 from airflow_provider_segtable.testing.faulty import Faults, FaultyFiles, FaultyStorage
 from airflow_provider_segtable.testing.rooted import RootedFiles
-from airflow_provider_segtable.testing.scenario import Shape, World, build, run
-from airflow_provider_segtable.testing.simulator import Actor, Simulation
+from tests.simulation.caretakers import NOTHING, tidied
+from tests.simulation.scenario import Shape, World, build, run
+from tests.simulation.simulator import Actor, Simulation
 
 EVERYBODY = Shape(
     appenders=2,

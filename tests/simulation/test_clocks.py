@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.testing.faulty import Faults
-from airflow_provider_segtable.testing.scenario import Shape, build, run
+from tests.simulation.scenario import Shape, build, run
 
 EVERYBODY = Shape(
     appenders=1,

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.core import rebase
 from airflow_provider_segtable.core.errors import AlreadyExists, SegtableError
-from airflow_provider_segtable.core.events import PlanCompleted, PlanRequested
-from airflow_provider_segtable.core.ids import IdSpace
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.plan_state import PlanStatus
-from airflow_provider_segtable.core.rebase import Conflict
-from airflow_provider_segtable.services.attempt import Attempt
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table import committer
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.core.log import admission as rebase
+from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.segments.id_space import IdSpace
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.services.compaction.attempt import Attempt
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import Faults
-from airflow_provider_segtable.testing.scenario import Shape, build, run, shape_of, simulate
+from tests.simulation.scenario import Shape, build, run, shape_of, simulate
 
 SEEDS = 80
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]

@@ -7,9 +7,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.spark.session import session
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 

@@ -9,19 +9,21 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.metric import Metric
-from airflow_provider_segtable.core.rollup import QueryGranularity, Rollup
-from airflow_provider_segtable.core.segment import ROOT, ROW
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.spark.change import delete, merge, update
-from airflow_provider_segtable.spark.distribution import spark_execute
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.scan import scan
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.core.tables.metric import Metric
+from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity, Rollup
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.spark.driver.distribution import spark_execute
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 from tests.unit.table.test_change import Late

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.rollup import EVENTS
-from airflow_provider_segtable.core.segment import ROOT
-from airflow_provider_segtable.spark.distribution import spark_execute
-from airflow_provider_segtable.spark.ingest import ingest
+from airflow_provider_segtable.core.segments.segment import ROOT
+from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
+from airflow_provider_segtable.spark.driver.distribution import spark_execute
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.table import Table
 from tests.spark.test_rollup_compaction import MakeRollup, done, make_rollup, visits
 

@@ -19,17 +19,17 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
     TimeOutOfRange,
 )
-from airflow_provider_segtable.core.interval import (
+from airflow_provider_segtable.core.time.interval import (
     DAY_US,
     EPOCH,
     HOUR_US,
     Granularity,
     Interval,
 )
-from airflow_provider_segtable.core.layout import Layout, aligned
-from airflow_provider_segtable.spark.census import take_census
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.times import chunk_key, instant
+from airflow_provider_segtable.core.time.layout import Layout, aligned
+from airflow_provider_segtable.spark.reads.spark_times import chunk_key, instant
+from airflow_provider_segtable.spark.writes.chunk_counts import take_census
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from tests.spark.conftest import MakeTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

@@ -7,9 +7,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.interval import parse_instant
-from airflow_provider_segtable.core.predicate import (
+from airflow_provider_segtable.core.deletes.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -22,8 +20,10 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.data.predicates import matches
-from airflow_provider_segtable.spark.predicates import matching
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.time.interval import parse_instant
+from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.spark.reads.spark_predicates import matching
 
 pytestmark = pytest.mark.spark
 

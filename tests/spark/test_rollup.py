@@ -13,23 +13,25 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, TimeOutOfRange
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.order import Order
-from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.rollup import from_input as arrow_from_input
-from airflow_provider_segtable.data.rollup import physical_schema, visible
-from airflow_provider_segtable.data.rollup import rolled_up as arrow_rolled_up
-from airflow_provider_segtable.data.scan import read_segment
-from airflow_provider_segtable.data.sorting import SortSpec
-from airflow_provider_segtable.spark import rollup as in_spark
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.rollup_compaction import spark_rollup
-from airflow_provider_segtable.spark.scan import scan
-from airflow_provider_segtable.spark.schemas import spark_schema
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.rollup.rollup_rows import from_input as arrow_from_input
+from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema, visible
+from airflow_provider_segtable.data.rollup.rollup_rows import rolled_up as arrow_rolled_up
+from airflow_provider_segtable.data.sort.sorting import SortSpec
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
+from airflow_provider_segtable.spark.writes import dataframe_rollup as in_spark
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.sketch_compaction import spark_rollup
 from airflow_provider_segtable.table.table import Table
 from tests.property import rollup_model as model
 

@@ -12,23 +12,25 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from airflow_provider_segtable.coordination.embedded import EmbeddedZooKeeper
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.interval import Granularity, Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.data.rollup import from_input
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.data.rollup.rollup_rows import from_input
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.execution import Done, Execute, in_process
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.compaction.execution import Done, Execute, in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.spark.distribution import SparkRun, packed, spark_execute
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.rollup import estimate, quantile
-from airflow_provider_segtable.spark.rollup_compaction import Piece, grouped
-from airflow_provider_segtable.spark.scan import scan
+from airflow_provider_segtable.spark.driver.distribution import SparkRun, packed, spark_execute
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.dataframe_rollup import estimate, quantile
+from airflow_provider_segtable.spark.writes.sketch_compaction import Piece, grouped
 from airflow_provider_segtable.table.table import Table
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.scan import scan
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from tests.spark.conftest import MakeTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]

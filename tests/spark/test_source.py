@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound, SchemaMismatch
-from airflow_provider_segtable.spark.ingest import ingest
-from airflow_provider_segtable.spark.source import format_of, read_source
+from airflow_provider_segtable.spark.reads.input_source import format_of, read_source
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from tests.spark.conftest import MakeTable
 
 pytestmark = pytest.mark.spark

@@ -1,7 +1,7 @@
 """Packing addresses, inside a task: batches of names and row numbers in, bits out.
 
-1. Each name becomes one row, its numbers as packed bits (``data.bits``), by Arrow and numpy. No
-   row is ever a Python object.
+1. Each name becomes one row, its numbers as packed bits (``data.deletes.row_bits``), by Arrow and
+   numpy. No row is ever a Python object.
 2. Nothing here needs a library for bitmaps, which executors do not have.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.data.bits import bits_of
-from airflow_provider_segtable.data.sieve import hidden_of
+from airflow_provider_segtable.data.deletes.row_bits import bits_of
+from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 
 PACKED = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bits", pa.binary())])
 """A name, how many rows it came with (doubles counted), and which."""

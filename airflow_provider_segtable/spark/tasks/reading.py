@@ -6,10 +6,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.files import open_files
-from airflow_provider_segtable.data.scan import read_segment
-from airflow_provider_segtable.data.sieve import Sieve
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 
 
 class Broadcast(Protocol):

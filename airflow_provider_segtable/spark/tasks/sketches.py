@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.encoding import probed
-from airflow_provider_segtable.data.files import open_files
-from airflow_provider_segtable.data.segment_files import check_whole
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.files.segment_files import check_whole
+from airflow_provider_segtable.data.parquet.sorted_writer import probed
 from airflow_provider_segtable.spark.tasks.faults import told
 
 SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.cli.checksum import Checksum, checksum_of
+from airflow_provider_segtable.cli.display.checksum import Checksum, checksum_of
 
 ROWS = pa.table(
     {

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.cli.drawing import partitions, short_interval
+from airflow_provider_segtable.cli.display.drawing import partitions, short_interval
+from airflow_provider_segtable.cli.display.facts import segments_facts, summary
 from airflow_provider_segtable.cli.exits import Exit, exit_code
-from airflow_provider_segtable.cli.facts import segments_facts, summary
 from airflow_provider_segtable.core import errors
-from airflow_provider_segtable.core.events import Appended, PlanAborted, Voided
-from airflow_provider_segtable.core.segment import ChunkKey, Shard
+from airflow_provider_segtable.core.log.events import Appended, PlanAborted, Voided
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.testing.builders import CHUNK, after, created, first, merged
 
 

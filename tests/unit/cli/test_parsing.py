@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.cli.options import pairs
-from airflow_provider_segtable.cli.parsing import parse_schema
+from airflow_provider_segtable.cli.input.column_types import parse_schema
+from airflow_provider_segtable.cli.input.options import pairs
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_provider_segtable.cli.plan import policy_of
+from airflow_provider_segtable.cli.commands.plan_command import policy_of
 from airflow_provider_segtable.core.errors import InvalidInput
 
 

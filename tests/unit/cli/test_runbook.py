@@ -10,7 +10,12 @@ from tests.architecture.tree import PACKAGE
 from tests.unit.cli.conftest import Run, trips
 
 PAGE = Path(__file__).parents[3] / "docs" / "guides" / "runbook.md"
-SOURCES = ("core/damage.py", "data/inspection.py", "planning/health.py", "services/doctor.py")
+SOURCES = (
+    "core/recovery/damage_findings.py",
+    "data/parquet/inspection.py",
+    "planning/findings/health_findings.py",
+    "health/doctor.py",
+)
 CODE = re.compile(r'(?:code=|Problem\(|_say\()"([a-z-]+)"|else "([a-z]+-[a-z-]+)"')
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.cli.doctor import EXITS
+from airflow_provider_segtable.cli.commands.doctor_command import EXITS
 from airflow_provider_segtable.cli.exits import Exit
-from airflow_provider_segtable.core.diagnosis import Severity
+from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from tests.unit.cli.conftest import Run
 
 Facts = Callable[..., Any]

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from kazoo.protocol.serialization import Auth
 
-from airflow_provider_segtable.coordination.access import (
+from airflow_provider_segtable.coordination.address import connect
+from airflow_provider_segtable.coordination.zookeeper.access import (
     FILE_VARIABLE,
     OPTIONS_VARIABLE,
     Access,
     access_of,
 )
-from airflow_provider_segtable.coordination.address import connect
-from airflow_provider_segtable.coordination.wire import Voice, client_of
+from airflow_provider_segtable.coordination.zookeeper.wire import Voice, client_of
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.secret import Secret
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.coordination.records import (
+from airflow_provider_segtable.coordination.zookeeper.records import (
     PUBLISHING,
     decode_lock,
     encode_lock,
@@ -14,7 +14,7 @@ from airflow_provider_segtable.coordination.records import (
     with_state,
 )
 from airflow_provider_segtable.core.errors import UnsupportedFormat
-from airflow_provider_segtable.core.lockbox import (
+from airflow_provider_segtable.core.locks.lockbox import (
     Allocation,
     FencingToken,
     Generation,
@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.lockbox import (
     Mode,
     Revocation,
 )
-from airflow_provider_segtable.core.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 
 CHUNKS = (CHUNK, ChunkKey(CHUNK.interval, BASE + 1))

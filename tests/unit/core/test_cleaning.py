@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.cleaning import Keep, cleanable, still_cleanable
-from airflow_provider_segtable.core.conflict import Conflict
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.log.cleanable import Keep, cleanable, still_cleanable
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Cleaned,
@@ -19,14 +21,12 @@ from airflow_provider_segtable.core.events import (
     Tagged,
     Untagged,
 )
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.lockbox import FencingToken
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.segment import ChunkKey, Shard, tombstone
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.table.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

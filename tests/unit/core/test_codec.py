@@ -6,10 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.core.codec import decode, encode
-from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletes.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
+    Day,
+    IsNull,
+    Moment,
+    Not,
+)
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.codec import decode, encode
+from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Changed,
@@ -26,24 +38,18 @@ from airflow_provider_segtable.core.events import (
     Untagged,
     Voided,
 )
-from airflow_provider_segtable.core.interval import Granularity, Interval
-from airflow_provider_segtable.core.layout import Zone
-from airflow_provider_segtable.core.lockbox import FencingToken
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.predicate import (
-    AllOf,
-    Among,
-    AnyOf,
-    Compare,
-    Compares,
-    Day,
-    IsNull,
-    Moment,
-    Not,
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    Shard,
+    replaced,
+    roots_of,
+    tombstone,
 )
-from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import ChunkKey, Shard, replaced, roots_of, tombstone
+from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.layout import Zone
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -224,7 +230,7 @@ def test_torn_event_is_refused(length: int) -> None:
 
 def test_unknown_kind_is_refused_by_name() -> None:
     """An event of a kind this version does not know is named, not skipped."""
-    from airflow_provider_segtable.core import codec  # its checksum, to forge one
+    from airflow_provider_segtable.core.log import codec  # its checksum, to forge one
 
     body = json.loads(encode(event(1)))
     body.pop("checksum")

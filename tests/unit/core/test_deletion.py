@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.conflict import Conflict
-from airflow_provider_segtable.core.deletion import Deletion, VectorFile, needed, with_file
+from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile, needed, with_file
+from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
 from airflow_provider_segtable.core.errors import BooksDoNotBalance
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import (
     Appended,
     Changed,
     Cleaned,
@@ -15,14 +18,11 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.lockbox import FencingToken
-from airflow_provider_segtable.core.predicate import Compare, Compares
-from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.rollup import Metric, Rollup
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, roots_of
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.table.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, roots_of
+from airflow_provider_segtable.core.tables.rollup_spec import Metric, Rollup
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import (
     CHUNK,
     DEFINITION,

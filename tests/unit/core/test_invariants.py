@@ -1,14 +1,14 @@
-"""What ``core.invariants`` notices, and what it must not complain about."""
+"""What ``core.segments.invariants`` notices, and what it must not complain about."""
 
 from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.events import Appended, Restored
-from airflow_provider_segtable.core.interval import DAY_US, Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.rebase import Conflict, admit
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.log.events import Appended, Restored
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.time.interval import DAY_US, Interval
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, after, created, first
 
 NEWER = ChunkKey(JANUARY, BASE + 1)

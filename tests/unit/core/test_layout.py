@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_segtable.core.interval import DAY_US, HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.layout import Layout, Zone, aligned
+from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
+from airflow_provider_segtable.core.time.layout import Layout, Zone, aligned
 
 HOURLY = Layout(granularity=Granularity.HOUR)
 DAY = Interval(0, DAY_US)

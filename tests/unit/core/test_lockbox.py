@@ -1,11 +1,11 @@
-"""Lock rules and allocation: what the module header of ``core.lockbox`` says, claim by claim."""
+"""Lock rules and allocation: what the module header of ``lockbox`` says, claim by claim."""
 
 from typing import Any
 
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, LimitReached
-from airflow_provider_segtable.core.lockbox import (
+from airflow_provider_segtable.core.locks.lockbox import (
     Allocation,
     AlreadyGranted,
     FencingToken,
@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.lockbox import (
     check_allocation,
     decide,
 )
-from airflow_provider_segtable.core.segment import ChunkKey
+from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.testing.builders import BASE, CHUNK
 
 OTHER_CHUNK = ChunkKey(CHUNK.interval, BASE + 1)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.overshadow import GroupState, Timeline
-from airflow_provider_segtable.core.segment import ChunkKey, GroupKey, Segment, Shard
+from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, Shard
+from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
 
 LATER = 32768

@@ -5,9 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.interval import DAY_US
-from airflow_provider_segtable.core.predicate import (
+from airflow_provider_segtable.core.deletes.predicate import (
     EVERYWHERE,
     AllOf,
     Among,
@@ -24,6 +22,8 @@ from airflow_provider_segtable.core.predicate import (
     encode_predicate,
     reach,
 )
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.time.interval import DAY_US
 
 FIRST, LAST = EVERYWHERE
 

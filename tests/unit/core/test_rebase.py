@@ -1,11 +1,13 @@
-"""Rebase rules: each cell of the table in ``core.rebase``, and the books."""
+"""Rebase rules: each cell of the table in ``core.log.admission``, and the books."""
 
 from dataclasses import replace
 
 import pytest
 
 from airflow_provider_segtable.core.errors import BooksDoNotBalance, InvalidInput
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.admission import Conflict, admit
+from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     PlanAborted,
@@ -15,10 +17,8 @@ from airflow_provider_segtable.core.events import (
     Restored,
     Voided,
 )
-from airflow_provider_segtable.core.lockbox import FencingToken
-from airflow_provider_segtable.core.rebase import Conflict, admit
-from airflow_provider_segtable.core.segment import ChunkKey, Run, Segment, Shard
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Run, Segment, Shard
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.recovered import Reason, Recovered, holes, unproven
-from airflow_provider_segtable.core.recovery import recover
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.recovery.recovered import Reason, Recovered, holes, unproven
+from airflow_provider_segtable.core.recovery.replay import recover
+from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
     SegmentId,
@@ -13,6 +12,7 @@ from airflow_provider_segtable.core.segment import (
     inherited,
     replaced,
 )
+from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.conflict import Conflict
 from airflow_provider_segtable.core.errors import BooksDoNotBalance
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import (
     Appended,
     Changed,
     PlanCompleted,
@@ -15,19 +17,17 @@ from airflow_provider_segtable.core.events import (
     PlanYielded,
     Voided,
 )
-from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.core.layout import Layout, Zone
-from airflow_provider_segtable.core.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.plan_state import PlanStatus
-from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.replacement import (
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.segments.replacement import (
     carries_appends,
     closed_region,
     hidden_by_equals,
 )
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.time.layout import Layout, Zone
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

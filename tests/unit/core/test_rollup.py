@@ -2,11 +2,10 @@
 
 import pytest
 
-from airflow_provider_segtable.core.codec import decode_table, encode_table
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
-from airflow_provider_segtable.core.events import TableCreated
-from airflow_provider_segtable.core.interval import Granularity, parse_instant
-from airflow_provider_segtable.core.rollup import (
+from airflow_provider_segtable.core.log.codec import decode_table, encode_table
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.rollup_spec import (
     EVENTS,
     Metric,
     MetricKind,
@@ -18,7 +17,8 @@ from airflow_provider_segtable.core.rollup import (
     input_schema,
     stored_schema,
 )
-from airflow_provider_segtable.core.schema import Column, Schema
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
 
 
 def schema(**types: str) -> Schema:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached, SegtableError
-from airflow_provider_segtable.core.interval import MAX_INSTANT, MIN_INSTANT, Interval
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.segments.segment import (
     MAX_MINOR_VERSION,
     ChunkKey,
     GroupKey,
@@ -20,6 +19,7 @@ from airflow_provider_segtable.core.segment import (
     root_span,
     roots_of,
 )
+from airflow_provider_segtable.core.time.interval import MAX_INSTANT, MIN_INSTANT, Interval
 from airflow_provider_segtable.testing.builders import CHUNK, first, merged
 
 instants = st.integers(MIN_INSTANT, MAX_INSTANT)

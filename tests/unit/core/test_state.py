@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core import state as fold
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
     PlanAborted,
@@ -14,9 +15,8 @@ from airflow_provider_segtable.core.events import (
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.ids import IdSpace
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.segments.id_space import IdSpace
+from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

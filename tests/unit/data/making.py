@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.interval import Granularity, parse_instant
-from airflow_provider_segtable.core.segment import Segment, SegmentId, Shard
-from airflow_provider_segtable.data.ingest import write_segment
-from airflow_provider_segtable.data.merge import Grain, Piece, merge, read_input
-from airflow_provider_segtable.data.minor import MinorJob
-from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.time.interval import Granularity, parse_instant
+from airflow_provider_segtable.data.jobs.concat import Grain, Piece, merge, read_input
+from airflow_provider_segtable.data.jobs.minor_job import MinorJob
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.ports.files import DataFiles
 
 START = datetime(2013, 1, 1, tzinfo=UTC)

@@ -9,9 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.interval import Granularity, Interval
-from airflow_provider_segtable.core.order import Order
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.segments.segment import (
     ROOT,
     ROW,
     Segment,
@@ -19,14 +17,16 @@ from airflow_provider_segtable.core.segment import (
     Shard,
     roots_of,
 )
-from airflow_provider_segtable.data.bits import bits_of
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.scan import SourceFile
-from airflow_provider_segtable.data.schema import from_arrow
-from airflow_provider_segtable.data.sieve import Sieve, with_addresses
-from airflow_provider_segtable.data.sorting import SortSpec, run_stages, sort_stages
-from airflow_provider_segtable.data.times import instants
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.deletes.row_bits import bits_of
+from airflow_provider_segtable.data.deletes.row_filter import Sieve, with_addresses
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.sort.sorting import SortSpec, run_stages, sort_stages
 from tests.unit.data.making import MONTH, VERSION, segment_id, written
 
 ATTEMPT = "a" * 16

@@ -9,21 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
-from airflow_provider_segtable.core.segment import FooterChecksum, Segment
-from airflow_provider_segtable.data import crc
-from airflow_provider_segtable.data.checksums import (
+from airflow_provider_segtable.core.segments.segment import FooterChecksum, Segment
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles, check_footers
+from airflow_provider_segtable.data.jobs.concat import Grain
+from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.parquet import page_crc as crc
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.file_checksums import (
     BLOCK,
     KEY,
     CheckedSource,
     ChecksumSink,
     footer_checksum,
 )
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.footer import read_footer
-from airflow_provider_segtable.data.merge import Grain
-from airflow_provider_segtable.data.minor import run_minor
-from airflow_provider_segtable.data.segment_files import SegmentFiles, check_footers
+from airflow_provider_segtable.data.parquet.footer import read_footer
 from tests.unit.data.test_minor import job, plain, written
 
 MOVED = Grain(rows=1, size=1)

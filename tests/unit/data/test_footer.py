@@ -10,11 +10,11 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.data import thrift
-from airflow_provider_segtable.data.files import MemorySource
-from airflow_provider_segtable.data.footer import read_footer
-from airflow_provider_segtable.data.merge import read_input
-from airflow_provider_segtable.data.passthrough import examined
+from airflow_provider_segtable.data.files.open_files import MemorySource
+from airflow_provider_segtable.data.jobs.concat import read_input
+from airflow_provider_segtable.data.parquet import thrift
+from airflow_provider_segtable.data.parquet.footer import read_footer
+from airflow_provider_segtable.data.parquet.passthrough import examined
 from tests.unit.data.making import parquet, plain, rich
 
 FILE = parquet(rich(50), bloom_filter_options={"number": True})

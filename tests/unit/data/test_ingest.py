@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
-from airflow_provider_segtable.core.interval import parse_instant
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.ingest import check_rows, write_segment
+from airflow_provider_segtable.core.time.interval import parse_instant
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows, write_segment
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from tests.unit.data.making import VERSION, content, get, plain, rich, segment_id, written
 
 SCHEMA = plain(1).schema
@@ -53,7 +53,7 @@ def test_statistics_and_indexes_are_written() -> None:
 
 def test_row_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups are cut at the row limit, for tables and for streams alike."""
-    monkeypatch.setattr("airflow_provider_segtable.data.ingest.GROUP_ROWS", 40)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.segment_writer.GROUP_ROWS", 40)
     for rows in (plain(100), iter(plain(100).to_batches(max_chunksize=20))):
         files = MemoryFiles()
         segment = write(files, rows)
@@ -65,7 +65,7 @@ def test_row_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_wide_rows_make_smaller_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups are cut at the byte limit, too."""
-    monkeypatch.setattr("airflow_provider_segtable.data.ingest.GROUP_BYTES", 1000)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.segment_writer.GROUP_BYTES", 1000)
     segment = write(MemoryFiles(), plain(1000))
     assert segment.row_groups > 10
 

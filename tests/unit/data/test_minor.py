@@ -16,11 +16,11 @@ from airflow_provider_segtable.core.errors import (
     StorageFull,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.core.segment import Run, concatenated
-from airflow_provider_segtable.data.descriptor import KEY, read_descriptor
-from airflow_provider_segtable.data.files import MemoryFiles, open_files
-from airflow_provider_segtable.data.merge import Grain
-from airflow_provider_segtable.data.minor import run_minor, sliced
+from airflow_provider_segtable.core.segments.segment import Run, concatenated
+from airflow_provider_segtable.data.files.open_files import MemoryFiles, open_files
+from airflow_provider_segtable.data.jobs.concat import Grain
+from airflow_provider_segtable.data.jobs.minor_job import run_minor, sliced
+from airflow_provider_segtable.data.parquet.descriptor import KEY, read_descriptor
 from airflow_provider_segtable.ports.files import Sink
 from tests.unit.data.making import (
     MOVE,
@@ -56,7 +56,7 @@ def test_rows_and_lineage_go_along(grain: Grain, outputs: int) -> None:
 @pytest.mark.parametrize("outputs", [3, 4, 7])
 def test_inputs_are_cut_between_row_groups(outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few inputs of many row groups are moved into more outputs, undecoded."""
-    monkeypatch.setattr("airflow_provider_segtable.data.ingest.GROUP_ROWS", 10)
+    monkeypatch.setattr("airflow_provider_segtable.data.jobs.segment_writer.GROUP_ROWS", 10)
     files = MemoryFiles()
     tables = [rich(40, 1), rich(35, 2)]
     segments = written(files, tables)

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_segtable.core.deletes.predicate import Among
 from airflow_provider_segtable.core.errors import StorageFull
-from airflow_provider_segtable.core.predicate import Among
-from airflow_provider_segtable.core.segment import (
+from airflow_provider_segtable.core.segments.segment import (
     ROOT,
     ROW,
     Roots,
@@ -16,11 +16,11 @@ from airflow_provider_segtable.core.segment import (
     concatenated,
     roots_of,
 )
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.minor import run_minor
-from airflow_provider_segtable.data.scan import SourceFile
-from airflow_provider_segtable.data.sieve import Sieve, with_addresses
+from airflow_provider_segtable.data.deletes.row_filter import Sieve, with_addresses
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.jobs.minor_job import run_minor
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from tests.unit.data.making import MONTH, REWRITE, content, get, job, plain, rich, written
 from tests.unit.data.sort_making import addresses, deleting, sort, spec, table_of
 from tests.unit.data.test_minor import FullAfter

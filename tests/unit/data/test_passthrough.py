@@ -18,10 +18,10 @@ from deltalake import (
     write_deltalake,
 )
 
-from airflow_provider_segtable.data import thrift
-from airflow_provider_segtable.data.files import LocalFiles, MemoryFiles
-from airflow_provider_segtable.data.footer import Footer, Marks, chunk_start, read_footer
-from airflow_provider_segtable.data.scan import SourceFile
+from airflow_provider_segtable.data.files.open_files import LocalFiles, MemoryFiles
+from airflow_provider_segtable.data.parquet import thrift
+from airflow_provider_segtable.data.parquet.footer import Footer, Marks, chunk_start, read_footer
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.unit.data.making import get, merged, parquet, plain, put, rich
 

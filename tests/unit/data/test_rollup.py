@@ -8,8 +8,13 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
-from airflow_provider_segtable.core.rollup import EVENTS, Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.data.rollup import from_input, rolled_up, visible
+from airflow_provider_segtable.core.tables.rollup_spec import (
+    EVENTS,
+    Metric,
+    QueryGranularity,
+    Rollup,
+)
+from airflow_provider_segtable.data.rollup.rollup_rows import from_input, rolled_up, visible
 
 DAY = date(2024, 2, 29)
 TOP = 2**63 - 1

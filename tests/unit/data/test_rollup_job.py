@@ -12,8 +12,8 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     StorageError,
 )
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.rollup import (
+from airflow_provider_segtable.core.segments.segment import Segment, Shard
+from airflow_provider_segtable.core.tables.rollup_spec import (
     EVENTS,
     Metric,
     QueryGranularity,
@@ -21,12 +21,12 @@ from airflow_provider_segtable.core.rollup import (
     bound,
     stored_schema,
 )
-from airflow_provider_segtable.core.segment import Segment, Shard
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.ingest import write_segment
-from airflow_provider_segtable.data.rollup import RollupJob, from_input, rolled_up
-from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.rollup.rollup_rows import RollupJob, from_input, rolled_up
 from tests.unit.data.making import START, content, segment_id
 
 GIVEN = pa.schema([("at", pa.timestamp("us", "UTC")), ("word", pa.string()), ("n", pa.int64())])

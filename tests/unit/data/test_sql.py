@@ -3,8 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.predicate import (
+from airflow_provider_segtable.core.deletes.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -16,7 +15,8 @@ from airflow_provider_segtable.core.predicate import (
     Not,
     Predicate,
 )
-from airflow_provider_segtable.data.sql import parse_predicate, to_sql
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.data.arrow.sql import parse_predicate, to_sql
 
 SCHEMA = pa.schema(
     [

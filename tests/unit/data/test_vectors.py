@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletion import Deletion
+from airflow_provider_segtable.core.deletes.deletion import Deletion
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.events import Appended, Changed
-from airflow_provider_segtable.data.bits import bits_of, flags_of
-from airflow_provider_segtable.data.deletions import deleted_rows, sieves
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.vectors import read_vectors, united, write_vectors
+from airflow_provider_segtable.core.log.events import Appended, Changed
+from airflow_provider_segtable.data.deletes.row_bits import bits_of, flags_of
+from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows, sieves
+from airflow_provider_segtable.data.deletes.vector_file import read_vectors, united, write_vectors
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.testing.builders import CHUNK, after, created, first
 
 ROOTS = [CHUNK.segment(number) for number in range(3)]

@@ -4,12 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletion import VectorFile
-from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.events import Appended, Changed
-from airflow_provider_segtable.core.interval import DAY_US, Interval
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.predicate import (
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.deletes.predicate import (
     AllOf,
     Among,
     AnyOf,
@@ -22,12 +18,16 @@ from airflow_provider_segtable.core.predicate import (
     Predicate,
     may_hold,
 )
-from airflow_provider_segtable.core.schema import Column, Schema
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard, roots_of
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.planning.deleted import deleted_in
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.events import Appended, Changed
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

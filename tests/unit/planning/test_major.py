@@ -4,22 +4,27 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.events import Appended, PlanRequested
-from airflow_provider_segtable.core.interval import (
+from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.tables.rollup_spec import (
+    Metric,
+    MetricKind,
+    QueryGranularity,
+    Rollup,
+)
+from airflow_provider_segtable.core.time.interval import (
     DAY_US,
     HOUR_US,
     Granularity,
     Interval,
     parse_instant,
 )
-from airflow_provider_segtable.core.layout import Zone
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.rollup import Metric, MetricKind, QueryGranularity, Rollup
-from airflow_provider_segtable.core.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.time.layout import Zone
 from airflow_provider_segtable.planning.major import plan_major
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.events import Appended, PlanAborted, PlanRequested, Voided
-from airflow_provider_segtable.core.interval import DAY_US, Interval
-from airflow_provider_segtable.core.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.events import Appended, PlanAborted, PlanRequested, Voided
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time.interval import DAY_US, Interval
 from airflow_provider_segtable.planning.minor import plan_minor
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned
-from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first
 
 POLICY = Policy(target_size=1000, min_segments=4)

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanAborted,
     PlanCompleted,
@@ -12,13 +13,12 @@ from airflow_provider_segtable.core.events import (
     PlanRequested,
     Voided,
 )
-from airflow_provider_segtable.core.lockbox import FencingToken
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.segment import Segment, tombstone
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.segment import Segment, tombstone
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.semi_major import plan_semi_major
-from airflow_provider_segtable.planning.table import plan_all
+from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first, merged
 from tests.unit.planning.test_minor import partitions, reasons, sized, table
 

@@ -7,16 +7,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.rollup import Metric, MetricKind, QueryGranularity, Rollup
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import Execute, in_process
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.rollup_spec import (
+    Metric,
+    MetricKind,
+    QueryGranularity,
+    Rollup,
+)
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import Execute, in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.table import Table, _rolling, create_table
 from tests.unit.services.conftest import HOUR_US, contents, rows
 

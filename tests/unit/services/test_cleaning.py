@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.cleaning import Keep
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     ClockSkew,
@@ -22,22 +24,28 @@ from airflow_provider_segtable.core.errors import (
     TableExists,
     VersionExpired,
 )
-from airflow_provider_segtable.core.events import Appended, Cleaned, Swept, TableCreated
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.data.ingest import write_segment
-from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.core.log.cleanable import Keep
+from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept, TableCreated
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import Done, in_process
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import Done, in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table import committer
-from airflow_provider_segtable.table.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path, tag_path
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import (
+    EventLog,
+    checkpoint_path,
+    event_path,
+    tag_path,
+)
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
 from airflow_provider_segtable.testing.rooted import RootedFiles

@@ -7,23 +7,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.conflict import Conflict
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
-from airflow_provider_segtable.core.events import Cleaned, Restored, TableCreated
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.rebase import admit
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import Cleaned, Restored, TableCreated
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
 from airflow_provider_segtable.testing.rooted import RootedFiles

@@ -6,34 +6,37 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.diagnosis import Finding, Severity
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     InvalidInput,
     NotATable,
     SegtableError,
 )
-from airflow_provider_segtable.core.events import TableCreated
-from airflow_provider_segtable.core.interval import Granularity, Instant
-from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.time.interval import Granularity, Instant
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.retention import Retention
-from airflow_provider_segtable.services.attempt import Attempt, begin, give_way
+from airflow_provider_segtable.recovery.delete_recovery import Verdict
+from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.doctor import examine
-from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.compaction.attempt import Attempt, begin, give_way
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.services.repair import Decisions, plan_repair, repair
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.services.undeleted import Verdict
-from airflow_provider_segtable.services.verify import verify
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.append import append_request
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.clocks import FOLDER, SKEW_VARIABLE, VALID_S, ClockCheck
-from airflow_provider_segtable.table.log import CHECKPOINTS, EventLog, event_path, number
-from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path, number
 from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.table.writes.append import append_request
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, contents, rows

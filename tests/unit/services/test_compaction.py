@@ -4,19 +4,27 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core import state as fold
-from airflow_provider_segtable.core.events import Event, PlanAborted, PlanCompleted
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.data.minor import MinorJob
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.operators.outstanding import outstanding, settle
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact, ending
-from airflow_provider_segtable.services.execution import Done, in_process, run_one
+from airflow_provider_segtable.services.compaction.compaction import (
+    Ended,
+    PlanResult,
+    compact,
+    ending,
+)
+from airflow_provider_segtable.services.compaction.execution import Done, in_process, run_one
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.builders import created
 from tests.unit.services.conftest import HOUR_US, contents, rows

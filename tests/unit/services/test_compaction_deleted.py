@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.invariants import violations
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.ports.job import Job
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import Done, in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import Done, in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import contents
 

@@ -7,25 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.events import PlanAborted
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.metric import Metric, MetricKind
-from airflow_provider_segtable.core.rollup import Rollup
-from airflow_provider_segtable.data.local_files import LocalFiles
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.log.events import PlanAborted
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.ports.files import Source
 from airflow_provider_segtable.ports.job import Job
+from airflow_provider_segtable.recovery.repair import plan_repair
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.doctor import examine
-from airflow_provider_segtable.services.execution import Done, in_process
-from airflow_provider_segtable.services.repair import plan_repair
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.services.verify import verify
-from airflow_provider_segtable.table.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import Done, in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA, contents, rows
 

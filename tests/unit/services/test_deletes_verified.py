@@ -8,24 +8,24 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.codec import encode
-from airflow_provider_segtable.core.deletion import Deletion, Erasure
-from airflow_provider_segtable.core.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.deletes.deletion import Deletion, Erasure
+from airflow_provider_segtable.core.deletes.predicate import AllOf
 from airflow_provider_segtable.core.errors import StorageError
-from airflow_provider_segtable.core.events import Changed
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.predicate import AllOf
-from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.vectors import read_vectors, write_vectors
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.doctor import examine
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.services.verify import verify
-from airflow_provider_segtable.table.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.log import EventLog, event_path
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.data.deletes.vector_file import read_vectors, write_vectors
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.verify import verify
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA
 
@@ -163,10 +163,10 @@ def test_much_that_is_deleted_and_left_is_told_by_the_doctor(deleted: TablePorts
 
 
 def _undone(ports: TablePorts, state: State) -> list[Finding]:
-    from airflow_provider_segtable.planning.health import Observed
-    from airflow_provider_segtable.planning.health_deletes import undone_deletions
+    from airflow_provider_segtable.planning.findings.delete_findings import undone_deletions
+    from airflow_provider_segtable.planning.findings.health_findings import Observed
     from airflow_provider_segtable.planning.policy import Policy
-    from airflow_provider_segtable.planning.table import plan_all
+    from airflow_provider_segtable.planning.table_plan import plan_all
 
     policy, now = Policy.read(state.table.properties), ports.clock.now()
     seen = Observed(

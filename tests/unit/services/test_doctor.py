@@ -7,27 +7,30 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.diagnosis import Finding, Severity
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, StorageError
-from airflow_provider_segtable.core.events import PlanAborted, PlanInflight, PlanYielded
-from airflow_provider_segtable.core.ids import IdSpace
-from airflow_provider_segtable.core.lockbox import FencingToken, Generation, LockRequest
-from airflow_provider_segtable.data.files import LocalFiles
-from airflow_provider_segtable.planning.health import Bounds, Observed, diagnose
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest
+from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.segments.id_space import IdSpace
+from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed, diagnose
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.ports.coordination import StrayNode
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.doctor import examine
-from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table.append import AppendTicket, append
-from airflow_provider_segtable.table.committer import Change, commit
-from airflow_provider_segtable.table.log import CHECKPOINTS, EventLog
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, commit
+from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog
 from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.table.writes.append import AppendTicket, append
 from tests.unit.services.conftest import rows
 from tests.unit.services.test_planner import clock_of
 

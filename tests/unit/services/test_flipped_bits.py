@@ -9,21 +9,25 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.events import TableCreated
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.metric import Metric, MetricKind
-from airflow_provider_segtable.core.rollup import Rollup, bound, stored_schema
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.schema import from_arrow
-from airflow_provider_segtable.services.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.repair import plan_repair, repair
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.services.verify import verify
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.log import (
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.tables.rollup_spec import Rollup, bound, stored_schema
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.health.verify import verify
+from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import (
     LAST,
     EventLog,
     checkpoint_path,
@@ -31,7 +35,6 @@ from airflow_provider_segtable.table.log import (
     expired_path,
     tag_path,
 )
-from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table, create_table, given_schema
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
 from airflow_provider_segtable.testing.rooted import RootedFiles

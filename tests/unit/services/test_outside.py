@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.codec import encode
-from airflow_provider_segtable.core.deletion import VectorFile
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable, UnsafePath
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Changed,
@@ -20,18 +23,23 @@ from airflow_provider_segtable.core.events import (
     Swept,
     Tagged,
 )
-from airflow_provider_segtable.core.segment import Segment, Shard
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.local_files import LocalFiles
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment, Shard
+from airflow_provider_segtable.data.files.local_files import LocalFiles
+from airflow_provider_segtable.health.doctor import examine
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.doctor import examine
-from airflow_provider_segtable.services.repair import plan_repair, repair
-from airflow_provider_segtable.services.verify import verify
-from airflow_provider_segtable.spark.places import spark_paths
-from airflow_provider_segtable.table.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log import LAST, EventLog, checkpoint_path, event_path
-from airflow_provider_segtable.table.ports import TablePorts, open_ports
+from airflow_provider_segtable.spark.reads.file_locations import spark_paths
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.log.event_log import (
+    LAST,
+    EventLog,
+    checkpoint_path,
+    event_path,
+)
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA, contents, rows
 

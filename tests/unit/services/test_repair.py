@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
-from airflow_provider_segtable.core.interval import HOUR_US, Granularity
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.recovered import Reason
-from airflow_provider_segtable.core.rollup import Metric, QueryGranularity, Rollup
-from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.data.descriptor import KEY
+from airflow_provider_segtable.core.recovery.recovered import Reason
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
+from airflow_provider_segtable.data.parquet.descriptor import KEY
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.services.repair import Decisions, plan_repair, repair
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.repairing import World, ports_at
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.metric import Metric, MetricKind
-from airflow_provider_segtable.core.recovered import Reason
-from airflow_provider_segtable.core.rollup import QueryGranularity, Rollup
-from airflow_provider_segtable.services.repair import Decisions, plan_repair, repair
-from airflow_provider_segtable.services.undeleted import Verdict
-from airflow_provider_segtable.services.verify import verify
+from airflow_provider_segtable.core.recovery.recovered import Reason
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.health.verify import verify
+from airflow_provider_segtable.recovery.delete_recovery import Verdict
+from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.repairing import World
 

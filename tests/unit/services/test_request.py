@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.core.plan import PlanKind
-from airflow_provider_segtable.core.plan_state import PlanState
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.planning.policy import Policy
-from airflow_provider_segtable.services.compaction import Ended, compact
-from airflow_provider_segtable.services.execution import in_process
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.execution_order import turns
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.services.turns import turns
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.services.conftest import HOUR_US, contents, rows

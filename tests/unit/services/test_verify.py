@@ -10,35 +10,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core import codec
-from airflow_provider_segtable.core.diagnosis import Severity
 from airflow_provider_segtable.core.errors import NotATable, StorageError
-from airflow_provider_segtable.core.events import Appended, TableCreated, Tagged
-from airflow_provider_segtable.core.interval import Granularity
-from airflow_provider_segtable.core.metric import Metric, MetricKind
-from airflow_provider_segtable.core.rollup import QueryGranularity, Rollup, bound, stored_schema
-from airflow_provider_segtable.core.segment import Segment
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.descriptor import KEY, encode_descriptor
-from airflow_provider_segtable.data.schema import from_arrow
+from airflow_provider_segtable.core.log import codec
+from airflow_provider_segtable.core.log.events import Appended, TableCreated, Tagged
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.diagnosis import Severity
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.tables.rollup_spec import (
+    QueryGranularity,
+    Rollup,
+    bound,
+    stored_schema,
+)
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.parquet.descriptor import KEY, encode_descriptor
+from airflow_provider_segtable.health.verify import Verification, _Files, verify
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.services.verify import Verification, _Files, verify
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table import committer
-from airflow_provider_segtable.table.checkpoint import write_checkpoint
-from airflow_provider_segtable.table.committer import Change, Committed, commit
-from airflow_provider_segtable.table.log import (
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
+from airflow_provider_segtable.table.log.committer import Change, Committed, commit
+from airflow_provider_segtable.table.log.event_log import (
     EventLog,
     checkpoint_path,
     event_path,
     expired_path,
     tag_path,
 )
-from airflow_provider_segtable.table.ports import TablePorts
 from airflow_provider_segtable.table.table import Table, create_table, given_schema
 from tests.unit.services.conftest import HOUR_US, SCHEMA, rows
 from tests.unit.services.test_planner import clock_of

@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.secret import CREDENTIAL_NAMES
-from airflow_provider_segtable.spark.app import App, Outcome, pair, parser, run
+from airflow_provider_segtable.spark.driver.application import App, Outcome, pair, parser, run
 from airflow_provider_segtable.storage import open_storage
-from airflow_provider_segtable.table.results import fetch
+from airflow_provider_segtable.table.remote_results import fetch
 
 CANARY = "canary-7f3a91c2"
 SETTINGS = {
@@ -66,7 +66,7 @@ def test_a_session_shows_no_credential_on_the_command_line_of_its_jvm(tmp_path: 
     submit.touch(0o755)
     submit.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/argv\nexit 1\n')
     program = (
-        "import json, sys; from airflow_provider_segtable.spark.session import session;"
+        "import json, sys; from airflow_provider_segtable.spark.driver.session import session;"
         "session('x', 'local[1]', json.load(sys.stdin))"
     )
     subprocess.run(

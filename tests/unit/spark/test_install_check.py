@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.core.errors import DependencyMissing
-from airflow_provider_segtable.spark import install_check
-from airflow_provider_segtable.spark.install_check import (
+from airflow_provider_segtable.spark.driver import install_check
+from airflow_provider_segtable.spark.driver.install_check import (
     AtRisk,
     Broken,
     Installed,

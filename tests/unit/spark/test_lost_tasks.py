@@ -2,8 +2,8 @@
 
 import pytest
 
-from airflow_provider_segtable.spark.failures import translate
-from airflow_provider_segtable.spark.lost_tasks import last_exception, lost_task
+from airflow_provider_segtable.spark.driver.lost_tasks import last_exception, lost_task
+from airflow_provider_segtable.spark.driver.spark_errors import translate
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

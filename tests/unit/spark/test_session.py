@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_segtable.spark.session import _defaults_file
+from airflow_provider_segtable.spark.driver.session import _defaults_file
 
 FILE = """
 # where we run

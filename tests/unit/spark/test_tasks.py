@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.interval import Interval
-from airflow_provider_segtable.core.segment import SegmentId
-from airflow_provider_segtable.data.sieve import Sieve
-from airflow_provider_segtable.spark.archive import package_archive
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.spark.driver.archive import package_archive
 from airflow_provider_segtable.spark.tasks.groups import run_group
 from airflow_provider_segtable.spark.tasks.packing import packed
 from airflow_provider_segtable.spark.tasks.reading import ReadTask

@@ -5,13 +5,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
-from airflow_provider_segtable.core.events import TableCreated
-from airflow_provider_segtable.core.interval import HOUR_US, Granularity
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.schema import from_arrow
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
 

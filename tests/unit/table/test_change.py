@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import (
     ChangeConflict,
     CommitUnknown,
@@ -18,34 +18,34 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     StorageFull,
 )
-from airflow_provider_segtable.core.events import (
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, LockRequest
+from airflow_provider_segtable.core.log.events import (
     Changed,
     Event,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.interval import HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.lockbox import FencingToken, LockRequest
-from airflow_provider_segtable.core.plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.state import State
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction import compact
-from airflow_provider_segtable.services.execution import in_process
-from airflow_provider_segtable.services.request import request
-from airflow_provider_segtable.table.append import AppendTicket, Write
-from airflow_provider_segtable.table.change import ChangeKind, Found, change
-from airflow_provider_segtable.table.committer import Change, Committed, commit
-from airflow_provider_segtable.table.deleting import Deletes
-from airflow_provider_segtable.table.incoming import incoming
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.table.changes.deleting import Deletes
+from airflow_provider_segtable.table.changes.row_change import ChangeKind, Found, change
+from airflow_provider_segtable.table.log.committer import Change, Committed, commit
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.table.writes.append import AppendTicket, Write
+from airflow_provider_segtable.table.writes.incoming import incoming
 from tests.unit.table.conftest import files, numbers, rows
 
 Strike = Callable[[str, bytes], None]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from airflow_provider_segtable.core.codec import encode
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CommitConflict,
@@ -15,12 +14,14 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageFull,
 )
-from airflow_provider_segtable.core.events import Action, Appended, Event, PlanRequested
-from airflow_provider_segtable.core.rebase import Conflict
-from airflow_provider_segtable.core.state import State
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.committer import (
+from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Action, Appended, Event, PlanRequested
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import (
     CHECKPOINT_EVERY,
     Change,
     Committed,
@@ -30,8 +31,7 @@ from airflow_provider_segtable.table.committer import (
     commit_files,
     commit_or_raise,
 )
-from airflow_provider_segtable.table.log import EventLog, checkpoint_path, event_path
-from airflow_provider_segtable.table.ports import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, JANUARY, first, minor_plan
 from airflow_provider_segtable.testing.clock import FakeChance, FakeClock

@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.events import Changed
-from airflow_provider_segtable.core.segment import ROOT, ROW
-from airflow_provider_segtable.table.log import EventLog
-from airflow_provider_segtable.table.matching import condition
+from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.table.changes.matching import condition
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, files, numbers
 

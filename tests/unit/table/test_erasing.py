@@ -6,15 +6,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryService
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.events import Changed
-from airflow_provider_segtable.core.interval import HOUR_US, Granularity, parse_instant
-from airflow_provider_segtable.core.rollup import Metric, MetricKind, QueryGranularity, Rollup
-from airflow_provider_segtable.data.files import MemoryFiles
-from airflow_provider_segtable.data.schema import from_arrow
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.log import EventLog
+from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.tables.rollup_spec import (
+    Metric,
+    MetricKind,
+    QueryGranularity,
+    Rollup,
+)
+from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, parse_instant
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, _rolling, create_table
 from tests.unit.table.conftest import new_table
 

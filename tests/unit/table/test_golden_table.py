@@ -1,12 +1,12 @@
 """Tables of older versions stay readable, from their checkpoints and from their logs."""
 
-from airflow_provider_segtable.core.invariants import violations
-from airflow_provider_segtable.data.descriptor import read_descriptor
-from airflow_provider_segtable.data.files import LocalFiles
-from airflow_provider_segtable.data.segment_files import check_whole
-from airflow_provider_segtable.data.vectors import read_vectors
-from airflow_provider_segtable.table.checkpoint import read_checkpoint
-from airflow_provider_segtable.table.log import EventLog, checkpoint_path, tag_path
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.data.deletes.vector_file import read_vectors
+from airflow_provider_segtable.data.files.open_files import LocalFiles
+from airflow_provider_segtable.data.files.segment_files import check_whole
+from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
+from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, tag_path
 from airflow_provider_segtable.table.table import Table
 from tests.golden import make_checksums
 from tests.golden.make_table import CARRIERS, PLACE

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.table.ports import open_ports
+from airflow_provider_segtable.table.context import open_ports
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC"))])

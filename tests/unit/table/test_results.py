@@ -3,8 +3,8 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidName
-from airflow_provider_segtable.storage.memory import MemoryStorage
-from airflow_provider_segtable.table.results import FOLDER, KEPT_US, fetch, forget, leave
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.remote_results import FOLDER, KEPT_US, fetch, forget, leave
 
 
 def test_what_is_left_is_found_until_it_is_forgotten() -> None:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
-from airflow_provider_segtable.core.interval import HOUR_US
+from airflow_provider_segtable.core.time.interval import HOUR_US
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, files, numbers
 

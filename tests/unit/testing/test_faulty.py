@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.coordination.memory import MemoryCoordinator, MemoryService
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     LockLost,
@@ -14,17 +17,17 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     StorageError,
 )
-from airflow_provider_segtable.core.lockbox import LockRequest
-from airflow_provider_segtable.data.files import MemoryFiles
+from airflow_provider_segtable.core.locks.lockbox import LockRequest
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.ports.coordination import LeaseState
-from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.testing.faulty import (
     Faults,
     FaultyCoordinator,
     FaultyFiles,
     FaultyStorage,
 )
-from airflow_provider_segtable.testing.simulator import Actor, Simulation
+from tests.simulation.simulator import Actor, Simulation
 
 
 def only(seed: int = 0, **rates: Any) -> Faults:

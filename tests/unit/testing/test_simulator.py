@@ -18,9 +18,9 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage.memory import MemoryStorage
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.testing.faulty import Faults, FaultyStorage
-from airflow_provider_segtable.testing.simulator import Actor, Crash, Simulation
+from tests.simulation.simulator import Actor, Crash, Simulation
 
 WRITERS = 2
 EACH = 3

@@ -1,0 +1,1 @@
+"""The commands of ``segtable``, one file a command or group."""

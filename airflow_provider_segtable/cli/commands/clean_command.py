@@ -1,0 +1,152 @@
+"""``segtable clean`` and ``segtable tag``: what is taken away, and what is kept by name."""
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from airflow_provider_segtable.cli.commands.table_commands import open_table
+from airflow_provider_segtable.cli.display.drawing import grid
+from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
+from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.planning.reasons import describe_size
+
+
+def clean(
+    table: TableUri,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and take away nothing.")
+    ] = False,
+    retention_hours: Annotated[
+        float | None, typer.Option(help="Keep all versions of the last so many hours.", min=0)
+    ] = None,
+    retention_versions: Annotated[
+        int | None, typer.Option(help="Keep the last so many versions, too.", min=1)
+    ] = None,
+    orphan_hours: Annotated[
+        float | None, typer.Option(help="Leave younger files without a name alone.", min=0)
+    ] = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take away what nobody can read any more: segments, orphans, old events.
+
+    [green]segtable clean ./flights --dry-run[/]
+    [green]segtable clean ./flights --retention-hours 48 --retention-versions 20[/]
+
+    By default versions are kept as the table's properties say (retention.hours,
+    retention.versions, retention.orphan_hours), which is 24 hours and 10
+    versions, and 72 hours for files that the log does not name. A tagged
+    version is kept whatever its age. Needs no ZooKeeper, and may run beside
+    anything. With --orphan-hours 0 an append that is just being written loses
+    its files.
+    """
+    from dataclasses import replace
+
+    from airflow_provider_segtable.planning.retention import Retention
+    from airflow_provider_segtable.services import cleaning
+
+    opened = open_table(table, storage_options)
+    given: dict[str, Any] = {
+        "hours": retention_hours,
+        "versions": retention_versions,
+        "orphan_hours": orphan_hours,
+    }
+    own = Retention.read(opened.state().table.properties)
+    retention = replace(own, **{k: v for k, v in given.items() if v is not None})
+    run = cleaning.clean(opened.ports, retention=retention, dry_run=dry_run)
+    answer = cleaning_facts(table, run, dry_run=dry_run)
+    print_json(answer) if as_json else show(_draw(answer))
+    if dry_run:
+        note("[dim]a dry run: nothing was taken away[/]")
+
+
+def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
+    """Return a cleaning run as plain values."""
+    return {
+        "table": uri,
+        "version": run.version,
+        "dry_run": dry_run,
+        "retained_from": run.retained_from,
+        "bytes": run.bytes_freed,
+        "segments": [
+            {"id": str(s.id), "path": s.path, "rows": s.rows, "bytes": s.size} for s in run.segments
+        ],
+        "kept": [{"id": str(i), "reason": why.value} for i, why in run.kept.items()],
+        "files": list(run.files),
+        "vectors": [{"path": e.path, "bytes": e.size} for e in run.vectors],
+        "vectors_kept": run.vectors_kept,
+        "orphans": [
+            {"path": e.path, "bytes": e.size, "modified": iso(e.modified)} for e in run.orphans
+        ],
+        "young": run.young,
+        "log_from": run.log_from,
+        "log_files": list(run.log_files),
+    }
+
+
+def _draw(facts: Facts) -> RenderableType:
+    taken = grid("Taken away", "what", "count", right=("count",))
+    for what, key in (
+        ("hidden segments", "segments"),
+        ("data files of segments", "files"),
+        ("files of deletions, all applied", "vectors"),
+        ("files that nobody names", "orphans"),
+        ("files of the log", "log_files"),
+    ):
+        taken.add_row(what, f"{len(facts[key]):,}")
+    lines = [f"{describe_size(facts['bytes'])}; kept are versions from {facts['retained_from']} on"]
+    reasons = Counter(each["reason"] for each in facts["kept"])
+    lines += [f"{count:,} hidden segments stay: {why}" for why, count in reasons.items()]
+    if facts["vectors_kept"]:
+        lines.append(f"{facts['vectors_kept']:,} files of deletions stay: segments need them")
+    if facts["young"]:
+        lines.append(f"{facts['young']:,} files that nobody names stay: they are too young")
+    return Group(taken, *(Text(line) for line in lines))
+
+
+def tag(
+    table: TableUri,
+    name: Annotated[str | None, typer.Argument(help="The tag.", show_default=False)] = None,
+    *,
+    version: Annotated[
+        int | None, typer.Option(help="An event's number; the newest by default.", metavar="N")
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Take the name away.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="Show the tags.")] = False,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a version by name, for as long as it has one.
+
+    [green]segtable tag ./flights before-migration[/]
+    [green]segtable tag ./flights audit-2026 --version 42[/]
+    [green]segtable tag ./flights audit-2026 --delete[/]
+    [green]segtable tag ./flights --list[/]
+    """
+    if (name is None) != listing or (delete and version is not None):
+        raise InvalidInput("give a NAME to set, a NAME with --delete, or --list alone")
+    opened = open_table(table, storage_options)
+    if name is not None and delete:
+        opened.untag(name)
+    elif name is not None:
+        opened.tag(name, version=version)
+    answer = {
+        "table": table,
+        "tags": [{"name": each, "version": n} for each, n in sorted(opened.state().tags.items())],
+    }
+    print_json(answer) if as_json else show(_draw_tags(answer))
+
+
+def _draw_tags(facts: Facts) -> RenderableType:
+    if not facts["tags"]:
+        return Text("There are no tags.")
+    table = grid("Tags", "tag", "version", right=("version",))
+    for each in facts["tags"]:
+        table.add_row(Text(each["name"]), str(each["version"]))
+    return table

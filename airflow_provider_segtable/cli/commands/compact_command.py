@@ -1,0 +1,247 @@
+"""``segtable compact``: ask for compactions, and carry out plans."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from airflow_provider_segtable.cli.commands.ingest_command import Engine, EngineOption, MasterOption
+from airflow_provider_segtable.cli.commands.plan_command import policy_of
+from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.display import drawing
+from airflow_provider_segtable.cli.display.output import Facts, print_json, progress, show
+from airflow_provider_segtable.cli.exits import Exit
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    Properties,
+    StorageOptions,
+    TableUri,
+    ZooKeeper,
+)
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.time.interval import Interval
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.services.compaction.compaction import PlanResult
+    from airflow_provider_segtable.services.compaction.execution import Execute
+
+Report = Callable[["PlanResult"], None]
+
+
+PlanIds = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar=r"\[PLAN...]", help="Plan ids; all pending ones if left out.", show_default=False
+    ),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        help="Compact so now, whatever the policy says: minor, semi-major or major.",
+        show_default=False,
+    ),
+]
+OfInterval = Annotated[
+    str | None,
+    typer.Option(
+        help="With --kind: only the chunks that this event time touches.", metavar="START/END"
+    ),
+]
+Cut = Annotated[
+    str | None,
+    typer.Option(
+        help="With --kind major: cut time anew, by hour, day, week, month, year or all.",
+        show_default=False,
+    ),
+]
+Clustering = Annotated[
+    str | None,
+    typer.Option(
+        help="With --kind semi-major or major: sort rows by these columns, e.g. "
+        '"carrier,origin" or "zorder(carrier,origin)"; "" is by event time. The '
+        "table's own (compaction.clustering) if left out.",
+        metavar="COLUMNS",
+        show_default=False,
+    ),
+]
+RollupWish = Annotated[
+    str | None,
+    typer.Option(
+        help="With --kind, for rollup tables: perfect (major only) or best-effort.",
+        show_default=False,
+    ),
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds to wait for what others hold; 600 for major compactions, else 0.",
+        min=0,
+        show_default=False,
+    ),
+]
+
+
+def compact(  # noqa: PLR0913 - each is an option
+    table: TableUri,
+    plans: PlanIds = None,
+    *,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Plan first, then carry out everything pending.")
+    ] = False,
+    kind: Kind = None,
+    interval: OfInterval = None,
+    granularity: Cut = None,
+    clustering: Clustering = None,
+    rollup: RollupWish = None,
+    engine: EngineOption = Engine.LOCAL,
+    master: MasterOption = None,
+    wait: Wait = None,
+    properties: Properties = None,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Carry out compaction plans; appends and reads go on meanwhile.
+
+    [green]segtable compact ./flights --all[/]
+    [green]segtable compact ./flights minor-20130101-1a2b3c4d5e6f[/]
+    [green]segtable compact ./flights --all --engine spark --master 'local\[2]'[/]
+
+    Or ask for one of the three kinds, whatever the policy says:
+
+    [green]segtable compact ./flights --kind minor[/]
+        joins small neighbours
+    [green]segtable compact ./flights --kind semi-major --clustering carrier,origin[/]
+        sorts each chunk as it is now
+    [green]segtable compact ./flights --kind major --interval 2013-01-01/2013-02-01[/]
+        whole chunks, into a new version
+    [green]segtable compact ./flights --kind major --granularity day[/]
+        the same, and time is cut by days from now on
+
+    Safe to run twice, and at once: a plan is finished once, and whoever comes
+    second says so. Ends with 1 if a plan failed; "done already", "running
+    elsewhere", "overtaken" and "yielded" are no failures.
+    """
+    wishes = {"granularity": granularity, "clustering": clustering, "rollup": rollup}
+    _check(plans, all_=all_, kind=kind, wishes={**wishes, "interval": interval})
+    with writable_table(table, storage_options, zookeeper) as opened:
+        _ = opened.ports.coordinator  # no ZooKeeper: say so before anything else
+        if all_:
+            _plan(opened, properties)
+        if kind is not None:
+            ids = _request(opened, kind, interval, properties, wishes)
+        else:
+            ids = plans or [known.plan.id for known in opened.state().pending_plans()]
+        results = _carry_out(opened, ids, engine, master, wait) if ids else ()
+        answer = _facts(table, opened, results)
+    print_json(answer) if as_json else show(drawing.compaction(answer))
+    if any(result["ended"] == "failed" for result in answer["plans"]):
+        raise typer.Exit(Exit.FAILED)
+
+
+def _check(
+    plans: Sequence[str] | None, *, all_: bool, kind: str | None, wishes: dict[str, str | None]
+) -> None:
+    if plans and all_:
+        raise InvalidInput("give plan ids or --all, not both")
+    if kind is not None and (plans or all_):
+        what = "--all" if all_ else "plan ids"
+        raise InvalidInput(f"--kind {kind} asks for new plans: leave out {what}, or --kind")
+    for name, value in wishes.items():
+        if kind is None and value is not None:
+            raise InvalidInput(
+                f"--{name} {value!r} says how to compact: say with --kind what to do "
+                "(minor, semi-major or major)"
+            )
+
+
+def _plan(table: Any, properties: list[str] | None) -> None:
+    from airflow_provider_segtable.services.planner import plan_table
+
+    plan_table(table.ports, policy=policy_of(table.state().table.properties, properties))
+
+
+def _request(
+    table: Any,
+    kind: str,
+    interval: str | None,
+    properties: list[str] | None,
+    wishes: dict[str, str | None],
+) -> list[str]:
+    from airflow_provider_segtable.services.compaction.request import request
+
+    asked = request(
+        table.ports,
+        kind,
+        interval=Interval.parse(interval) if interval else None,
+        policy=policy_of(table.state().table.properties, properties),
+        **wishes,  # type: ignore[arg-type]
+    )
+    return [known.plan.id for known in asked]
+
+
+def _carry_out(
+    table: Any, plans: Sequence[str], engine: Engine, master: str | None, wait_s: float | None
+) -> Sequence["PlanResult"]:
+    from airflow_provider_segtable.services.compaction.execution import in_process
+
+    with progress() as bar:
+        task = bar.add_task("compacting", total=len(plans))
+
+        def tell(_: "PlanResult") -> None:
+            bar.advance(task)
+
+        if engine is Engine.LOCAL:
+            return _in_turns(table, plans, in_process(), tell, wait_s=wait_s)
+        from airflow_provider_segtable.cli.on_spark import session
+        from airflow_provider_segtable.spark.driver.distribution import spark_execute
+
+        with session(master, "compact", table) as spark:
+            cores = spark.sparkContext.defaultParallelism
+            execute = spark_execute(spark)
+            return _in_turns(table, plans, execute, tell, wait_s=wait_s, parallelism=cores)
+
+
+def _in_turns(
+    table: Any,
+    plans: Sequence[str],
+    execute: "Execute",
+    tell: Report,
+    *,
+    wait_s: float | None,
+    parallelism: int = 2,
+) -> Sequence["PlanResult"]:
+    from airflow_provider_segtable.services.compaction.compaction import compact as run
+    from airflow_provider_segtable.services.compaction.execution_order import turns
+
+    return [
+        result
+        for turn in turns(table.state(), plans, wait_s)
+        for result in run(
+            table.ports,
+            turn.plan_ids,
+            execute,
+            wait_s=turn.wait_s,
+            parallelism=parallelism,
+            report=tell,
+        )
+    ]
+
+
+def _facts(uri: str, table: Any, results: Sequence["PlanResult"]) -> Facts:
+    return {
+        "table": uri,
+        "version": table.state().n,
+        "plans": [
+            {
+                "plan": result.plan_id,
+                "ended": result.ended.value,
+                "message": result.message,
+                "segments_in": result.segments_in,
+                "segments_out": result.segments_out,
+                "rows": result.rows,
+                "bytes": result.size,
+            }
+            for result in results
+        ],
+    }

@@ -1,0 +1,109 @@
+"""``segtable doctor``: is a table looked after? Plans, workers, locks, clocks, left-overs."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.commands.verify_command import (
+    by_severity,
+    draw_findings,
+    finding_facts,
+)
+from airflow_provider_segtable.cli.display.output import Facts, print_json, show
+from airflow_provider_segtable.cli.exits import Exit
+from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper
+from airflow_provider_segtable.core.recovery.diagnosis import Severity, worst
+from airflow_provider_segtable.planning.findings.health_findings import Bounds
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.health.doctor import Examination
+
+EXITS = {
+    None: Exit.DONE,
+    Severity.INFO: Exit.DONE,
+    Severity.WARNING: Exit.WARNED,
+    Severity.UNCHECKED: Exit.UNCHECKED,
+    Severity.CRITICAL: Exit.WRONG,
+}
+
+
+def doctor(  # noqa: PLR0913 - each is an option
+    table: TableUri,
+    *,
+    watch: Annotated[
+        float,
+        typer.Option(
+            help="Look twice at what workers report, so many seconds apart.", min=0, max=600
+        ),
+    ] = 0.0,
+    pending_minutes: Annotated[
+        float, typer.Option(help="A plan may wait so long for a worker.", min=0)
+    ] = Bounds().pending_minutes,
+    lock_minutes: Annotated[
+        float, typer.Option(help="A lock may be so old.", min=0)
+    ] = Bounds().lock_minutes,
+    checkpoint_events: Annotated[
+        int, typer.Option(help="So many events may follow the newest checkpoint.", min=1)
+    ] = Bounds().checkpoint_events,
+    clock_skew_s: Annotated[
+        float, typer.Option("--clock-skew-s", help="Clocks may differ so many seconds.", min=0)
+    ] = Bounds().clock_skew_s,
+    idle_minutes: Annotated[
+        float, typer.Option(help="Compaction that pays may wait so long.", min=0)
+    ] = Bounds().idle_minutes,
+    orphan_hours: Annotated[
+        float, typer.Option(help="A file that nothing names may be so young.", min=0)
+    ] = Bounds().orphan_hours,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is wrong with a table's operation, why it matters, and what to do.
+
+    [green]segtable doctor ./flights[/]
+    [green]segtable doctor ./flights --watch 30[/]        which workers do not move?
+    [green]segtable doctor ./flights --lock-minutes 15[/]
+    [green]segtable doctor ./flights --json | jq -r '.findings[].do'[/]
+
+    It looks at plans without workers, old locks, attempts that died, ids that
+    dead writers left, chunks that cannot be compacted, checkpoints, clocks,
+    files that nothing names, and at ZooKeeper. It writes nothing. Whether the
+    data itself is sound: [green]segtable verify ./flights[/]
+
+    Ends by the worst severity: 0 nothing (or info), 7 warning, 6 something
+    could not be looked at, 5 critical. More: docs/guides/runbook.md.
+    """
+    from airflow_provider_segtable.health.doctor import examine
+
+    bounds = Bounds(
+        pending_minutes=pending_minutes,
+        lock_minutes=lock_minutes,
+        checkpoint_events=checkpoint_events,
+        clock_skew_s=clock_skew_s,
+        idle_minutes=idle_minutes,
+        orphan_hours=orphan_hours,
+    )
+    with writable_table(table, storage_options, zookeeper) as opened:
+        found = examine(opened.ports, bounds, watch_s=watch)
+    answer = _facts(table, found)
+    if as_json:
+        print_json(answer)
+    elif found.findings:
+        show(draw_findings(found.findings))
+    else:
+        show(Group(Text(f"well looked after, as of version {found.version}", style="green")))
+    raise typer.Exit(EXITS[worst(found.findings)])
+
+
+def _facts(uri: str, found: "Examination") -> Facts:
+    most = worst(found.findings)
+    return {
+        "table": uri,
+        "version": found.version,
+        "coordinator": found.coordinator,
+        "worst": most.value if most else None,
+        "findings": [finding_facts(finding) for finding in by_severity(found.findings)],
+    }

@@ -1,0 +1,152 @@
+"""``segtable ingest``: append files to a table."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.display.facts import summary
+from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    StorageOptions,
+    TableUri,
+    ZooKeeper,
+)
+from airflow_provider_segtable.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+EngineOption = Annotated[
+    Engine,
+    typer.Option(help="local: in this process. spark: spread over Spark tasks."),
+]
+MasterOption = Annotated[
+    str | None,
+    typer.Option(help="Spark master, with --engine spark; this machine by default.", metavar="URL"),
+]
+
+
+def ingest(  # noqa: PLR0913 - each is an option
+    table: TableUri,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Parquet, CSV or JSON lines.", show_default=False),
+    ],
+    *,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="parquet, csv or json; by the name if left out."),
+    ] = None,
+    rows_per_append: Annotated[
+        int | None,
+        typer.Option(min=1, help="Cut each file into appends of so many rows (local engine)."),
+    ] = None,
+    commit_id: Annotated[
+        str | None,
+        typer.Option(
+            help="A name for this ingest. Run again under the same name, what is in the table "
+            "already is not appended twice.",
+            metavar="NAME",
+        ),
+    ] = None,
+    engine: EngineOption = Engine.LOCAL,
+    master: MasterOption = None,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Append files to a table; each file is one append, visible as a whole or not at all.
+
+    [green]segtable ingest ./flights january.parquet february.parquet[/]
+    [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
+    [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
+
+    Columns and types must be the table's; event times must be there. A file
+    that is wrong appends nothing; those before it stay.
+    """
+    if engine is Engine.SPARK and rows_per_append:
+        raise InvalidInput("--rows-per-append is for --engine local: leave out one of them")
+    with writable_table(table, storage_options, zookeeper) as opened:
+        if engine is Engine.SPARK:
+            from airflow_provider_segtable.cli.on_spark import ingest_files
+
+            appends = ingest_files(opened, files, format_, commit_id, master)
+        else:
+            appends = _local(opened, files, format_, rows_per_append, commit_id)
+        with closing(appends):  # a session must not be left to the garbage collector
+            done = list(_watched(appends, len(files)))
+        version = opened.state().n
+    if as_json:
+        print_json({"table": table, "version": version, "appends": done})
+        return
+    for append in done:
+        note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
+
+
+def _local(
+    table: Any,
+    files: list[Path],
+    format_: str | None,
+    rows_per_append: int | None,
+    commit_id: str | None,
+) -> Generator[Callable[[], Facts]]:
+    from airflow_provider_segtable.cli.input.sources import read_rows
+    from airflow_provider_segtable.table.table import given_schema
+
+    schema = given_schema(table.state().table)
+    for path in files:
+        rows = read_rows(path, schema, format_)
+        size = rows_per_append or max(rows.num_rows, 1)
+        for start in range(0, max(rows.num_rows, 1), size):
+            name = f"{commit_id}/{path.name}/{start}" if commit_id else None
+            yield partial(_append, table, rows.slice(start, size), name, path)
+
+
+def _append(table: Any, rows: "pa.Table", commit_id: str | None, path: Path) -> Facts:
+    before = table.state().commits.get(commit_id) if commit_id else None
+    committed = table.append(rows, commit_id=commit_id)
+    return append_facts(table, committed.n, path, again=before is not None)
+
+
+def append_facts(table: Any, n: int, path: Path, *, again: bool) -> Facts:
+    """Return what one append did, as the log has it."""
+    from airflow_provider_segtable.table.log.event_log import EventLog
+
+    action = EventLog(table.ports.storage).event(n).action  # type: ignore[union-attr]
+    segments = action.segments  # type: ignore[union-attr]  # an append's event
+    return {
+        "file": str(path),
+        "version": n,
+        "appended_before": again,
+        "segments": len(segments),
+        "rows": sum(segment.rows for segment in segments),
+        "bytes": sum(segment.size for segment in segments),
+        "summary": f"{'appended before: ' if again else ''}{summary(action)}",
+    }
+
+
+def _watched(appends: Iterator[Callable[[], Facts]], files: int) -> Iterator[Facts]:
+    with progress() as bar:
+        task = bar.add_task("appending", total=None if files == 1 else files)
+        seen: set[str] = set()
+        for append in appends:
+            done = append()
+            if done["file"] not in seen:
+                bar.advance(task)
+            seen.add(done["file"])
+            yield done

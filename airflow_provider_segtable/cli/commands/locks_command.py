@@ -1,0 +1,188 @@
+"""``segtable locks``: who holds what of a table, who waits, and a way to free a stuck lock.
+
+1. It shows what the coordinator knows, which is a hint: the log decides what is committed.
+2. Releasing takes the lock away from its holder at once. The holder finds out at its next check,
+   or is stopped by the log; it is never asked. So the user is, after being told.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.display.drawing import grid, partitions, short_interval
+from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
+from airflow_provider_segtable.cli.exits import Exit
+from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.locks.lockbox import Lock
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Instant, iso
+
+SECOND_US = 1_000_000
+STYLES = {"revoked": "yellow", "publishing": "green", "waiting": "dim"}
+
+
+def locks(
+    table: TableUri,
+    *,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            help="Take the lock of this group away from its holder, or remove an unreadable node.",
+            metavar="GROUP",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Release without asking.")] = False,
+    zookeeper: ZooKeeper = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who holds locks of a table and who waits; free a stuck one.
+
+    [green]segtable locks ./flights[/]
+    [green]segtable locks ./flights --release minor-20130101-1a2b3c4d5e6f-77aa[/]
+
+    A lock ends by itself with its holder's session, so releasing is for a
+    holder that lives and hangs. It cannot commit afterwards; its plan can be
+    run again.
+    """
+    with writable_table(table, storage_options, zookeeper) as opened:
+        released = release is not None and _release(opened, release, ask=not yes, quiet=as_json)
+        answer = {**locks_facts(table, opened), "released": release if released else None}
+    print_json(answer) if as_json else show(_draw(answer))
+    if released:
+        note(f"[green]released[/] {release}")
+
+
+def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
+    coordinator, table_id = table.ports.coordinator, table.state().table.table_id
+    lock = next((each for each in coordinator.locks(table_id) if each.group == group), None)
+    stray = next((each for each in coordinator.strays(table_id) if each.name == group), None)
+    if lock is None and stray is None:
+        raise InvalidInput(
+            f"no lock of group {group!r} on {table.ports.uri}: `segtable locks {table.ports.uri}` "
+            "lists the groups"
+        )
+    if ask:
+        if quiet:
+            raise InvalidInput("--json asks no questions: add --yes to release")
+        now = table.ports.clock.now()
+        note(_consequence(lock, now) if lock else f"{group} is unreadable: {stray and stray.why}")
+        if not typer.confirm("Release it?", err=True):
+            note("nothing was released")
+            raise typer.Exit(Exit.FAILED)
+    return bool(coordinator.break_lock(table_id, group))
+
+
+def _consequence(lock: Lock, now: Instant) -> str:
+    return (
+        f"{lock.holder} holds {_brief(lock_facts(lock, now))} for "
+        f"{lock.purpose}. Released, it cannot commit what it is doing"
+        + (", and it is publishing: its commit may be under way." if lock.publishing else ".")
+        + " Whoever waits goes on, and the plan can be run again."
+    )
+
+
+def locks_facts(uri: str, table: Any) -> Facts:
+    """Return the holders, oldest first, and the waiters, in the order of service."""
+    coordinator, table_id = table.ports.coordinator, table.state().table.table_id
+    now, progress = table.ports.clock.now(), coordinator.progress(table_id)
+    return {
+        "table": uri,
+        "coordinator": coordinator.address,
+        "locks": [
+            lock_facts(lock, now, progress.get(lock.group, {}))
+            for lock in coordinator.locks(table_id)
+        ],
+        "waiting": [lock_facts(place, now) for place in coordinator.waiters(table_id)],
+        "unreadable": [asdict(stray) for stray in coordinator.strays(table_id)],
+    }
+
+
+def lock_facts(lock: Lock, now: Instant, progress: Mapping[str, str] | None = None) -> Facts:
+    """Return one lock, or place in the queue, as plain values."""
+    state = "publishing" if lock.publishing else "revoked" if lock.revoked else "held"
+    return {
+        "group": lock.group,
+        "purpose": lock.purpose,
+        "holder": lock.holder,
+        "state": "waiting" if lock.waiting else state,
+        "mode": lock.mode.value,
+        "granularity": lock.granularity.value,
+        "priority": lock.priority,
+        "yields": lock.yields,
+        "since": iso(lock.since),
+        "age_s": max(0, now - lock.since) // SECOND_US,
+        "intervals": [str(each) for each in lock.intervals],
+        "segments": list(_by_chunk(lock.segments)),
+        "new_segments": list(_by_chunk(lock.allocated)),
+        "wants_new_in": [str(chunk) for chunk in lock.chunks],
+        "version": lock.version,
+        "revoked_by": lock.revoked.by if lock.revoked else None,
+        "progress": dict(progress or {}),
+    }
+
+
+def _by_chunk(segments: Iterable[SegmentId]) -> Iterator[Facts]:
+    for chunk, members in groupby(sorted(segments), key=lambda segment: segment.chunk):
+        yield {
+            "interval": str(chunk.interval),
+            "version": chunk.version,
+            "partitions": [segment.partition for segment in members],
+        }
+
+
+def _draw(facts: Facts) -> RenderableType:
+    parts: list[RenderableType] = []
+    for title, entries in (("Locks", facts["locks"]), ("Waiting", facts["waiting"])):
+        if entries:
+            parts.append(_table(title, entries))
+    if facts["unreadable"]:
+        strays = grid("Unreadable", "node", "why")
+        for stray in facts["unreadable"]:
+            strays.add_row(Text(stray["name"], style="red"), Text(stray["why"]))
+        parts.append(strays)
+    return Group(*parts) if parts else Text("Nobody holds a lock, and nobody waits.")
+
+
+def _table(title: str, entries: Iterable[Facts]) -> RenderableType:
+    table = grid(title, "group", "state", "mode", "prio", "age", "what", "who", right=("prio",))
+    for entry in entries:
+        said = ", ".join(f"{key} {value}" for key, value in entry["progress"].items())
+        by = f"revoked by {entry['revoked_by']}" if entry["revoked_by"] else ""
+        who = f"{entry['holder']} for {entry['purpose']}"
+        table.add_row(
+            Text(entry["group"]),
+            Text(entry["state"], style=STYLES.get(entry["state"], "")),
+            entry["mode"],
+            str(entry["priority"]),
+            _age(entry["age_s"]),
+            Text(_brief(entry)),
+            Text("; ".join(part for part in (who, said, by) if part)),
+        )
+    return table
+
+
+def _brief(entry: Facts) -> str:
+    parts = [short_interval(each) for each in entry["intervals"]]
+    for key, mark in (("segments", ""), ("new_segments", "new ")):
+        parts += [
+            f"{short_interval(each['interval'])} {mark}{partitions(each['partitions'])}"
+            for each in entry[key]
+        ]
+    parts += [f"new ids of {chunk}" for chunk in entry["wants_new_in"]]
+    return "; ".join(parts) or "nothing"
+
+
+def _age(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,218 @@
+"""``segtable table``: make tables and look at them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_provider_segtable.cli.commands.scan_command import scan
+from airflow_provider_segtable.cli.display import drawing, facts
+from airflow_provider_segtable.cli.display.output import note, print_json, show
+from airflow_provider_segtable.cli.input.column_types import parse_schema
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    Properties,
+    StorageOptions,
+    TableUri,
+    find_zookeeper,
+    pairs,
+    store_options,
+)
+from airflow_provider_segtable.cli.input.rollup_options import needed, parse_rollup
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.time.interval import Interval
+
+tables = typer.Typer(no_args_is_help=True, help="Make tables and look at them.")
+tables.command()(scan)
+
+IntervalOption = Annotated[
+    str | None,
+    typer.Option(help="Only this event time, ISO 8601 start/end.", metavar="START/END"),
+]
+
+
+def open_table(uri: str, storage_options: list[str] | None, zookeeper: str | None = None) -> Any:
+    """Open a table; ``Table`` is loaded only now."""
+    from airflow_provider_segtable.table.table import Table
+
+    options = store_options(storage_options)
+    return Table.open(uri, zookeeper=zookeeper, storage_options=options)
+
+
+@contextmanager
+def writable_table(
+    uri: str, storage_options: list[str] | None, zookeeper: str | None
+) -> Iterator[Any]:
+    """Open a table with a coordinator, if there is one, and end its session afterwards."""
+    table = open_table(uri, storage_options, find_zookeeper(zookeeper))
+    try:
+        yield table
+    finally:
+        if table.ports.coordinator_ is not None:
+            table.ports.coordinator_.close()
+
+
+@tables.command()
+def create(  # noqa: PLR0913 - each is an option
+    table: TableUri,
+    *,
+    time: Annotated[
+        str, typer.Option(help="The event time: a timestamp or date column.", metavar="COLUMN")
+    ],
+    schema: Annotated[
+        str | None,
+        typer.Option(help=r'Columns: "NAME TYPE \[not null], ..."', show_default=False),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(help="Take the columns of this Parquet, CSV or JSON-lines file."),
+    ] = None,
+    granularity: Annotated[
+        str, typer.Option(help="How time is cut: hour, day, week, month, year, all.")
+    ] = "day",
+    dimensions: Annotated[
+        list[str] | None,
+        typer.Option("--dimension", help="Roll up by this column; repeat.", metavar="COLUMN"),
+    ] = None,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            help="What to keep of rows rolled up: sum, min, max, first, last, hll, theta or kll of "
+            "a column, or count; repeat.",
+            metavar=r"NAME=KIND\[(COLUMN\[,ARG])]",
+        ),
+    ] = None,
+    query_granularity: Annotated[
+        str | None,
+        typer.Option(help="How event times are cut when rows are rolled up: none, minute, hour..."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="For people; the last part of TABLE by default.")
+    ] = None,
+    properties: Properties = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Make an empty table.
+
+    [green]segtable table create ./trips --like trips.parquet --time pickup[/]
+    [green]segtable table create s3://lake/orders --time at --granularity month \
+        --schema "user string, amount double, at timestamp\[us, tz=UTC]"[/]
+    [green]segtable table create ./daily --like trips.parquet --time pickup --dimension zone \
+        --metric trips=count --metric "total=sum(fare)" --query-granularity day[/]
+
+    Types are Arrow's: int64, string, double, date32\[day], list<item: string>,
+    timestamp\[us, tz=UTC]; int, text, float64, date, timestamp will do, too.
+    With dimensions or metrics the table is a rollup table: it keeps one row
+    for each cut event time and combination of dimensions. --like then takes
+    only the columns that it needs.
+    """
+    from airflow_provider_segtable.planning.policy import Policy
+    from airflow_provider_segtable.planning.retention import Retention
+    from airflow_provider_segtable.table.table import Table
+
+    settings = pairs(properties, "--property")
+    Policy.read(settings)  # a wrong key is refused before anything is written
+    Retention.read(settings)
+    rollup = parse_rollup(dimensions, metrics, query_granularity)
+    made = Table.create(
+        table,
+        schema=needed(_schema(schema, like), time, rollup) if like else _schema(schema, like),
+        time_column=time,
+        granularity=granularity,
+        name=name,
+        properties=settings,
+        rollup=rollup,
+        storage_options=store_options(storage_options),
+    )
+    answer = facts.definition_facts(table, made.state())
+    if as_json:
+        print_json(answer)
+        return
+    show(drawing.definition(answer))
+    note(f"[green]made.[/] Next: [green]segtable ingest {table} FILE...[/]")
+
+
+def _schema(text: str | None, like: Path | None) -> Any:
+    if (text is None) == (like is None):
+        raise InvalidInput("give the columns by one of --schema and --like FILE")
+    if text is not None:
+        return parse_schema(text)
+    from airflow_provider_segtable.cli.input.sources import schema_of
+
+    return schema_of(like)  # type: ignore[arg-type]  # one of the two is given
+
+
+@tables.command()
+def describe(
+    table: TableUri, *, storage_options: StorageOptions = None, as_json: AsJson = False
+) -> None:
+    """Show what a table is, what it holds, how fragmented it is, and pending plans.
+
+    [green]segtable table describe ./flights[/]
+    [green]segtable table describe ./flights --json | jq .health.small_segments[/]
+    """
+    state = open_table(table, storage_options).state()
+    answer = facts.describe_facts(table, state)
+    print_json(answer) if as_json else show(drawing.describe(answer))
+
+
+@tables.command()
+def segments(
+    table: TableUri,
+    *,
+    interval: IntervalOption = None,
+    hidden: Annotated[
+        bool,
+        typer.Option("--all", help="Also overshadowed segments, and groups not yet complete."),
+    ] = False,
+    version: Annotated[
+        int | None, typer.Option(help="As of this event number.", metavar="N")
+    ] = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""List the visible segments: what a scan reads.
+
+    [green]segtable table segments ./flights --interval 2013-01-01/2013-02-01[/]
+    [green]segtable table segments ./flights --all[/]
+
+    "root" is the range \[start, end) of appended partitions that a segment
+    stands for; "minor" counts its generations of minor compaction.
+    """
+    wanted = Interval.parse(interval) if interval else None
+    state = open_table(table, storage_options).snapshot(version=version).state
+    answer = facts.segments_facts(table, state, wanted, hidden=hidden)
+    print_json(answer) if as_json else show(drawing.segments(answer))
+
+
+@tables.command()
+def timeline(
+    table: TableUri,
+    *,
+    limit: Annotated[int, typer.Option(help="The newest so many events; 0 for all.", min=0)] = 30,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the log: everything that ever happened to the table, oldest first.
+
+    [green]segtable table timeline ./flights[/]
+    [green]segtable table timeline ./flights --limit 0 --json[/]
+
+    The number of an event is a version: [green]segtable table scan ./flights --version 3[/]
+    """
+    from airflow_provider_segtable.table.log.event_log import EventLog
+
+    opened = open_table(table, storage_options)
+    log, last = EventLog(opened.ports.storage), opened.state().n
+    first = max(log.first(), last + 1 - limit if limit else 0)
+    events = log.events(first)
+    answer = {
+        "table": table,
+        "earlier": first,
+        "events": [facts.event_facts(event) for event in events],
+    }
+    print_json(answer) if as_json else show(drawing.timeline(answer))

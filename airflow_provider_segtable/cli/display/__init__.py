@@ -1,0 +1,1 @@
+"""Command-line output: facts as JSON values, and tables for people."""

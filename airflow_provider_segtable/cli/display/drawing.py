@@ -1,0 +1,279 @@
+"""Facts for people: Rich tables, widest facts last so that narrow terminals lose least."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from airflow_provider_segtable.cli.display.output import Facts
+from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.planning.reasons import describe_size
+
+STANDING = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
+ENDED = {"completed": "green", "failed": "bold red"}
+
+
+def grid(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
+    """Return an empty table; the columns named in ``right`` hold numbers."""
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold cyan",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for name in columns:
+        number = name in right
+        table.add_column(name, justify="right" if number else "left", no_wrap=number)
+    return table
+
+
+def captioned(table: Table, text: str) -> RenderableType:
+    """Put a line below a table, at the left, however narrow the table is."""
+    return Group(table, Text(text, style="dim"))
+
+
+def short_interval(text: str) -> str:
+    """Return an interval without midnights: ``2013-01-01/2013-02-01``."""
+    return text.replace("T00:00:00Z", "")
+
+
+def short_time(text: str) -> str:
+    """Return a time to the second: ``2026-01-31 12:00:00``."""
+    return text[:19].replace("T", " ")
+
+
+def definition(facts: Facts) -> RenderableType:
+    """Draw what a table is."""
+    about = Table.grid(padding=(0, 2))
+    about.add_column(style="bold cyan", no_wrap=True)
+    about.add_column()
+    for name, value in _definition_lines(facts):
+        about.add_row(name, escape(value))
+    columns = grid("Columns", "name", "type", "null")
+    for column in facts["schema"]:
+        mark = "  [cyan](event time)[/]" if column["name"] == facts["time_column"] else ""
+        null = "yes" if column["nullable"] else "no"
+        columns.add_row(escape(column["name"]) + mark, escape(column["type"]), null)
+    return Group(about, columns)
+
+
+def _definition_lines(facts: Facts) -> Iterable[tuple[str, str]]:
+    yield "table", facts["table"]
+    yield "name", facts["name"]
+    yield "id", facts["id"]
+    yield "created", facts["created"]
+    yield "version", f"{facts['version']} (event number), {facts['changed']}"
+    yield "chunks of a", facts["granularity"]
+    properties = ", ".join(f"{key}={value}" for key, value in facts["properties"].items())
+    yield "properties", properties or "none (all defaults)"
+
+
+def describe(facts: Facts) -> RenderableType:
+    """Draw what a table is, holds, and how well it is."""
+    counts, health = facts["counts"], facts["health"]
+    small, visible = health["small_segments"], counts["segments"]
+    holds = Table.grid(padding=(0, 2))
+    holds.add_column(style="bold cyan", no_wrap=True)
+    holds.add_column()
+    size = describe_size(counts["bytes"])
+    rolled = f" of {counts['events']:,} events" if counts["events"] != counts["rows"] else ""
+    rows = f"{counts['rows']:,} rows{rolled}"
+    holds.add_row("holds", f"{rows}, {size}, in {counts['chunks']} chunks")
+    if gone := _deleted(counts):
+        holds.add_row("of them", f"{gone}, and still in files")
+    for zone in facts["zones"]:
+        holds.add_row(f"by {zone['granularity']}", short_interval(zone["interval"]))
+    holds.add_row(
+        "segments", f"{visible:,} visible, {counts['hidden_segments']:,} hidden behind them"
+    )
+    holds.add_row("small", _small(small, visible, health))
+    pending = facts["pending_plans"]
+    holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
+    parts: list[RenderableType] = [definition(facts), holds]
+    if pending:
+        parts.append(plans("Pending plans", pending))
+    return Group(*parts)
+
+
+def _deleted(counts: Facts) -> str:
+    """Return what is deleted and not yet rewritten; a predicate's rows nobody has counted."""
+    parts = []
+    if counts["deleted_rows"]:
+        parts.append(f"{counts['deleted_rows']:,} deleted")
+    if counts["deleted_predicates"]:
+        many = counts["deleted_predicates"]
+        parts.append(f"what {many:,} {'delete names' if many == 1 else 'deletes name'} is deleted")
+    return ", ".join(parts)
+
+
+def _small(small: int, visible: int, health: Facts) -> Text:
+    below = describe_size(health["small_below_bytes"])
+    if not small:
+        return Text(f"none under {below}", style="green")
+    worst = short_interval(str(health["worst_interval"]))
+    most = f"most in {worst} ({health['worst_small_segments']})"
+    return Text(f"{small:,} of {visible:,} under {below}; {most}", style="yellow")
+
+
+def plans(title: str, pending: Iterable[Facts]) -> Table:
+    """Draw plans and how far they got."""
+    table = grid(title, "plan", "status", "interval", "segments", "reason", right=("segments",))
+    for plan in pending:
+        table.add_row(
+            plan["plan"],
+            plan["status"],
+            short_interval(plan["interval"]),
+            str(plan["segments"]),
+            escape(plan["reason"]),
+        )
+    return table
+
+
+def segments(facts: Facts) -> RenderableType:
+    """Draw segments in root order, a table for each time chunk, so that 80 columns are enough."""
+    all_of_them, base = facts["segments"], facts["base_version"]
+    by_chunk = groupby(all_of_them, key=lambda s: (str(s["interval"]), int(s["version"])))
+    chunks = [
+        _chunk(short_interval(interval) + _version(version, base), list(members))
+        for (interval, version), members in by_chunk
+    ]
+    rows = sum(segment["rows"] for segment in all_of_them)
+    size = describe_size(sum(segment["bytes"] for segment in all_of_them))
+    return Group(
+        Text(f"Segments at version {facts['version']}", style="bold"),
+        *chunks,
+        Text(f"{len(all_of_them):,} segments, {rows:,} rows, {size}", style="dim"),
+    )
+
+
+def _version(version: int, base: int) -> str:
+    return "" if version == base else f", a new version of {short_time(iso(version))}"
+
+
+def _chunk(title: str, members: Sequence[Facts]) -> Table:
+    """Draw a chunk; events and order have a column only where they say something."""
+    rolled = any(segment["events"] != segment["rows"] for segment in members)
+    ordered = any(segment["clustering"] for segment in members)
+    numbers = ["partition", "root", "minor", "rows", *(["events"] if rolled else [])]
+    numbers += ["size", "row groups"]
+    order = ["sorted by"] if ordered else []
+    table = grid(title, *numbers, *order, "state", right=numbers)
+    for segment in members:
+        start, end = segment["root"]
+        state = "tombstone" if segment["tombstone"] else segment["state"]
+        table.add_row(
+            str(segment["partition"]),
+            Text(f"[{start}, {end})"),
+            str(segment["minor_version"]),
+            f"{segment['rows']:,}",
+            *([f"{segment['events']:,}"] if rolled else []),
+            describe_size(segment["bytes"]),
+            str(segment["row_groups"]),
+            *([escape(segment["clustering"])] if ordered else []),
+            Text(state, style=STANDING[state], no_wrap=True),
+        )
+    return table
+
+
+def timeline(facts: Facts) -> RenderableType:
+    """Draw events, oldest first."""
+    table = grid("Timeline", "n", "time", "author", "event", "what", right=("n",))
+    for event in facts["events"]:
+        table.add_row(
+            str(event["n"]),
+            Text(short_time(event["time"]), no_wrap=True),
+            Text(event["author"]),
+            event["kind"],
+            Text(event["summary"]),
+        )
+    if not facts["earlier"]:
+        return table
+    return captioned(table, f"{facts['earlier']:,} earlier events: --limit 0 shows all")
+
+
+def plan(facts: Facts) -> RenderableType:
+    """Draw what a planner chose, and why it left the rest alone."""
+    chosen = grid(
+        "To compact, best first" if facts["dry_run"] else "Requested, best first",
+        "plan",
+        "segments",
+        "size",
+        "why",
+        right=("segments", "size"),
+    )
+    for launch in facts["chosen"]:
+        size = describe_size(launch["bytes"])
+        chosen.add_row(launch["plan"], str(launch["segments"]), size, Text(launch["reason"]))
+    parts: list[RenderableType] = [chosen if facts["chosen"] else Text("Nothing to compact.")]
+    if facts["skipped"]:
+        parts.append(skipped(facts["skipped"]))
+    for plan_id, holder in facts["running"].items():
+        parts.append(Text(f"running: {plan_id} by {holder}"))
+    for plan_id, why in facts["yielded"].items():
+        parts.append(Text(f"pending: {plan_id} {why}"))
+    for plan_id, why in facts["abort_reasons"].items():
+        parts.append(Text(f"aborted: {plan_id}, {why}", style="yellow"))
+    if facts["voided"]:
+        parts.append(Text(f"voided: {len(facts['voided'])} ids that no live writer holds"))
+    return Group(*parts)
+
+
+def skipped(entries: Iterable[Facts]) -> Table:
+    """Draw what was left alone, and why."""
+    table = grid("Left alone", "by", "interval", "partitions", "why")
+    for interval, kind, where, reason in _joined(entries):
+        table.add_row(kind, short_interval(interval), where, Text(reason))
+    return table
+
+
+def _joined(entries: Iterable[Facts]) -> list[list[str]]:
+    """Join neighbouring intervals of which the same is to be said."""
+    lines: list[list[str]] = []
+    for entry in entries:
+        where = partitions(entry["partitions"])
+        line = [entry["interval"], entry["kind"], where, entry["reason"]]
+        start, end = line[0].split("/")
+        if lines and lines[-1][1:] == line[1:] and lines[-1][0].endswith(f"/{start}"):
+            lines[-1][0] = f"{lines[-1][0].split('/')[0]}/{end}"
+        else:
+            lines.append(line)
+    return lines
+
+
+def partitions(numbers: list[int]) -> str:
+    """Return partition numbers briefly: ``0-11, 32768``."""
+    if not numbers:
+        return "all"
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def compaction(facts: Facts) -> RenderableType:
+    """Draw what became of each plan."""
+    if not facts["plans"]:
+        return Text("Nothing to compact.")
+    table = grid(
+        "Compaction", "plan", "ended", "segments", "rows", "size", "what", right=("rows", "size")
+    )
+    for result in facts["plans"]:
+        done = result["ended"] == "completed"
+        table.add_row(
+            result["plan"],
+            Text(result["ended"], style=ENDED.get(result["ended"], "yellow")),
+            f"{result['segments_in']} -> {result['segments_out']}" if done else "",
+            f"{result['rows']:,}" if done else "",
+            describe_size(result["bytes"]) if done else "",
+            Text(result["message"]),
+        )
+    return table

@@ -1,0 +1,268 @@
+"""Facts: what the log says, as plain JSON values under stable keys; pure.
+
+Times and intervals are ISO 8601, sizes bytes under ``bytes``. These keys are promised to scripts:
+they are added to, never renamed. ``drawing`` shows the same facts to people.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import assert_never
+
+from airflow_provider_segtable.cli.display.output import Facts
+from airflow_provider_segtable.core.log.events import (
+    Action,
+    Appended,
+    Changed,
+    Cleaned,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    PlanYielded,
+    Restored,
+    Swept,
+    TableCreated,
+    Tagged,
+    Untagged,
+    Voided,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Interval, iso
+from airflow_provider_segtable.planning.deleted_rows import deleted_in
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.reasons import Skipped, describe_size
+
+
+def definition_facts(uri: str, state: State) -> Facts:
+    """Return what a table is."""
+    table = state.table
+    return {
+        "table": uri,
+        "name": table.name,
+        "id": table.table_id,
+        "version": state.n,
+        "created": iso(state.base_version),
+        "changed": iso(state.time),
+        "schema": [
+            {"name": c.name, "type": c.type, "nullable": c.nullable} for c in table.schema.columns
+        ],
+        "time_column": table.time_column,
+        "granularity": table.granularity.value,
+        "properties": dict(table.properties),
+    }
+
+
+def describe_facts(uri: str, state: State) -> Facts:
+    """Return what a table is, holds, and how well it is."""
+    policy, deleted = Policy.read(state.table.properties), deleted_in(state)
+    shown = state.timeline.visible_segments()
+    visible = [segment for segment in shown if not segment.tombstone]
+    return {
+        **definition_facts(uri, state),
+        "zones": [
+            {"interval": str(zone.interval), "granularity": zone.granularity.value}
+            for zone in state.zones
+        ],
+        "policy": asdict(policy),
+        "counts": {
+            "chunks": len({segment.id.chunk for segment in visible}),
+            "segments": len(visible),
+            "rows": sum(segment.rows for segment in visible),
+            "deleted_rows": round(deleted.rows_of(visible)),
+            "deleted_predicates": deleted.waiting(visible),
+            "events": sum(segment.events for segment in visible),
+            "bytes": sum(segment.size for segment in visible),
+            "hidden_segments": sum(1 for _ in state.timeline.segments()) - len(shown),
+            "tombstones": len(shown) - len(visible),
+        },
+        "health": {
+            **health_facts(visible, policy),
+            "deleted_share": round(deleted.share(visible), 4),
+        },
+        "pending_plans": [plan_facts(known) for known in state.pending_plans()],
+    }
+
+
+def health_facts(visible: Iterable[Segment], policy: Policy) -> Facts:
+    """Return how many segments are small, and where most of them are."""
+    small = [segment for segment in visible if segment.size < policy.small_size]
+    chunks = Counter(segment.id.interval for segment in small)
+    worst = max(chunks, key=lambda chunk: (chunks[chunk], chunk), default=None)
+    return {
+        "small_segments": len(small),
+        "small_below_bytes": int(policy.small_size),
+        "target_bytes": policy.target_size,
+        "worst_interval": str(worst) if worst else None,
+        "worst_small_segments": chunks[worst] if worst else 0,
+    }
+
+
+def plan_facts(known: PlanState) -> Facts:
+    """Return one plan and how far it got."""
+    plan = known.plan
+    return {
+        "plan": plan.id,
+        "kind": plan.kind.value,
+        "status": known.status.value,
+        "interval": str(plan.interval),
+        "root": [plan.root_start, plan.root_end],
+        "clustering": plan.clustering,
+        "granularity": plan.granularity.value if plan.granularity else None,
+        "segments": len(known.inputs),
+        "rows": plan.rows,
+        "bytes": plan.size,
+        "reason": plan.reason,
+        "requested": iso(known.requested_at),
+        "attempts": known.attempts,
+        "yields": known.yields,
+        "author": known.author,
+    }
+
+
+def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden: bool) -> Facts:
+    """Return the visible segments in order, or with ``hidden`` every one, and where each stands.
+
+    Tombstones have no rows, so they are among the hidden ones.
+    """
+    timeline = state.timeline
+    wanted = [s for s in timeline.visible_segments(interval) if not s.tombstone]
+    if hidden:
+        wanted = sorted(
+            timeline.segments(interval),
+            key=lambda s: (s.id.interval, s.id.version, s.shard.root_start, s.shard.minor_version),
+        )
+    groups = dict.fromkeys((segment.id.chunk, segment.shard.group) for segment in wanted)
+    standing = {group: timeline.state(*group).value for group in groups}
+    return {
+        "table": uri,
+        "version": state.n,
+        "base_version": state.base_version,
+        "segments": [segment_facts(s, standing[s.id.chunk, s.shard.group]) for s in wanted],
+    }
+
+
+def segment_facts(segment: Segment, standing: str) -> Facts:
+    """Return one segment; ``root`` is the half-open range of appended partitions it stands for."""
+    shard = segment.shard
+    return {
+        "id": str(segment.id),
+        "state": standing,
+        "interval": str(segment.id.interval),
+        "version": segment.id.version,
+        "partition": shard.partition,
+        "root": [shard.root_start, shard.root_end],
+        "minor_version": shard.minor_version,
+        "group_size": shard.group_size,
+        "core": shard.core,
+        "tombstone": segment.tombstone,
+        "rows": segment.rows,
+        "events": segment.events,
+        "bytes": segment.size,
+        "row_groups": segment.row_groups,
+        "time_min": iso(segment.time_min),
+        "time_max": iso(segment.time_max),
+        "created": iso(segment.created),
+        "clustering": segment.clustering,
+        "origin": str(segment.origin) if segment.origin else None,
+        "path": segment.path,
+    }
+
+
+def event_facts(event: Event) -> Facts:
+    """Return one event of the log."""
+    return {
+        "n": event.n,
+        "time": iso(event.time),
+        "author": event.author,
+        "commit": event.commit,
+        "kind": event.kind,
+        "summary": summary(event.action),
+    }
+
+
+def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
+    """Return what an event did, in a few words."""
+    match action:
+        case TableCreated(name=name, granularity=granularity, schema=schema):
+            return f"{name}: {len(schema.columns)} columns, chunks of a {granularity.value}"
+        case Appended(segments=segments):
+            return f"+{_amount(segments)} in {_chunks(segments)}"
+        case Voided(ids=ids, reason=reason):
+            return f"{_many(len(ids), 'id')} will never come: {reason}"
+        case PlanRequested(plan=plan):
+            return f"{plan.id}: {plan.reason}"
+        case Changed():
+            return _change(action)
+        case PlanInflight(plan_id=plan_id, version=int(version)):
+            return f"{plan_id} -> version {iso(version)}"
+        case PlanInflight(plan_id=plan_id, outputs=outputs):
+            return f"{plan_id} -> {_ids(outputs)}"
+        case PlanCompleted(plan_id=plan_id, segments=segments):
+            return f"{plan_id} = {_made(segments)}"
+        case PlanYielded(plan_id=plan_id, reason=reason):
+            return f"{plan_id} gave way: {reason}"
+        case PlanAborted(plan_id=plan_id, reason=reason):
+            return f"{plan_id}: {reason}"
+        case Cleaned(ids=ids, retained_from=n):
+            return f"{_many(len(ids), 'segment')} removed; versions are kept from {n} on"
+        case Swept(paths=paths):
+            return f"{_many(len(paths), 'file')} deleted"
+        case Tagged(name=name, n=n):
+            return f"version {n} is {name}"
+        case Untagged(name=name):
+            return f"{name} is no tag any more"
+        case Restored(segments=segments, lost=lost, reason=reason):
+            return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
+        case _:
+            assert_never(action)
+
+
+def _change(action: Changed) -> str:
+    gone = _many(action.matched if action.predicate else action.deleted, "row")
+    came = f", +{_amount(action.segments)}" if action.segments else ""
+    why = f": {action.reason}" if action.reason else ""
+    return f"{action.kind}: {gone} deleted{came}{why}"
+
+
+def skipped_facts(skipped: Skipped) -> Facts:
+    """Return what a planner left alone, and why."""
+    return {
+        "kind": skipped.kind.value,
+        "interval": str(skipped.chunk.interval),
+        "partitions": list(skipped.partitions),
+        "reason": skipped.reason,
+    }
+
+
+def _ids(outputs: tuple[SegmentId, ...]) -> str:
+    first, last = outputs[0].partition, outputs[-1].partition
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _made(segments: tuple[Segment, ...]) -> str:
+    """Return what a compaction published: made, carried over, and tombstones, apart."""
+    dead = sum(segment.tombstone for segment in segments)
+    carried = tuple(segment for segment in segments if segment.origin)
+    made = tuple(s for s in segments if not s.tombstone and s.origin is None)
+    parts = [_amount(made)]
+    parts += [f"carried over {_amount(carried)}"] if carried else []
+    parts += [_many(dead, "tombstone")] if dead else []
+    return "; ".join(parts)
+
+
+def _amount(segments: tuple[Segment, ...]) -> str:
+    rows = sum(segment.rows for segment in segments)
+    size = describe_size(sum(segment.size for segment in segments))
+    return f"{_many(len(segments), 'segment')}, {rows:,} rows, {size}"
+
+
+def _chunks(segments: tuple[Segment, ...]) -> str:
+    return _many(len({segment.id.interval for segment in segments}), "chunk")
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Command-line input: options, column types, source files."""

@@ -1,0 +1,116 @@
+"""Options and arguments that several commands share, each written once."""
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from airflow_provider_segtable.cli.display.output import note
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name
+from airflow_provider_segtable.storage.environment import (
+    OPTIONS_VARIABLE,
+    options_from_environment,
+)
+
+JSON_WANTED = "segtable.json"
+
+
+def _remember_json(context: typer.Context, value: bool) -> bool:  # noqa: FBT001 - the shape of a callback
+    context.meta[JSON_WANTED] = value
+    return value
+
+
+TableUri = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE",
+        help="The table's root: a path, file://, s3://, gs:// or az://.",
+        show_default=False,
+    ),
+]
+
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON document with stable keys, and nothing else, on standard output.",
+        callback=_remember_json,
+        is_eager=True,
+    ),
+]
+
+ZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        metavar="ADDRESS",
+        envvar="SEGTABLE_ZOOKEEPER",
+        help=(
+            "host:port\\[,host:port]\\[/chroot] of ZooKeeper. Without it, one that "
+            "`segtable zookeeper start` has started is used."
+        ),
+        show_default=False,
+    ),
+]
+
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help=(
+            "Key of the object store, e.g. endpoint=http://127.0.0.1:5000. Repeatable. Credentials "
+            "better as JSON in $SEGTABLE_STORAGE_OPTIONS."
+        ),
+        show_default=False,
+    ),
+]
+
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="KEY=VALUE",
+        help="Policy setting, e.g. compaction.min_segments=4. Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+def pairs(given: Iterable[str] | None, option: str) -> Mapping[str, str]:
+    """Parse repeated ``KEY=VALUE`` values.
+
+    Raises:
+        InvalidInput: naming the value that has no ``=``.
+    """
+    found: dict[str, str] = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise InvalidInput(f"{option} {text!r} is no KEY=VALUE: write e.g. {option} key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
+    """Return the options of the object store: those of the environment, and those given.
+
+    Raises:
+        InvalidInput: one of them is no KEY=VALUE, or the environment has no JSON object.
+    """
+    found = pairs(given, "--storage-option")
+    for name in filter(is_secret_name, found):
+        note(
+            f"[yellow]--storage-option {escape(name)} is seen by all users of this machine: set it "
+            f"in ${OPTIONS_VARIABLE}[/]"
+        )
+    return SecretOptions({**options_from_environment(OPTIONS_VARIABLE), **found})
+
+
+def find_zookeeper(given: str | None) -> str | None:
+    """Return the address given, or that of an embedded server that answers, or None."""
+    from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import discover
+
+    return given or discover()

@@ -1,0 +1,1 @@
+"""An embedded ZooKeeper server for trials and tests."""

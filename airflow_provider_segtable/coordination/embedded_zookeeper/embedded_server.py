@@ -1,0 +1,383 @@
+"""A ZooKeeper server of one's own, from the jars that PySpark ships; for trials and tests.
+
+1. Loopback only, on a free port; the port and the data of a directory survive a restart.
+2. A lock file says whether a server runs: the server's process holds it (as its standard input)
+   from before its start until the kernel has ended it. So a process id read from the state file
+   while the lock is taken is certainly the server's, and nothing else is ever signalled.
+3. With ``die_with_parent`` a watching shell reads from a pipe that only we hold; when we end, in
+   whatever way, the pipe closes and the shell kills the server.
+4. The directory is its owner's alone (mode 0700), and so is what the server writes. The port is
+   not: every user of this machine reaches it. Where that matters, connect with a user
+   (``coordination.zookeeper.access``).
+5. One directory is one server::
+
+       <dir>/lock  zoo.cfg  zookeeper.log  server.json {"port", "pid"}  data/
+"""
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from airflow_provider_segtable.coordination.embedded_zookeeper.java import (
+    find_java,
+    zookeeper_class_path,
+)
+from airflow_provider_segtable.core.errors import CoordinatorUnavailable, EnvironmentIncomplete
+
+LOOPBACK = "127.0.0.1"
+CHROOT = "/segtable"
+PRIVATE = 0o700
+POLL_S = 0.02
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+
+# Ticks of 0.5 s allow sessions from 1 s up; the log is not pre-allocated in blocks of 64 MiB.
+CONFIG = """\
+dataDir={data}
+clientPort={port}
+clientPortAddress={host}
+admin.enableServer=false
+tickTime=500
+minSessionTimeout=1000
+maxSessionTimeout=600000
+maxClientCnxns=0
+autopurge.purgeInterval=1
+autopurge.snapRetainCount=3
+4lw.commands.whitelist=ruok,srvr,mntr
+"""
+JVM_OPTIONS = (
+    "-Xms32m",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Dlog4j2.level=WARN",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dzookeeper.preAllocSize=1024",
+)
+
+
+class AlreadyRunning(CoordinatorUnavailable):
+    """A server holds the directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What is known of the server of a directory; ``pid`` is None when it does not run."""
+
+    data_dir: Path
+    address: str | None
+    pid: int | None
+
+    @property
+    def running(self) -> bool:
+        """Tell whether its process lives."""
+        return self.pid is not None
+
+
+class EmbeddedZooKeeper:
+    """The server of one directory, while a ``with`` block lasts (or until ``stop``).
+
+    Args:
+        data_dir: made if absent; its data are kept.
+        port: by default the directory's last port if that is free, else any free one.
+        die_with_parent: kill the server when this process ends without stopping it.
+        settings: more of ``zoo.cfg``, to try out TLS and users.
+        jvm_options: more options of Java, e.g. where the users of SASL are.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        port: int | None = None,
+        *,
+        die_with_parent: bool = True,
+        settings: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = (),
+    ) -> None:
+        """Store the arguments; nothing starts yet."""
+        self.data_dir = Path(data_dir).absolute()
+        self._wanted_port = port
+        self._die_with_parent = die_with_parent
+        self._settings = dict(settings or {})
+        self._jvm_options = tuple(jvm_options)
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start the server."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the server."""
+        self.stop()
+
+    @property
+    def address(self) -> str:
+        """Return what ``coordination.address.connect`` takes."""
+        return _address(self._port)
+
+    @property
+    def hosts(self) -> str:
+        """Return ``host:port``."""
+        return f"{LOOPBACK}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Return the server's process id while it runs."""
+        return status(self.data_dir).pid
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers.
+
+        Raises:
+            JavaMissing: no Java that is new enough.
+            DependencyMissing: no PySpark jars.
+            AlreadyRunning: the directory has a server.
+            CoordinatorUnavailable: the port is taken, or the server does not come up.
+            EnvironmentIncomplete: the directory cannot be written.
+        """
+        java, class_path = find_java(), zookeeper_class_path()
+        try:
+            self.data_dir.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            self.data_dir.chmod(PRIVATE)  # an older segtable made it for everybody
+            with _server_lock(self.data_dir) as lock:
+                self._port = self._choose_port()
+                _record(self.data_dir, port=self._port)  # forget the last server's process id
+                options = (*JVM_OPTIONS, *self._jvm_options)
+                self._launch([str(java), *options, "-cp", class_path], lock)
+        except OSError as error:
+            raise EnvironmentIncomplete(
+                f"cannot keep ZooKeeper's state in {self.data_dir} ({error}): "
+                "choose another directory, for example by SEGTABLE_HOME"
+            ) from error
+        self._await_answer()
+        return self
+
+    def stop(self) -> None:
+        """End the server; its data stay."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the server without warning, for tests."""
+        self._end(signal.SIGKILL)
+
+    def detach(self) -> None:
+        """Leave the server running when this process ends."""
+        if self._process:
+            self._process.returncode = 0  # not ours to wait for: its destructor would complain
+            self._process = None
+
+    def _choose_port(self) -> int:
+        if self._wanted_port is not None:
+            if not _free(self._wanted_port):
+                raise CoordinatorUnavailable(
+                    f"port {self._wanted_port} of {LOOPBACK} is taken: choose another, or none"
+                )
+            return self._wanted_port
+        last = int(_recorded(self.data_dir).get("port", 0))
+        return last if last and _free(last) else _free_port()
+
+    def _launch(self, java: list[str], lock: IO[bytes]) -> None:
+        config = self.data_dir / "zoo.cfg"
+        given = CONFIG.format(data=self.data_dir / "data", port=self._port, host=LOOPBACK)
+        config.write_text(given + "".join(f"{k}={v}\n" for k, v in self._settings.items()))
+        with (self.data_dir / "zookeeper.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*java, "org.apache.zookeeper.server.ZooKeeperServerMain", str(config)],
+                stdin=lock,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C at the terminal is ours to handle
+                umask=0o077,
+            )
+        if self._die_with_parent:
+            self._watcher = subprocess.Popen(
+                ["/bin/sh", "-c", 'read _; kill -9 "$0"', str(self._process.pid)],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        _record(self.data_dir, port=self._port, pid=self._process.pid)
+
+    def _await_answer(self) -> None:
+        assert self._process  # noqa: S101 - _launch has set it
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers(self._port):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                log = self.data_dir / "zookeeper.log"
+                last = " | ".join(log.read_text(errors="replace").splitlines()[-5:])
+                raise CoordinatorUnavailable(
+                    f"the embedded ZooKeeper did not come up on port {self._port}: {last} ({log})"
+                )
+            time.sleep(POLL_S)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._watcher:
+            self._watcher.kill()
+            self._watcher.communicate()
+            self._watcher = None
+        _end(self.data_dir, how)
+        if self._process:
+            self._process.wait()
+            self._process = None
+
+
+def start_background(state_dir: Path | str | None = None, *, port: int | None = None) -> str:
+    """Start a server that outlives this process, unless one runs; return its address."""
+    place = _place(state_dir)
+    server = EmbeddedZooKeeper(place, port, die_with_parent=False)
+    try:
+        server.start()
+    except AlreadyRunning:
+        return _await_other(place)
+    server.detach()
+    return server.address
+
+
+def stop_background(state_dir: Path | str | None = None) -> bool:
+    """Stop the server of a state directory; tell whether one ran."""
+    return _end(_place(state_dir), signal.SIGTERM)
+
+
+def status(state_dir: Path | str | None = None) -> Status:
+    """Return what is known of the server of a state directory."""
+    place = _place(state_dir)
+    record = _recorded(place)
+    address = _address(record["port"]) if "port" in record else None
+    return Status(data_dir=place, address=address, pid=record.get("pid") if _taken(place) else None)
+
+
+def discover(state_dir: Path | str | None = None) -> str | None:
+    """Return the address of the state directory's server if it answers."""
+    place = _place(state_dir)
+    port = _recorded(place).get("port")
+    return _address(port) if port and _taken(place) and answers(port) else None
+
+
+def answers(port: int, host: str = LOOPBACK) -> bool:
+    """Tell whether a ZooKeeper server at the port serves requests.
+
+    Not by ``ruok``: a server that is still loading says it is well, and swallows connections.
+    """
+    try:
+        with socket.create_connection((host, port), timeout=1.0) as connection:
+            connection.sendall(b"srvr")
+            return connection.recv(64).startswith(b"Zookeeper version")
+    except OSError:
+        return False
+
+
+def default_state_dir() -> Path:
+    """Return ``$SEGTABLE_HOME/zookeeper`` or ``~/.segtable/zookeeper``."""
+    return Path(os.environ.get("SEGTABLE_HOME") or Path.home() / ".segtable", "zookeeper")
+
+
+def _await_other(place: Path) -> str:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not (address := discover(place)):
+        if time.monotonic() > deadline:
+            raise CoordinatorUnavailable(
+                f"a ZooKeeper runs on {place} but does not answer: see {place / 'zookeeper.log'}"
+            )
+        time.sleep(POLL_S)
+    return address
+
+
+def _place(state_dir: Path | str | None) -> Path:
+    return Path(state_dir).absolute() if state_dir else default_state_dir().absolute()
+
+
+def _address(port: int) -> str:
+    return f"zk://{LOOPBACK}:{port}{CHROOT}"
+
+
+def _recorded(place: Path) -> dict[str, int]:
+    try:
+        record: dict[str, int] = json.loads((place / "server.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return record
+
+
+def _record(place: Path, **facts: int) -> None:
+    new = place / "server.json.new"
+    new.write_text(json.dumps(facts))
+    new.replace(place / "server.json")
+
+
+@contextmanager
+def _server_lock(place: Path) -> Iterator[IO[bytes]]:
+    """Hold the directory's lock file; who inherits the open file goes on holding it."""
+    deadline = time.monotonic() + 1.0
+    with (place / "lock").open("ab") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:  # a server; or somebody who only looks, for an instant
+                if time.monotonic() > deadline:
+                    raise AlreadyRunning(
+                        f"another ZooKeeper runs on {place}: use it, or stop it first "
+                        "(segtable zookeeper stop)"
+                    ) from None
+                time.sleep(POLL_S)
+        yield lock
+
+
+def _taken(place: Path) -> bool:
+    try:
+        with (place / "lock").open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _end(place: Path, how: signal.Signals) -> bool:
+    """Signal the directory's server until it has ended; tell whether one ran."""
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    ran = False
+    while (pid := status(place).pid) is not None:
+        if not ran or time.monotonic() > deadline:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL if ran else how)
+        ran = True
+        time.sleep(POLL_S)
+    return ran
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,1 @@
+"""Coordination inside one process."""

@@ -1,0 +1,216 @@
+"""The server side of coordination inside one process: what ``MemoryCoordinator`` talks to.
+
+1. ``MemoryService`` is the server: locks, queue, counters, heads, sessions, epoch.
+2. Every step is one critical section, so a grant with its revocations and ids is atomic.
+3. What a client knows of its session differs from what the server knows: ``expire`` with
+   ``told=False`` takes the locks away while the lease still says HELD, until the client's next
+   contact. That is the paused process which wakes up late.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.coordination.waiting import overtakers, place_in_queue
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.locks.lockbox import (
+    AlreadyGranted,
+    FencingToken,
+    Generation,
+    Granted,
+    Lock,
+    LockRequest,
+    Refused,
+    Revokes,
+    Waits,
+    ahead,
+    decide,
+)
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.clock import Clock
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    """One client's session: ``alive`` is the server's view, the rest the client's."""
+
+    number: int
+    alive: bool = True
+    suspended: bool = False
+    known_lost: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Held:
+    """A grant, with the session that keeps it."""
+
+    lock: Lock
+    session: Session
+    progress: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A waiting request; ``lock.yields`` grows as it finds itself overtaken."""
+
+    lock: Lock
+    session: Session
+    overtaken_by: set[str] = field(default_factory=set)
+
+
+@dataclass(eq=False, slots=True)
+class Box:
+    """The server's state of one table."""
+
+    held: dict[str, Held] = field(default_factory=dict)
+    queue: list[Place] = field(default_factory=list)
+    counters: dict[tuple[ChunkKey, Generation], int] = field(default_factory=dict)
+    last_version: Instant = 0
+    head: int = -1
+
+
+class MemoryService:
+    """The server that coordinators of one process share.
+
+    Args:
+        clock: the server's own clock; by default each request brings its client's.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Start empty, in epoch ``memory-1``."""
+        self._clock = clock
+        self._mutex = threading.RLock()
+        self._boxes: dict[str, Box] = {}
+        self._sessions: list[Session] = []
+        self._opened = 0
+        self._epoch = 1
+        self._grants = 0
+
+    @property
+    def epoch(self) -> str:
+        """Return the epoch of the tokens handed out now."""
+        return f"memory-{self._epoch}"
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """Return the live sessions, oldest first."""
+        with self._mutex:
+            return tuple(self._sessions)
+
+    def open(self) -> Session:
+        """Open a session."""
+        with self._mutex:
+            self._opened += 1
+            session = Session(self._opened)
+            self._sessions.append(session)
+            return session
+
+    def expire(self, session: Session, *, told: bool = True) -> None:
+        """End a session with its locks; with ``told=False`` its client does not know yet."""
+        with self._mutex:
+            session.alive = False
+            if told:
+                session.known_lost, session.suspended = True, False
+            with suppress(ValueError):
+                self._sessions.remove(session)
+            for box in self._boxes.values():
+                for group in [g for g, held in box.held.items() if held.session is session]:
+                    del box.held[group]
+                box.queue = [place for place in box.queue if place.session is not session]
+
+    def suspend(self, session: Session) -> None:
+        """Cut the client off: its leases become DOUBTFUL, its calls wait."""
+        session.suspended = True
+
+    def resume(self, session: Session) -> None:
+        """Reconnect the client; it learns now whether its session survived."""
+        session.suspended = False
+        session.known_lost = session.known_lost or not session.alive
+
+    def wipe(self, *, told: bool = True) -> None:
+        """Lose everything: locks, counters, heads and sessions; another epoch begins."""
+        with self._mutex:
+            for session in tuple(self._sessions):
+                self.expire(session, told=told)
+            self._boxes.clear()
+            self._epoch += 1
+            self._grants = 0
+
+    @contextmanager
+    def box(self, table: str) -> Iterator[Box]:
+        """Yield the state of a table, alone."""
+        with self._mutex:
+            yield self._boxes.setdefault(table, Box())
+
+    def time(self, client: Clock) -> Instant:
+        """Return the server's wall clock."""
+        return (self._clock or client).now()
+
+    def attempt(
+        self, request: LockRequest, session: Session, place: Place | None, now: Instant
+    ) -> Held | Waits | None:
+        """Grant the request, say what is in the way, or None if the session has just ended."""
+        with self.box(request.table) as box:
+            if not session.alive:
+                return None
+            mine = box.queue.index(place) if place in box.queue else None
+            if place:
+                request = replace(request, yields=place.lock.yields)
+            before = ahead(request, [each.lock for each in box.queue], mine)
+            held = [entry.lock for entry in box.held.values()]
+            decision = decide(
+                request, held + before, box.counters, now=now, last_version=box.last_version
+            )
+            match decision:
+                case Granted():
+                    return self._grant(box, request, session, decision, now)
+                case Revokes(whom=whom, granted=granted):
+                    for lock in whom:
+                        box.held[lock.group].lock = lock
+                    return self._grant(box, request, session, granted, now)
+                case AlreadyGranted(lock=lock):
+                    entry = box.held[request.group]
+                    return entry if entry.session is session else Waits(on=(lock,))
+                case Refused(why=why):
+                    raise InvalidInput(why)
+                case Waits(on=on):
+                    if place:
+                        self._note_overtakers(place, on)
+                    return decision
+
+    def queue(
+        self, request: LockRequest, session: Session, place: Place | None, now: Instant
+    ) -> Place:
+        """Return the request's place, at the end of the queue if it is new."""
+        with self.box(request.table) as box:
+            if place is None or place not in box.queue:
+                lock = place_in_queue(request, now, FencingToken(self.epoch, self._grants))
+                if place:  # lost with its session: who overtook it then has overtaken it
+                    lock = replace(lock, yields=place.lock.yields)
+                place = Place(lock, session)
+                box.queue.append(place)
+            return place
+
+    def _grant(
+        self, box: Box, request: LockRequest, session: Session, granted: Granted, now: Instant
+    ) -> Held:
+        self._grants += 1
+        box.counters.update(granted.counters)
+        box.last_version = granted.version or box.last_version
+        token = FencingToken(self.epoch, self._grants)
+        lock = replace(
+            place_in_queue(request, now, token),
+            allocated=granted.allocated,
+            version=granted.version,
+            waiting=False,
+            chunks=(),
+        )
+        box.held[request.group] = Held(lock, session)
+        return box.held[request.group]
+
+    def _note_overtakers(self, place: Place, on: tuple[Lock, ...]) -> None:
+        new = overtakers(place.lock, on) - place.overtaken_by
+        place.overtaken_by |= new
+        place.lock = replace(place.lock, yields=place.lock.yields + len(new))

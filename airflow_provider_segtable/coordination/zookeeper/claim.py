@@ -1,0 +1,139 @@
+"""The values that one call of ``ZooKeeperCoordinator.acquire`` passes from step to step."""
+
+import hashlib
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.coordination.zookeeper.nodes import OF_TIME_CHUNK, Nodes, Seen
+from airflow_provider_segtable.core.locks.lockbox import (
+    MAX_YIELDS,
+    Generation,
+    Lock,
+    LockGranularity,
+    LockRequest,
+    contested,
+)
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.time.interval import Instant
+
+
+@dataclass(slots=True)
+class Claim:
+    """One call of ``acquire``: what it may have made in ZooKeeper, and who overtook it."""
+
+    asked: LockRequest
+    nodes: Nodes
+    guid: str = field(default_factory=lambda: uuid.uuid4().hex)
+    queued: bool = False
+    sent: list[str] = field(default_factory=list)
+    overtaken_by: set[str] = field(default_factory=set)
+    overtaken: int = 0
+    interrupted: int = 0
+
+    @property
+    def request(self) -> LockRequest:
+        """Return the request, with those who overtook it counted."""
+        return replace(self.asked, yields=self.asked.yields + len(self.overtaken_by))
+
+    @property
+    def firm(self) -> bool:
+        """Tell whether it gave way so often that it does so no more."""
+        return self.request.yields >= MAX_YIELDS
+
+    @property
+    def of_time_chunk(self) -> bool:
+        """Tell whether the request is on intervals."""
+        return self.asked.granularity is LockGranularity.TIME_CHUNK
+
+    @property
+    def group_prefix(self) -> str:
+        """Return how the names of all lock nodes of the group begin."""
+        return prefix_of(self.asked.group)
+
+    @property
+    def place_prefix(self) -> str:
+        """Return how the name of the place in the queue begins."""
+        return f"{self.guid}{OF_TIME_CHUNK if self.of_time_chunk else ''}-"
+
+    def draw_lock_name(self) -> str:
+        """Return a name never used: what is known by a name must stay true."""
+        name = self.group_prefix + uuid.uuid4().hex
+        self.sent.append(name + (OF_TIME_CHUNK if self.of_time_chunk else ""))
+        return self.sent[-1]
+
+    @property
+    def contests(self) -> bool:
+        """Tell whether the request locks what others may hold (an append does not)."""
+        return bool(self.asked.segments) or not self.asked.allocate
+
+
+def prefix_of(group: str) -> str:
+    """Return how the names of all lock nodes of a group begin."""
+    return hashlib.sha256(group.encode()).hexdigest()[:16] + "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What one round read; with their versions, what the multi must find unchanged.
+
+    ``places`` are in the order of arrival; ``mine`` is one's own among them. ``now`` is the
+    server's clock and ``last_version`` the highest handed out, if the request wants a version.
+    """
+
+    lockbox_version: int
+    gate_version: int
+    locks: tuple[Seen, ...]
+    places: tuple[Seen, ...]
+    mine: int | None
+    own_nodes: tuple[str, ...]
+    states: Mapping[str, int]
+    counters: Mapping[tuple[ChunkKey, Generation], tuple[int, int]]
+    last_version: tuple[Instant, int | None] = (0, None)
+    now: Instant = 0
+
+    @property
+    def place(self) -> Seen | None:
+        """Return one's own place in the queue, if it is there."""
+        return None if self.mine is None else self.places[self.mine]
+
+    def meets(self, request: LockRequest) -> bool:
+        """Tell whether the request goes against any lock or place of a time chunk."""
+        return any(
+            seen.of_time_chunk and contested(request, seen.lock)
+            for seen in self.locks + self.places
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """What is in the way, the node to watch, and one's own place, if there is one.
+
+    ``state_version`` is that of the node's state as the decision saw it; None: it had none.
+    """
+
+    on: tuple[Lock, ...]
+    by: Seen
+    state_version: int | None
+    place: Seen | None
+
+
+class Bell:
+    """Rings when a head changes; one a table, so that watches do not pile up."""
+
+    def __init__(self) -> None:
+        """Start silent."""
+        self._condition = threading.Condition()
+        self.rung = 0
+
+    def ring(self, _event: object) -> None:
+        """Note a change; kazoo calls it."""
+        with self._condition:
+            self.rung += 1
+            self._condition.notify_all()
+
+    def wait(self, rung: int, timeout_s: float) -> None:
+        """Wait until it has rung more often than ``rung``."""
+        with self._condition:
+            self._condition.wait_for(lambda: self.rung != rung, timeout_s)

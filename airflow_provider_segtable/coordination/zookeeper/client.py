@@ -1,0 +1,151 @@
+"""A client of ZooKeeper over time: its present link, a new one after a fork, a wipe or an outage.
+
+1. A link is opened at first use, one a process: a forked child opens its own.
+2. No lock outlives its client. ``close`` says so first and ends the link it finds then; whoever
+   opens a link notes it first and then looks whether the client was closed. So one of the two ends
+   it, whatever the threads do.
+3. What kazoo raises leaves through ``border`` as an error of ours.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import TypeVar
+
+from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
+
+from airflow_provider_segtable.coordination.zookeeper.access import Access
+from airflow_provider_segtable.coordination.zookeeper.claim import Bell
+from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.nodes import Cache
+from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
+
+T = TypeVar("T")
+
+FRESH_PROBE_S = 3.0
+MOST_INTERRUPTIONS = 8
+
+
+class ZooKeeperClient:
+    """The links of one client, one after another.
+
+    Args:
+        hosts: ``host:port,host:port``.
+        chroot: the node that everything of segtable lies under.
+        session_timeout_s: how long the ensemble keeps the locks of a holder that is silent.
+        connect_timeout_s: how long to wait for a connection before it counts as unavailable.
+        access: who the client is; anybody by default.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        chroot: str = "/segtable",
+        *,
+        session_timeout_s: float = 30.0,
+        connect_timeout_s: float = 10.0,
+        access: Access | None = None,
+    ) -> None:
+        """Store the arguments; the first call connects."""
+        self._access = access or Access()
+        self._hosts = hosts
+        self._root = "/" + chroot.strip("/")
+        self._session_timeout_s = session_timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._closed = False
+        self._forget_parent()
+
+    def _forget_parent(self) -> None:
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._link: Link | None = None
+        self._prepared: set[tuple[Link, str]] = set()
+        self._cache = Cache()
+        self._bells: dict[str, Bell] = {}
+
+    @property
+    def address(self) -> str:
+        """Return ``zk://host:port,host:port/chroot``."""
+        return f"zk://{self._hosts}{self._root}"
+
+    def close(self) -> None:
+        """End the session: every lease of it is gone.
+
+        A connection that another thread is opening now is ended by that thread: it notes its link
+        first and looks for ``_closed`` afterwards, here it is the other way round.
+        """
+        self._closed = True
+        if self._pid == os.getpid() and self._link:
+            self._link.abandon()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            self.close()
+            raise CoordinatorUnavailable(f"{self.address} was closed here: connect again")
+
+    def _live(self) -> Link:
+        """Return the connected link of this process, opening it if need be."""
+        if self._pid != os.getpid():
+            self._forget_parent()
+        with self._mutex:
+            self._refuse_if_closed()
+            if self._link is None or self._link.abandoned:
+                self._link = self._open(self._connect_timeout_s)
+            self._refuse_if_closed()
+            return self._link
+
+    def _open(self, timeout_s: float) -> Link:
+        link = Link(
+            self._hosts,
+            self._root,
+            session_timeout_s=self._session_timeout_s,
+            address=self.address,
+            access=self._access,
+        )
+        return link.open(timeout_s)
+
+    def _recover(self, link: Link, times: int) -> Link:
+        """Return a connected link after an interruption.
+
+        A server that was wiped refuses a client that has seen a later transaction, for ever and
+        without saying so; a fresh client tells that case from an outage.
+        """
+        if times > MOST_INTERRUPTIONS:
+            raise link.unavailable(f"interrupted {times} times in a row")
+        if link.await_connected(self._connect_timeout_s):
+            return self._live()
+        with self._mutex:
+            if self._link is link and not self._closed:
+                self._link = self._open(FRESH_PROBE_S)
+                link.abandon()
+        return self._live()
+
+    def _retrying(self, ask: Callable[[Link], T]) -> T:
+        """Run a read again after interruptions."""
+        with self._border():
+            link = self._live()
+            for times in count(1):
+                try:
+                    return ask(link)
+                except Interrupted:
+                    link = self._recover(link, times)
+        raise AssertionError  # count does not end
+
+    @contextmanager
+    def _border(self) -> Iterator[None]:
+        try:
+            yield
+        except (NoAuthError, InvalidACLError, AuthFailedError) as error:
+            raise AccessRefused(
+                f"ZooKeeper at {self.address} does not let {self._access} work below {self._root} "
+                f"({type(error).__name__}): its nodes belong to another user, or the password is "
+                "wrong; correct the ZooKeeper options (SEGTABLE_ZOOKEEPER_OPTIONS_FILE), or take "
+                "another chroot"
+            ) from error
+        except KazooException as error:
+            raise CoordinatorUnavailable(
+                f"ZooKeeper at {self.address} refuses: {type(error).__name__} {error}; check its "
+                "access rights and quotas"
+            ) from error

@@ -1,0 +1,182 @@
+"""A grant in ZooKeeper: an ephemeral node that lives as long as its session.
+
+1. HELD: connected, the session is the one that made the node, and the node was seen after the
+   last reconnection. DOUBTFUL: disconnected. LOST: another session, no node, a forked child,
+   revoked, or released; for good.
+2. ``state`` tells what is known here, at most one question to the server after a reconnection.
+   ``check`` always asks, so it also notices a session that ended while this process stood still.
+3. ``publish`` creates the lock's state in a transaction that checks the lock: a rival that revokes
+   would have created it, too. After a lost reply nobody knows who won: it is doubtful; asked
+   again, one's own state counts as done.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+
+from airflow_provider_segtable.coordination.waiting import revoked_error
+from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.records import PUBLISHING, with_state
+from airflow_provider_segtable.core.errors import InvalidInput, LockLost
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.coordination import LeaseState
+
+MAX_PROGRESS_BYTES = 65_536
+
+
+class ZooKeeperLease:
+    """Locks granted together.
+
+    Args:
+        link: the client that asked.
+        session: the session that owns the lock node.
+        lock: what was granted.
+        belongings: the lock node, its state, and where ``report`` writes.
+        generation: the link's generation in which the node was seen.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        session: int,
+        lock: Lock,
+        belongings: tuple[str, str, str],
+        *,
+        generation: int,
+    ) -> None:
+        """Wrap a grant."""
+        self._link = link
+        self._session = session
+        self._lock = lock
+        self._path, self._state_path, self._progress_path = belongings
+        self._verified = generation
+        self._why_lost = "it was revoked" if lock.revoked else ""
+        self._released = self._publishing = False
+
+    @property
+    def token(self) -> FencingToken:
+        """Return the fencing token: the transaction that made the node."""
+        return self._lock.token
+
+    @property
+    def allocated(self) -> tuple[SegmentId, ...]:
+        """Return the new segment ids, in the order of the request's allocations."""
+        return self._lock.allocated
+
+    @property
+    def granted_at(self) -> Instant:
+        """Return the server's wall clock at the grant."""
+        return self._lock.since
+
+    @property
+    def version(self) -> Instant | None:
+        """Return the new version, if one was asked for."""
+        return self._lock.version
+
+    @property
+    def state(self) -> LeaseState:
+        """Return what is known of the lease."""
+        known = self._known()
+        if known is LeaseState.HELD and self._verified != self._link.generation:
+            return self._ask()
+        return known
+
+    def check(self) -> None:
+        """Ask the server; raise ``LockLost`` unless the lock is there, ours and not revoked."""
+        known = self._ask()
+        if known is not LeaseState.HELD:
+            self._refuse(known)
+
+    def publish(self) -> None:
+        """Check, and be not revocable from now on."""
+        if not self._publishing and self._claim_state():
+            self._publishing = True  # a transaction found the lock there: that was the check
+            return
+        self.check()
+        if not (self._publishing or self._lock.publishing):
+            self._refuse(LeaseState.DOUBTFUL)  # interrupted: it may still come to pass
+
+    def _claim_state(self) -> bool:
+        """Create the state unless a rival did; True if it is ours."""
+        if (known := self._known()) is not LeaseState.HELD:
+            self._refuse(known)
+        multi = self._link.transaction()
+        multi.check(self._path, 0)  # under a later session it would outlive the lock
+        multi.create(self._state_path, PUBLISHING, ephemeral=True)
+        try:
+            outcome = self._link.call(multi.commit_async)
+        except (Interrupted, KazooException):
+            return False  # nobody knows: the check that follows finds out, or is doubtful
+        return not any(isinstance(each, Exception) for each in outcome)
+
+    def _refuse(self, known: LeaseState) -> NoReturn:
+        if self._lock.revoked:
+            raise revoked_error(self._lock)
+        why = f"lost ({self._why_lost})"
+        if known is LeaseState.DOUBTFUL:
+            why = "doubtful (the connection to ZooKeeper is interrupted)"
+        raise LockLost(
+            f"the lock of {self._lock.group}, taken for {self._lock.purpose}, is {why}: do not "
+            "commit; run it again, which does nothing twice"
+        )
+
+    def report(self, progress: Mapping[str, str]) -> None:
+        """Publish progress beside the lock, best effort; gone with the session."""
+        record = {"group": self._lock.group, "progress": dict(progress)}
+        data = json.dumps(record).encode()
+        if len(data) > MAX_PROGRESS_BYTES:
+            raise InvalidInput(
+                f"progress of {len(data)} bytes is over {MAX_PROGRESS_BYTES}: report less"
+            )
+        client = self._link.client
+        with suppress(Interrupted, KazooException):
+            if self._known() is not LeaseState.HELD:
+                return
+            creation = self._link.transaction()
+            creation.check(self._path, 0)  # under a later session it would outlive the lock
+            creation.create(self._progress_path, data, ephemeral=True)
+            outcome = self._link.call(creation.commit_async)
+            if any(isinstance(each, NodeExistsError) for each in outcome):
+                self._link.call(client.set_async, self._progress_path, data)
+
+    def release(self) -> None:
+        """Give the locks back; no error if they are gone already."""
+        if not self._released and self._link.session == self._session:
+            self._link.delete((self._path, self._state_path, self._progress_path))
+        self._released = True
+        self._why_lost = self._why_lost or "it was released"
+
+    def _known(self) -> LeaseState:
+        session = self._link.session
+        if not self._why_lost and session != self._session:
+            self._why_lost = "its session ended"
+        if self._why_lost:
+            return LeaseState.LOST
+        return LeaseState.HELD if self._link.connected else LeaseState.DOUBTFUL
+
+    def _ask(self) -> LeaseState:
+        if (known := self._known()) is not LeaseState.HELD:
+            return known
+        generation, client = self._link.generation, self._link.client
+        try:
+            self._link.begin(client.sync_async, self._path)  # a follower may lag behind
+            lock = self._link.begin(client.exists_async, self._path)
+            state = self._link.begin(client.get_async, self._state_path)
+            stat = self._link.wait(lock)
+            with suppress(NoNodeError):
+                self._lock = with_state(self._lock, self._link.wait(state)[0])
+        except (Interrupted, KazooException):
+            known = self._known()
+            return known if known is LeaseState.LOST else LeaseState.DOUBTFUL
+        if self._lock.revoked:
+            self._why_lost = self._why_lost or "it was revoked"
+        if stat is None or stat.ephemeralOwner != self._session or stat.czxid != self.token.number:
+            self._why_lost = self._why_lost or "its node is gone from ZooKeeper"
+        else:
+            self._verified = generation
+        return self._known()

@@ -1,0 +1,305 @@
+"""The nodes of one table in ZooKeeper, and how to read them.
+
+1. Lock and waiter nodes never change, so what was read once under a name is kept by that name
+   and costs nothing again; ``Cache.keep`` forgets names that are gone.
+2. Reads that belong together are begun together and share a round trip; ZooKeeper answers one
+   client's requests in order.
+3. Names say what an append must know without reading: locks and places of time chunks end in
+   ``-T`` (before the sequence of a place), and ``<guid>-firm`` beside a place makes it firm.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.records import decode_lock
+from airflow_provider_segtable.core.errors import UnreadableNode, UnsupportedFormat
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, Lock
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+
+MILLISECOND_US = 1000
+OF_TIME_CHUNK = "-T"
+FIRM = "-firm"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A lock or waiter node as read once; ``owner`` is its session."""
+
+    name: str
+    path: str
+    owner: int
+    lock: Lock
+
+    @property
+    def of_time_chunk(self) -> bool:
+        """Tell whether it is on intervals."""
+        return bool(self.lock.intervals)
+
+    def lock_of(self, epoch: str) -> Lock:
+        """Return the lock with its token in an epoch."""
+        return replace(self.lock, token=FencingToken(epoch, self.lock.token.number))
+
+
+@dataclass(slots=True)
+class Cache:
+    """What was read before, by path."""
+
+    seen: dict[str, Seen] = field(default_factory=dict)
+
+    def keep(self, parent: str, names: Iterable[str]) -> None:
+        """Forget what is no longer under ``parent``."""
+        present = {f"{parent}/{name}" for name in names}
+        for path in [p for p in tuple(self.seen) if p.startswith(f"{parent}/")]:
+            if path not in present:
+                self.seen.pop(path, None)
+
+    def read(
+        self, link: Link, parent: str, names: Iterable[str], *, all_known: bool = True
+    ) -> tuple[Seen, ...]:
+        """Return what these nodes say, oldest first, without those that have just gone.
+
+        Raises:
+            UnreadableNode, UnsupportedFormat: one cannot be read. With ``all_known=False`` it is
+                left out: enough to show locks, not to grant any.
+        """
+        found: list[Seen] = []
+        pending: list[tuple[str, Any]] = []
+        for name in names:
+            if known := self.seen.get(f"{parent}/{name}"):
+                found.append(known)
+            else:
+                pending.append((name, link.begin(link.client.get_async, f"{parent}/{name}")))
+        for name, call in pending:
+            try:
+                with suppress(NoNodeError):
+                    if seen := self.learn(link, parent, name, call):
+                        found.append(seen)
+            except (UnreadableNode, UnsupportedFormat):
+                if all_known:
+                    raise
+        return tuple(sorted(found, key=lambda each: each.lock.token.number))
+
+    def learn(self, link: Link, parent: str, name: str, call: Any) -> Seen | None:
+        """Return what the answer to a ``get`` of the node says; None if no session made the node.
+
+        Raises:
+            NoNodeError: if it is not there.
+            UnreadableNode: if a session made it, and it is no lock.
+            UnsupportedFormat: if a newer segtable wrote it.
+        """
+        data, stat = link.wait(call)
+        if not stat.ephemeralOwner:
+            return None
+        path = f"{parent}/{name}"
+        try:
+            lock = decode_lock(
+                data,
+                since=stat.ctime * MILLISECOND_US,
+                token=FencingToken(link.epoch(), stat.czxid),
+                waiting=parent.endswith("/waiters"),
+            )
+        except UnsupportedFormat as error:
+            raise UnsupportedFormat(f"{path}: {error}") from None
+        except ValueError as error:
+            raise UnreadableNode(
+                f"{path} in ZooKeeper, of session {stat.ephemeralOwner:#x}, is no lock that "
+                f"segtable can read ({error}), so nobody knows what it keeps: nothing is granted "
+                "beside it. It ends with its session; or free it: segtable locks TABLE --release "
+                f"{parent.rpartition('/')[2]}/{name}"
+            ) from None
+        seen = Seen(name, path, stat.ephemeralOwner, lock)
+        self.seen[seen.path] = seen
+        return seen
+
+
+def children(link: Link, parent: str) -> list[str]:
+    """Return the names under a node; none if the node is absent."""
+    return named(link, link.begin(link.client.get_children_async, parent))
+
+
+def number_in(link: Link, call: Any, path: str) -> tuple[int, int] | None:
+    """Return the number in a node and the node's version; None if it is absent.
+
+    Raises:
+        UnreadableNode: if it is no number.
+    """
+    try:
+        data, stat = link.wait(call)
+    except NoNodeError:
+        return None
+    try:
+        return int(data), stat.version
+    except ValueError:
+        short = "/".join(path.split("/")[-2:]) if "/counters/" in path else path.rpartition("/")[2]
+        raise UnreadableNode(
+            f"{path} in ZooKeeper holds {data[:40]!r} and no number, so nothing is numbered from "
+            f"it. Free it: segtable locks TABLE --release {short}; it restarts above the log"
+        ) from None
+
+
+def named(link: Link, call: Any) -> list[str]:
+    """Return the names that a ``get_children`` answers; none if the node is absent."""
+    try:
+        return list(link.wait(call))
+    except NoNodeError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The nodes under ``<chroot>/tables/<table>``."""
+
+    table: str
+
+    @property
+    def lockbox(self) -> str:
+        """Return the node whose version orders grants."""
+        return f"{self.table}/lockbox"
+
+    @property
+    def locks(self) -> str:
+        """Return the parent of the lock nodes."""
+        return f"{self.table}/locks"
+
+    @property
+    def waiters(self) -> str:
+        """Return the parent of the queue."""
+        return f"{self.table}/waiters"
+
+    @property
+    def gate(self) -> str:
+        """Return the node whose version says which time chunk requests an append knows of."""
+        return f"{self.table}/gate"
+
+    @property
+    def states(self) -> str:
+        """Return the parent of the states of locks: publishing or revoked."""
+        return f"{self.table}/states"
+
+    @property
+    def clock(self) -> str:
+        """Return the node that is written to learn the server's time."""
+        return f"{self.table}/clock"
+
+    @property
+    def last_version(self) -> str:
+        """Return the node of the highest version handed out."""
+        return f"{self.table}/version"
+
+    @property
+    def head(self) -> str:
+        """Return the node of the newest event announced."""
+        return f"{self.table}/head"
+
+    def counter(self, chunk: ChunkKey, generation: Generation) -> str:
+        """Return the node of the next id of a chunk."""
+        return f"{self.table}/counters/{chunk}-{generation}"
+
+    def progress_of(self, lock_name: str) -> str:
+        """Return the node where the holder of a lock reports."""
+        return f"{self.table}/progress/{lock_name}"
+
+    def prepare(self, link: Link) -> None:
+        """Make the lasting nodes of the table where they are absent."""
+        lasting = ("lockbox", "gate", "clock", "locks", "waiters", "states", "counters", "progress")
+        begun = [
+            link.begin(link.client.ensure_path_async, f"{self.table}/{name}") for name in lasting
+        ]
+        for each in begun:
+            link.wait(each)
+
+    def belongings(self, lock_name: str) -> tuple[str, str, str]:
+        """Return all nodes of a lock, itself first."""
+        return (
+            f"{self.locks}/{lock_name}",
+            f"{self.states}/{lock_name}",
+            self.progress_of(lock_name),
+        )
+
+    def queue_up(self, link: Link, prefix: str, record: bytes) -> None:
+        """Take a place at the end of the queue; a time chunk's shuts the gate on appends."""
+        multi = link.transaction()
+        if OF_TIME_CHUNK in prefix:
+            multi.set_data(self.gate, b"")
+        multi.create(f"{self.waiters}/{prefix}", record, ephemeral=True, sequence=True)
+        for each in link.call(multi.commit_async):
+            if isinstance(each, Exception):
+                raise each
+
+    def await_change(
+        self, link: Link, seen: Seen, state_version: int | None, wait_s: float
+    ) -> None:
+        """Wait until a lock or place ends, or what the lock yields changes.
+
+        A watch of the state outlasts the wait if the lock ends without a state. That is a few
+        bytes until the connection ends, and nothing else could watch for one lock alone.
+        """
+        changed, client = threading.Event(), link.client
+
+        def ring(_: object) -> None:
+            changed.set()
+
+        # A lock node has no children: this fires at its end, and leaves no watch if it is gone.
+        node = link.begin(client.get_children_async, seen.path, ring)
+        state = link.begin(client.exists_async, f"{self.states}/{seen.name}", ring)
+        with suppress(NoNodeError):
+            link.wait(node)
+            found = link.wait(state)
+            if (found.version if found else None) == state_version:
+                changed.wait(wait_s)
+
+    def make_firm(self, link: Link, guid: str) -> None:
+        """Let nobody overtake one's place any more."""
+        with suppress(NodeExistsError):
+            path = f"{self.waiters}/{guid}{FIRM}"
+            link.call(link.client.create_async, path, ephemeral=True)
+
+    def leave_queue(self, link: Link, guid: str) -> None:
+        """Give up one's place, whether or not one knows of it."""
+        for name in children(link, self.waiters):
+            if name.startswith(guid):
+                with suppress(NoNodeError):
+                    link.call(link.client.delete_async, f"{self.waiters}/{name}")
+
+    def read_progress(self, link: Link) -> dict[str, dict[str, str]]:
+        """Return what live holders last reported, by lock group."""
+        live = set(children(link, self.locks))
+        begun = [
+            link.begin(link.client.get_async, self.progress_of(name))
+            for name in children(link, f"{self.table}/progress")
+            if name in live
+        ]
+        found: dict[str, dict[str, str]] = {}
+        for each in begun:
+            with suppress(NoNodeError, ValueError, KeyError, TypeError):  # a hint, no more
+                record = json.loads(link.wait(each)[0])
+                found[str(record["group"])] = dict(record["progress"])
+        return found
+
+    def read_head(self, link: Link, ring: Callable[[object], None]) -> int:
+        """Return the newest event announced (-1: none); ``ring`` is called when it changes."""
+        client = link.client
+        with suppress(NoNodeError, ValueError):  # of junk the next announcement makes a head again
+            if link.call(client.exists_async, self.head, watch=ring):
+                return int(link.call(client.get_async, self.head)[0])
+        return -1
+
+    def raise_head(self, link: Link, n: int) -> None:
+        """Announce event ``n`` unless a later one is."""
+        client, data = link.client, str(n).encode()
+        while True:
+            with suppress(BadVersionError, NodeExistsError, NoNodeError):
+                if stat := link.call(client.exists_async, self.head):
+                    told, stat = link.call(client.get_async, self.head)
+                    if not told.isdigit() or int(told) < n:
+                        link.call(client.set_async, self.head, data, version=stat.version)
+                else:
+                    link.call(client.create_async, self.head, data, makepath=True)
+                return

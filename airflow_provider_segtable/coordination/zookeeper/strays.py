@@ -1,0 +1,62 @@
+"""Nodes in ZooKeeper that segtable cannot read: damaged, put there by hand, or by a newer segtable.
+
+1. Locks and places are ephemeral. One without a session was not made by a worker, and no session
+   will ever end it: it counts for nothing, whatever it says.
+2. One with a session may be a lock of somebody who writes. Nothing is granted over it: whoever
+   would have to know what it says is refused, and told its path. It ends with its session, or by
+   ``segtable locks TABLE --release NAME``.
+3. A state that cannot be read yields nothing, and its lock is revoked: its holder does not commit.
+4. A counter that cannot be read hands out nothing. Released, it restarts above the log.
+5. Heads and progress are hints: unreadable ones are as good as none.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+
+from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.nodes import (
+    FIRM,
+    Cache,
+    Nodes,
+    children,
+    number_in,
+)
+from airflow_provider_segtable.core.errors import UnreadableNode, UnsupportedFormat
+from airflow_provider_segtable.ports.coordination import StrayNode
+
+
+def read_strays(link: Link, nodes: Nodes) -> tuple[StrayNode, ...]:
+    """Return the nodes of a table that cannot be read, by name."""
+    fresh = Cache()
+    found = [*_records(link, nodes, fresh), *_numbers(link, nodes)]
+    return tuple(sorted(found, key=lambda stray: stray.name))
+
+
+def _records(link: Link, nodes: Nodes, fresh: Cache) -> Iterator[StrayNode]:
+    for parent in (nodes.locks, nodes.waiters):
+        names = [name for name in children(link, parent) if not name.endswith(FIRM)]
+        begun = [(n, link.begin(link.client.get_async, f"{parent}/{n}")) for n in names]
+        for name, call in begun:
+            short = f"{parent.rpartition('/')[2]}/{name}"
+            try:
+                with suppress(NoNodeError):
+                    if fresh.learn(link, parent, name, call) is None:
+                        yield StrayNode(name=short, why="no session made it", blocks=False)
+            except (UnreadableNode, UnsupportedFormat) as error:
+                yield StrayNode(name=short, why=str(error), blocks=True)
+
+
+def _numbers(link: Link, nodes: Nodes) -> Iterator[StrayNode]:
+    names = [f"counters/{name}" for name in children(link, f"{nodes.table}/counters")]
+    begun: list[tuple[str, Any]] = [
+        (name, link.begin(link.client.get_async, f"{nodes.table}/{name}"))
+        for name in (*names, "version")
+    ]
+    for name, call in begun:
+        try:
+            number_in(link, call, f"{nodes.table}/{name}")
+        except UnreadableNode as error:
+            yield StrayNode(name=name, why=str(error), blocks=True)

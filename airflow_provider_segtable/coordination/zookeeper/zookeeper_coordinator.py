@@ -1,0 +1,316 @@
+"""Coordination by ZooKeeper: one transaction grants locks, revokes others and allocates ids.
+
+::
+
+    <chroot>                          epoch, drawn by whoever first finds none
+    <chroot>/tables/<table>/
+        lockbox                       its version orders the grants that contest anything
+        gate                          its version counts the time chunk requests that queued up
+        locks/<group>-<guid>[-T]      ephemeral; one granted request (``records``); T: time chunk
+        states/<name of a lock>       publishing (ephemeral) or revoked (stays): who made it, won
+        waiters/<guid>[-T]-<sequence> ephemeral; one waiting request, in order of arrival
+        waiters/<guid>-firm           ephemeral; that request is overtaken no more
+        counters/<chunk>-<generation> the next id to hand out
+        version                       the highest version handed out
+        clock                         written to learn the server's time
+        progress/<group>-<guid>       ephemeral; what the holder reported
+        head                          the newest event announced
+
+1. A request reads the lockbox version, locks, states, queue and counters (``view``); decides by
+   ``core.locks.lockbox.decide``; and sends one multi: lockbox set at the version read, counters set
+   at the versions read, states of revoked locks made, lock node created, own waiter deleted. A
+   version conflict: round again.
+2. A time chunk request queues up first, in a multi that also bumps the gate. An append reads the
+   gate before the time chunk locks and places, and checks it in its multi: it knows of every time
+   chunk request, or tries again. If it goes against one (revokes or overtakes it), it contests, and
+   sets the lockbox, too. All other appends leave lockbox and queue alone: they neither wait for
+   compactions of segments, nor starve them, nor make each other try again.
+3. A holder that publishes and a rival that revokes both *create* the lock's state: one of them
+   wins. The holder's goes with its session; the rival's stays until the lock is gone.
+4. Whoever must wait makes a waiter node and watches one node in its way, and the state of that
+   lock, for it may yield just what is waited for: no polling, no herd.
+5. A reply may be lost. The lock node's name carries a guid, so the next round recognises it; who
+   gives up deletes what it may have made, after the reconnection if need be.
+6. The fencing token is the lock node's creation transaction (czxid), the grant's time its ctime.
+7. A node that cannot be read is skipped, or in the way, and named (``strays``).
+"""
+
+import random
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from airflow_provider_segtable.coordination.waiting import overtakers, timed_out
+from airflow_provider_segtable.coordination.zookeeper.claim import (
+    Bell,
+    Blocked,
+    Claim,
+    View,
+    prefix_of,
+)
+from airflow_provider_segtable.coordination.zookeeper.client import ZooKeeperClient
+from airflow_provider_segtable.coordination.zookeeper.grant import grant_of, refuse_oversize
+from airflow_provider_segtable.coordination.zookeeper.lease import ZooKeeperLease
+from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes, children
+from airflow_provider_segtable.coordination.zookeeper.records import encode_lock
+from airflow_provider_segtable.coordination.zookeeper.strays import read_strays
+from airflow_provider_segtable.coordination.zookeeper.view import read_locks, read_places, read_view
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.locks.lockbox import (
+    AlreadyGranted,
+    Granted,
+    Lock,
+    LockRequest,
+    Refused,
+    Revokes,
+    Waits,
+    ahead,
+    decide,
+    gives_way,
+)
+from airflow_provider_segtable.ports.coordination import StrayNode
+
+OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError)
+PAUSE_S = 0.001
+LONGEST_PAUSE_S = 0.1
+
+
+class ZooKeeperCoordinator(ZooKeeperClient):
+    """The port, spoken to a ZooKeeper ensemble.
+
+    Args:
+        hosts: ``host:port,host:port``.
+        chroot: the node that everything of segtable lies under.
+        session_timeout_s: how long the ensemble keeps the locks of a holder that is silent.
+        connect_timeout_s: how long to wait for a connection before it counts as unavailable.
+        access: who the client is; anybody by default.
+    """
+
+    def acquire(self, request: LockRequest, *, wait_s: float) -> ZooKeeperLease:
+        """Grant ``request`` or raise ``LockTimeout``."""
+        start = time.monotonic()
+        claim = Claim(request, self._nodes(request.table))
+        with self._border():
+            link = self._live()
+            try:
+                while True:
+                    try:
+                        outcome = self._round(link, claim)
+                        if isinstance(outcome, ZooKeeperLease):
+                            return self._settled(link, claim, outcome)
+                        claim.interrupted = 0
+                        if isinstance(outcome, Blocked):
+                            self._wait(link, claim, outcome, start=start, wait_s=wait_s)
+                    except Interrupted:
+                        claim.interrupted += 1
+                        link = self._recover(link, claim.interrupted)
+            except BaseException:
+                self._give_up(link, claim)
+                raise
+
+    def locks(self, table: str) -> tuple[Lock, ...]:
+        """Return the live locks of a table, oldest first."""
+        nodes = self._nodes(table)
+        return self._retrying(lambda link: read_locks(link, nodes, self._cache))
+
+    def waiters(self, table: str) -> tuple[Lock, ...]:
+        """Return the places of those who wait, in the order in which they are served."""
+        nodes = self._nodes(table)
+        return self._retrying(lambda link: read_places(link, nodes, self._cache))
+
+    def break_lock(self, table: str, group: str) -> bool:
+        """Take a group's lock away from its holder; False if it has none."""
+        nodes, prefix = self._nodes(table), prefix_of(group)
+
+        def take(link: Link) -> bool:
+            names = [n for n in children(link, nodes.locks) if n.startswith(prefix)]
+            strays = [] if names else [s for s in read_strays(link, nodes) if s.name == group]
+            link.delete(path for name in names for path in nodes.belongings(name))
+            link.delete(f"{nodes.table}/{stray.name}" for stray in strays)
+            return bool(names or strays)
+
+        return self._retrying(take)
+
+    def strays(self, table: str) -> tuple[StrayNode, ...]:
+        """Return what is kept for a table and cannot be read."""
+        nodes = self._nodes(table)
+        return self._retrying(lambda link: read_strays(link, nodes))
+
+    def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
+        """Return what live holders last reported, by lock group."""
+        nodes = self._nodes(table)
+        return self._retrying(nodes.read_progress)
+
+    def announce(self, table: str, n: int) -> None:
+        """Tell watchers that event ``n`` is in the log; best effort, never raises."""
+        with suppress(Interrupted, KazooException, SegtableError):
+            self._nodes(table).raise_head(self._live(), n)
+
+    def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
+        """Wait until an event number above ``beyond`` is announced; None at the deadline."""
+        deadline = time.monotonic() + wait_s
+        nodes = self._nodes(table)
+        with self._border():
+            self._live()  # in a forked child this also drops the parent's bells
+        bell = self._bells.setdefault(table, Bell())
+        while True:
+            rung = bell.rung
+            head = self._retrying(lambda link: nodes.read_head(link, bell.ring))
+            left_s = deadline - time.monotonic()
+            if head > beyond:
+                return head
+            if left_s <= 0:
+                return None
+            bell.wait(rung, left_s)
+
+    def _nodes(self, table: str) -> Nodes:
+        if not table or "/" in table or table in {".", ".."}:
+            raise InvalidInput(f"{table!r} is no table id: it must do as a node name")
+        return Nodes(f"{self._root}/tables/{table}")
+
+    def _round(self, link: Link, claim: Claim) -> ZooKeeperLease | Blocked | None:
+        """Read, decide, send; None means go round again."""
+        view, request = self._view(link, claim), claim.request
+        if claim.of_time_chunk and view.place is None and not self._holds(view, claim):
+            self._queue_up(link, claim)  # before it reads what decides: appends see it from now on
+            return None
+        locks, places = [seen.lock for seen in view.locks], [seen.lock for seen in view.places]
+        decision = decide(
+            request,
+            locks + ahead(request, places, view.mine),
+            {key: following for key, (following, _) in view.counters.items()},
+            now=view.now,
+            last_version=view.last_version[0],
+        )
+        match decision:
+            case Granted() | Revokes():
+                return self._send(link, claim, view, decision)
+            case AlreadyGranted(lock=lock):
+                seen = next(seen for seen in view.locks if seen.lock is lock)
+                if seen.owner == link.session:
+                    return self._lease(link, claim.nodes, seen.name, known=lock)
+                return self._blocked(view, (lock,), lock)
+            case Refused(why=why):
+                raise InvalidInput(why)
+            case Waits(on=on):
+                last = [lock for lock in on if not gives_way(lock, request)][-1]
+                return self._blocked(view, on, last)
+
+    @staticmethod
+    def _blocked(view: View, on: tuple[Lock, ...], by: Lock) -> Blocked:
+        seen = next(each for each in view.places + view.locks if each.lock is by)
+        return Blocked(on, seen, view.states.get(seen.name), view.place)
+
+    @staticmethod
+    def _holds(view: View, claim: Claim) -> bool:
+        return any(seen.lock.group == claim.asked.group for seen in view.locks)
+
+    def _view(self, link: Link, claim: Claim) -> View:
+        if (link, claim.asked.table) not in self._prepared:
+            claim.nodes.prepare(link)
+            self._prepared.add((link, claim.asked.table))
+        try:
+            return read_view(link, claim, self._cache)
+        except NoNodeError:  # wiped under our feet
+            self._prepared.discard((link, claim.asked.table))
+            raise Interrupted from None
+
+    def _send(
+        self, link: Link, claim: Claim, view: View, decision: Granted | Revokes
+    ) -> ZooKeeperLease | None:
+        name = claim.draw_lock_name()
+        multi = grant_of(link.transaction(), claim, view, decision, name=name)
+        sent = link.begin(multi.commit_async)
+        seen = link.begin(link.client.get_async, f"{claim.nodes.locks}/{name}")  # same round trip
+        failed = [each for each in link.wait(sent) if isinstance(each, Exception)]
+        if not failed:
+            return self._lease(link, claim.nodes, name, seen)
+        for error in failed:
+            if not isinstance(error, (*OVERTAKEN, RolledBackError, RuntimeInconsistency)):
+                raise error
+        if any(isinstance(error, NoNodeError) for error in failed):
+            self._prepared.discard((link, claim.asked.table))
+        self._pause(claim)
+        return None
+
+    def _pause(self, claim: Claim) -> None:
+        """Step aside after losing a race, longer each time, so that many rivals thin out."""
+        claim.overtaken += 1
+        longest = min(PAUSE_S * 2**claim.overtaken, LONGEST_PAUSE_S)
+        time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
+
+    def _lease(
+        self, link: Link, nodes: Nodes, name: str, read: Any = None, *, known: Lock | None = None
+    ) -> ZooKeeperLease | None:
+        """Return the lease of a lock node, unless its session has ended already.
+
+        ``known`` is the lock with its state, if it was granted earlier: it may be revoked by now.
+        """
+        generation, epoch = link.generation, link.epoch()
+        read = read or link.begin(link.client.get_async, f"{nodes.locks}/{name}")
+        try:
+            seen = self._cache.learn(link, nodes.locks, name, read)
+        except NoNodeError:
+            return None
+        if seen is None or seen.owner != link.session:
+            return None
+        lock = seen.lock_of(epoch)
+        if known:
+            lock = replace(lock, revoked=known.revoked, publishing=known.publishing)
+        return ZooKeeperLease(link, seen.owner, lock, nodes.belongings(name), generation=generation)
+
+    def _settled(self, link: Link, claim: Claim, lease: ZooKeeperLease) -> ZooKeeperLease:
+        if claim.queued:  # the multi deletes it, except when the group held its lock already
+            link.clean(lambda: claim.nodes.leave_queue(link, claim.guid))
+        return lease
+
+    def _wait(
+        self, link: Link, claim: Claim, blocked: Blocked, *, start: float, wait_s: float
+    ) -> None:
+        """Queue up and wait until the node in the way changes; raise at the deadline."""
+        waited_s = time.monotonic() - start
+        if waited_s >= wait_s:
+            raise timed_out(
+                claim.asked,
+                blocked.on,
+                address=self.address,
+                now=time.time_ns() // 1000,
+                waited_s=waited_s,
+            )
+        if blocked.place is None:
+            self._queue_up(link, claim)
+            return  # whoever came in between is seen in the next round
+        claim.overtaken_by |= overtakers(blocked.place.lock, blocked.on)
+        if claim.firm and not blocked.place.lock.firm:
+            claim.nodes.make_firm(link, claim.guid)
+            return
+        claim.nodes.await_change(link, blocked.by, blocked.state_version, wait_s - waited_s)
+
+    def _queue_up(self, link: Link, claim: Claim) -> None:
+        record = encode_lock(claim.request)
+        refuse_oversize(claim.asked, len(record))
+        claim.queued = True
+        try:
+            claim.nodes.queue_up(link, claim.place_prefix, record)
+        except NoNodeError:  # wiped under our feet
+            self._prepared.discard((link, claim.asked.table))
+            raise Interrupted from None
+
+    def _give_up(self, link: Link, claim: Claim) -> None:
+        """Leave nothing behind, whatever was lost on the way."""
+        if claim.queued:
+            link.clean(lambda: claim.nodes.leave_queue(link, claim.guid))
+        if claim.sent:
+            link.delete(f"{claim.nodes.locks}/{name}" for name in claim.sent)

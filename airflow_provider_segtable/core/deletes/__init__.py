@@ -1,0 +1,1 @@
+"""Deletes: deletion vectors by root address, and delete predicates."""

@@ -1,0 +1,295 @@
+"""Predicates over columns, as data: what a delete from a rollup table is remembered by.
+
+1. A predicate is a tree of comparisons, sets, null tests, ``and``, ``or`` and ``not``, with SQL's
+   three-valued logic: a row for which it is unknown does not match.
+2. A value is None (null: unknown beside everything), a bool, int, decimal, finite float or text;
+   event times and other timestamps are *instants* (``Moment``, microseconds), dates are days
+   (``Day``, since 1970-01-01).
+3. Numbers compare as Spark has them: minus zero is zero, NaN is over every other.
+4. It is JSON in the log; ``data.arrow.arrow_predicates`` makes Arrow filters of it,
+   ``data.arrow.sql`` SQL.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from functools import reduce
+from typing import Any, TypeAlias
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.time.interval import DAY_US, MAX_INSTANT, MIN_INSTANT, Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An instant, in microseconds since 1970-01-01 UTC."""
+
+    us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A date, in days since 1970-01-01."""
+
+    days: int
+
+
+Value: TypeAlias = bool | int | float | Decimal | str | Moment | Day | None
+
+
+class Compares(StrEnum):
+    """The comparisons."""
+
+    EQUAL = "="
+    UNEQUAL = "!="
+    LESS = "<"
+    AT_MOST = "<="
+    MORE = ">"
+    AT_LEAST = ">="
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A column beside a value."""
+
+    column: str
+    how: Compares
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A column's value is one of a set."""
+
+    column: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """A column has no value."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite; unknown stays unknown."""
+
+    of: "Predicate"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """All hold; of none, true."""
+
+    of: tuple["Predicate", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one holds; of none, false."""
+
+    of: tuple["Predicate", ...]
+
+
+Predicate: TypeAlias = Compare | Among | IsNull | Not | AllOf | AnyOf
+
+
+def columns_of(predicate: Predicate) -> Iterator[str]:
+    """Yield the columns that a predicate names, in order, repeated where it repeats them."""
+    match predicate:
+        case Compare(column=column) | Among(column=column) | IsNull(column=column):
+            yield column
+        case Not(of=one):
+            yield from columns_of(one)
+        case AllOf(of=some) | AnyOf(of=some):
+            for one in some:
+                yield from columns_of(one)
+
+
+EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
+
+
+def reach(predicate: Predicate, column: str) -> tuple[Instant, Instant]:
+    """Return the first and the last instant of a time column at which a predicate can hold.
+
+    It may hold nowhere in between, and holds nowhere at all if the first is after the last.
+    """
+    spans = _times(predicate, column, wanted=True)
+    if not spans:
+        return EVERYWHERE[1], EVERYWHERE[0]
+    return spans[0][0] // 2, -(-spans[-1][1] // 2)
+
+
+def may_hold(
+    predicate: Predicate, column: str, first: Instant, last: Instant, *, exact: bool = True
+) -> bool:
+    """Return whether a predicate can hold for a row with a time in ``first..last``.
+
+    Args:
+        predicate: nothing is known of columns besides ``column``.
+        column: the time column.
+        first: the earliest time.
+        last: the latest time, inclusive.
+        exact: False if times are finer than a microsecond, and instants are rounded down.
+    """
+    spans = _times(predicate, column, wanted=True)
+    low, high = 2 * first, 2 * last + (not exact)
+    return any(start <= high and low <= end for start, end in spans)
+
+
+_Spans: TypeAlias = list[tuple[int, int]]
+"""Stretches of time, sorted and disjoint, both ends inclusive, in *half* microseconds: an odd
+number is the open stretch between two instants, so that ``> 5`` begins with 11 and ``= 5`` is 10.
+"""
+
+_ALWAYS: _Spans = [(2 * EVERYWHERE[0], 2 * EVERYWHERE[1])]
+
+
+def _times(predicate: Predicate, column: str, *, wanted: bool) -> _Spans:
+    """Return when a predicate can be ``wanted``; a day's instant is its midnight."""
+    match predicate:
+        case Compare(column=name, how=how, value=value) if name == column:
+            at = instant_of(value)
+            return _ALWAYS if at is None else _compared(how if wanted else _OPPOSITE[how], at)
+        case Among(column=name, values=values) if name == column:
+            points = [instant_of(value) for value in values if value is not None]
+            known = sorted({at for at in points if at is not None})
+            if len(known) < len(set(points)):
+                return _ALWAYS
+            return [(2 * at, 2 * at) for at in known] if wanted else _except(known)
+        case Not(of=one):
+            return _times(one, column, wanted=not wanted)
+        case AllOf(of=some) | AnyOf(of=some):
+            parts = [_times(one, column, wanted=wanted) for one in some]
+            together = isinstance(predicate, AllOf) is wanted
+            return reduce(_both, parts, _ALWAYS) if together else _either(parts)
+        case _:
+            return _ALWAYS
+
+
+_OPPOSITE = {
+    Compares.EQUAL: Compares.UNEQUAL,
+    Compares.UNEQUAL: Compares.EQUAL,
+    Compares.LESS: Compares.AT_LEAST,
+    Compares.AT_LEAST: Compares.LESS,
+    Compares.MORE: Compares.AT_MOST,
+    Compares.AT_MOST: Compares.MORE,
+}
+
+
+def _compared(how: Compares, at: Instant) -> _Spans:
+    first, last = _ALWAYS[0]
+    match how:
+        case Compares.EQUAL:
+            return [(2 * at, 2 * at)]
+        case Compares.UNEQUAL:
+            return _except([at])
+        case Compares.LESS | Compares.AT_MOST:
+            end = min(2 * at - (how is Compares.LESS), last)
+            return [(first, end)] if first <= end else []
+        case Compares.MORE | Compares.AT_LEAST:
+            start = max(2 * at + (how is Compares.MORE), first)
+            return [(start, last)] if start <= last else []
+
+
+def _except(points: Sequence[Instant]) -> _Spans:
+    """Return all time but some instants, which are sorted."""
+    first, last = _ALWAYS[0]
+    starts = (first, *(2 * at + 1 for at in points))
+    ends = (*(2 * at - 1 for at in points), last)
+    return [span for span in zip(starts, ends, strict=True) if span[0] <= span[1]]
+
+
+def _either(parts: Iterable[_Spans]) -> _Spans:
+    joined: _Spans = []
+    for start, end in sorted(span for part in parts for span in part):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _both(one: _Spans, other: _Spans) -> _Spans:
+    shared: _Spans = []
+    left, right = list(reversed(one)), list(reversed(other))
+    while left and right:
+        start, end = max(left[-1][0], right[-1][0]), min(left[-1][1], right[-1][1])
+        if start <= end:
+            shared.append((start, end))
+        (left if left[-1][1] <= right[-1][1] else right).pop()
+    return shared
+
+
+def instant_of(value: Value) -> Instant | None:
+    """Return a value's instant, a day's being its midnight; None if it is no time."""
+    match value:
+        case Moment(us=us):
+            return us
+        case Day(days=days):
+            return days * DAY_US
+        case _:
+            return None
+
+
+def encode_predicate(predicate: Predicate) -> list[Any]:
+    """Return a predicate as JSON: a list of its kind and its parts."""
+    match predicate:
+        case Compare(column=column, how=how, value=value):
+            return [how.value, column, _encode_value(value)]
+        case Among(column=column, values=values):
+            return ["in", column, [_encode_value(value) for value in values]]
+        case IsNull(column=column):
+            return ["null", column]
+        case Not(of=one):
+            return ["not", encode_predicate(one)]
+        case AllOf(of=some):
+            return ["and", *map(encode_predicate, some)]
+        case AnyOf(of=some):
+            return ["or", *map(encode_predicate, some)]
+
+
+def decode_predicate(body: list[Any]) -> Predicate:
+    """Parse what ``encode_predicate`` wrote."""
+    match body:
+        case ["in", column, values]:
+            return Among(column, tuple(map(_decode_value, values)))
+        case ["null", column]:
+            return IsNull(column)
+        case ["not", one]:
+            return Not(decode_predicate(one))
+        case ["and", *some]:
+            return AllOf(tuple(map(decode_predicate, some)))
+        case ["or", *some]:
+            return AnyOf(tuple(map(decode_predicate, some)))
+        case [how, column, value] if how in tuple(Compares):
+            return Compare(column, Compares(how), _decode_value(value))
+    raise CorruptTable(f"{body!r} is no predicate")
+
+
+def _encode_value(value: Value) -> Any:
+    match value:
+        case Moment(us=us):
+            return {"us": us}
+        case Day(days=days):
+            return {"days": days}
+        case Decimal():
+            return {"decimal": str(value)}
+        case _:
+            return value
+
+
+def _decode_value(body: Any) -> Value:
+    match body:
+        case Mapping() if "us" in body:
+            return Moment(body["us"])
+        case Mapping() if "days" in body:
+            return Day(body["days"])
+        case Mapping() if "decimal" in body:
+            return Decimal(body["decimal"])
+        case None | bool() | int() | float() | str():
+            return body
+    raise CorruptTable(f"{body!r} is no value of a predicate")

@@ -1,0 +1,1 @@
+"""Lock rules: requests, grants, conflicts and id allocation."""

@@ -1,0 +1,197 @@
+"""What locks are made of: requests, grants, places in the queue; rules are in ``lockbox``.
+
+1. A request has one granularity: *segment* (existing segments, and new ids) or *time_chunk*
+   (intervals). An append allocates and locks nothing that exists; a replace names intervals.
+2. A lock keeps others out of what it was taken on, except what it had to yield (``excludes``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.segments.segment import (
+    FIRST_GENERATION_IDS,
+    LATER_GENERATION_IDS,
+    ChunkKey,
+    SegmentId,
+)
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+
+MAX_YIELDS = 3
+"""Who was revoked or overtaken so often gives way no more."""
+
+
+class Generation(StrEnum):
+    """Which id space: appended segments, or what compaction makes."""
+
+    FIRST = "first"
+    LATER = "later"
+
+    @property
+    def ids(self) -> range:
+        """Return the partition ids of the space."""
+        return FIRST_GENERATION_IDS if self is Generation.FIRST else LATER_GENERATION_IDS
+
+
+class Mode(StrEnum):
+    """What a lock lets others do where they touch it."""
+
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+class LockGranularity(StrEnum):
+    """What a lock is on."""
+
+    SEGMENT = "segment"
+    TIME_CHUNK = "time_chunk"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FencingToken:
+    """Orders grants of one coordinator epoch; tokens of different epochs do not compare."""
+
+    epoch: str
+    number: int
+
+    def older_than(self, other: "FencingToken") -> bool:
+        """Tell whether this grant is certainly the earlier one."""
+        return self.epoch == other.epoch and self.number < other.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """Asks for ``count`` new ids of a chunk, none below ``at_least``."""
+
+    chunk: ChunkKey
+    generation: Generation
+    count: int
+    at_least: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRequest:
+    """What one worker needs before it starts.
+
+    ``table`` is the table's id; ``group`` names this attempt (unique); ``purpose`` what it is
+    for (a plan id, or ``append``); ``holder`` is shown to those who wait (host, process, who);
+    ``version_above`` asks for a version of the intervals higher than this instant; ``yields`` is
+    how often this plan gave way before.
+    """
+
+    table: str
+    group: str
+    purpose: str
+    holder: str
+    segments: frozenset[SegmentId] = frozenset()
+    allocate: tuple[Allocation, ...] = ()
+    priority: int = 25
+    mode: Mode = Mode.EXCLUSIVE
+    intervals: tuple[Interval, ...] = ()
+    version_above: Instant | None = None
+    yields: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse requests of two granularities, or of a mode that theirs does not have."""
+        at_fault = f"lock request {self.group} (mode {self.mode})"
+        if self.intervals and (self.segments or self.allocate):
+            raise InvalidInput(
+                f"{at_fault} names intervals and segments: ask for one granularity, and number "
+                "new segments yourself under a time chunk lock"
+            )
+        if self.version_above is not None and not self.intervals:
+            raise InvalidInput(f"{at_fault} wants a version of no interval: name the intervals")
+        if self.mode is Mode.REPLACE and not self.intervals:
+            raise InvalidInput(f"{at_fault} replaces no interval: name the intervals")
+        if self.mode is Mode.APPEND and (self.segments or not self.allocate):
+            raise InvalidInput(f"{at_fault} must allocate new ids, and lock nothing that exists")
+
+    @property
+    def granularity(self) -> LockGranularity:
+        """Return what the request is on."""
+        return LockGranularity.TIME_CHUNK if self.intervals else LockGranularity.SEGMENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """Segments and stretches of time; false if empty."""
+
+    segments: frozenset[SegmentId] = frozenset()
+    intervals: tuple[Interval, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything."""
+        return bool(self.segments or self.intervals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocation:
+    """What a lock had to yield, and who took it first (for people)."""
+
+    by: str
+    segments: frozenset[SegmentId] = frozenset()
+    intervals: tuple[Interval, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """A granted request, as others see it; ``since`` is the coordinator's clock.
+
+    With ``waiting`` it is a place in the queue, and ``chunks`` are those it wants new ids in.
+    ``publishing`` locks cannot be revoked; ``revoked`` ones are, until their owner lets go.
+    """
+
+    group: str
+    purpose: str
+    holder: str
+    priority: int
+    segments: frozenset[SegmentId]
+    allocated: tuple[SegmentId, ...]
+    since: Instant
+    token: FencingToken
+    mode: Mode = Mode.EXCLUSIVE
+    intervals: tuple[Interval, ...] = ()
+    version: Instant | None = None
+    yields: int = 0
+    publishing: bool = False
+    revoked: Revocation | None = None
+    waiting: bool = False
+    chunks: tuple[ChunkKey, ...] = ()
+
+    @property
+    def granularity(self) -> LockGranularity:
+        """Return what the lock is on."""
+        return LockGranularity.TIME_CHUNK if self.intervals else LockGranularity.SEGMENT
+
+    @property
+    def covered(self) -> frozenset[SegmentId]:
+        """Return every segment the lock was taken on."""
+        return self.segments | frozenset(self.allocated)
+
+    @property
+    def excludes(self) -> Extent:
+        """Return what the lock keeps others out of: all, without what it had to yield."""
+        if self.revoked is None:
+            return Extent(segments=self.covered, intervals=self.intervals)
+        left = self.intervals
+        for cut in self.revoked.intervals:
+            left = tuple(piece for each in left for piece in _minus(each, cut))
+        return Extent(segments=self.covered - self.revoked.segments, intervals=left)
+
+    @property
+    def firm(self) -> bool:
+        """Tell whether it gave way so often that it does so no more."""
+        return self.yields >= MAX_YIELDS
+
+
+def _minus(interval: Interval, cut: Interval) -> Iterator[Interval]:
+    if not interval.overlaps(cut):
+        yield interval
+        return
+    if interval.start < cut.start:
+        yield Interval(interval.start, cut.start)
+    if cut.end < interval.end:
+        yield Interval(cut.end, interval.end)

@@ -1,0 +1,318 @@
+"""Lock rules and id allocation, pure: ``decide(request, held, counters) -> Decision``.
+
+1. A request is granted whole or not at all. It has one granularity: *segment* (existing segments,
+   and new ids, which are locked for their asker in the same step) or *time_chunk* (intervals, and
+   a new version, higher than any before).
+2. Two locks touch if they share a segment, if their intervals overlap, or if a segment of the one
+   (new ones too) lies in an interval of the other. Locks that touch exclude each other, unless::
+
+                 EXCLUSIVE   SHARED   APPEND   REPLACE
+     EXCLUSIVE       -          -        -        -
+     SHARED          -         yes       -        -
+     APPEND          -          -       yes    if the REPLACE's interval encloses the new segment's
+     REPLACE         -          -       (as above)  -
+
+   So an append (new ids only) never waits for a compaction of segments, nor for a REPLACE.
+3. A higher priority *revokes* what is in its way and is granted in the same step, if each lock in
+   its way has a lower priority, is not publishing, and has given way fewer than ``MAX_YIELDS``
+   times. Only what is contested is taken; from the rest the revoked lock keeps others out until its
+   owner lets go. It stays revoked until then.
+4. Whoever waits has a *place*. It keeps out those behind it (``ahead``): firm places first, which
+   gave way or were overtaken ``MAX_YIELDS`` times; then by priority; then by arrival. A place is
+   never revoked. The order is total, so nobody waits in a circle.
+5. Requests are idempotent by group: asking the same again returns the same grant; asking for
+   something else under the same group is refused.
+6. Ids and versions grow and are never handed out twice: counters restart above ``at_least`` and
+   ``version_above``, which the caller takes from the log, so a wiped coordinator repeats none.
+7. Locks are hints, the log is truth: the grant's fencing token goes into the log, where a later
+   holder's event supersedes it.
+
+Source of the idea: Druid's TaskLockbox (segment locks, later APPEND and REPLACE), with allocation
+and lock in one step.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from airflow_provider_segtable.core.errors import InvalidInput, LimitReached
+from airflow_provider_segtable.core.locks.lock_types import (
+    MAX_YIELDS,
+    Allocation,
+    Extent,
+    FencingToken,
+    Generation,
+    Lock,
+    LockGranularity,
+    LockRequest,
+    Mode,
+    Revocation,
+)
+from airflow_provider_segtable.core.segments.segment import (
+    FIRST_GENERATION_IDS,
+    ChunkKey,
+    SegmentId,
+)
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+
+__all__ = [
+    "MAX_YIELDS",
+    "Allocation",
+    "AlreadyGranted",
+    "Counters",
+    "Decision",
+    "Extent",
+    "FencingToken",
+    "Generation",
+    "Granted",
+    "IdSource",
+    "Lock",
+    "LockGranularity",
+    "LockRequest",
+    "Mode",
+    "Refused",
+    "Revocation",
+    "Revokes",
+    "Waits",
+    "ahead",
+    "check_allocation",
+    "contested",
+    "decide",
+    "gives_way",
+    "in_turn",
+]
+
+
+class IdSource(StrEnum):
+    """Who numbers new segments, and when."""
+
+    CENTRAL_INCREMENTAL = "central incremental"
+    LOCAL_INCREMENTAL = "local incremental"
+    LOCAL_BULK = "local bulk"
+
+
+def check_allocation(granularity: LockGranularity | str, *, perfect_rollup: bool) -> IdSource:
+    """Return who numbers the new segments of a task (Druid's table).
+
+    Raises:
+        InvalidInput: for perfect rollup under segment locks: nobody could number all outputs at
+            once while others append.
+    """
+    if LockGranularity(granularity) is LockGranularity.TIME_CHUNK:
+        return IdSource.LOCAL_BULK if perfect_rollup else IdSource.LOCAL_INCREMENTAL
+    if perfect_rollup:
+        raise InvalidInput(
+            "perfect rollup under segment locks is not possible: rows appended meanwhile would "
+            "stay apart; use a major compaction, which locks the time chunk"
+        )
+    return IdSource.CENTRAL_INCREMENTAL
+
+
+Counters: TypeAlias = Mapping[tuple[ChunkKey, Generation], int]
+"""The next id to hand out, by chunk and generation; a missing one starts its range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Granted:
+    """The request holds; ``counters`` are the changed ones only; ``version`` if one was asked."""
+
+    allocated: tuple[SegmentId, ...]
+    counters: Counters = field(default_factory=dict)
+    version: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyGranted:
+    """The group holds this lock already."""
+
+    lock: Lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """These locks and places are in the way."""
+
+    on: tuple[Lock, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revokes:
+    """The request holds, in the same step as these locks yield; ``whom`` as they are afterwards."""
+
+    whom: tuple[Lock, ...]
+    granted: Granted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The request can never be granted."""
+
+    why: str
+
+
+Decision: TypeAlias = Granted | AlreadyGranted | Waits | Revokes | Refused
+
+
+def decide(
+    request: LockRequest,
+    held: Iterable[Lock],
+    counters: Counters,
+    *,
+    now: Instant = 0,
+    last_version: Instant = 0,
+) -> Decision:
+    """Decide a lock request; pure.
+
+    Args:
+        request: what is asked.
+        held: the live locks of the table that it may touch, and the places ahead of it.
+        counters: next ids; need hold only the chunks the request allocates in.
+        now: the coordinator's wall clock, for a new version.
+        last_version: the highest version ever handed out for the table.
+
+    Raises:
+        LimitReached: if a chunk's ids are used up.
+    """
+    held = tuple(held)
+    for lock in held:
+        if lock.group == request.group:
+            return _again(request, lock)
+    in_the_way = tuple(lock for lock in held if contested(request, lock))
+    if not all(gives_way(lock, request) for lock in in_the_way):
+        return Waits(on=in_the_way)
+    granted = _allocate(request, counters)
+    if request.version_above is not None:
+        version = max(now, request.version_above + 1, last_version + 1)
+        granted = replace(granted, version=version)
+    if not in_the_way:
+        return granted
+    return Revokes(whom=tuple(_revoked(lock, request) for lock in in_the_way), granted=granted)
+
+
+def ahead(request: LockRequest, places: Sequence[Lock], mine: int | None = None) -> list[Lock]:
+    """Return the places that go before a request.
+
+    Args:
+        request: who asks; ``yields`` counts how often it gave way or was overtaken.
+        places: all places of the table, in the order of arrival.
+        mine: which of them is the request's own; None if it has none yet.
+    """
+    arrival = len(places) if mine is None else mine
+    own = (*_rank(request.priority, request.yields), arrival)
+    return [
+        place
+        for n, place in enumerate(places)
+        if n != mine and (*_rank(place.priority, place.yields), n) < own
+    ]
+
+
+def in_turn(places: Iterable[Lock]) -> tuple[Lock, ...]:
+    """Return places, given in the order of arrival, in the order in which they are served."""
+    return tuple(sorted(places, key=lambda place: _rank(place.priority, place.yields)))
+
+
+def _rank(priority: int, yields: int) -> tuple[int, int]:
+    return (0, 0) if yields >= MAX_YIELDS else (1, -priority)
+
+
+def gives_way(lock: Lock, request: LockRequest) -> bool:
+    """Tell whether the request may revoke the lock."""
+    return not (lock.waiting or lock.publishing or lock.firm or lock.priority >= request.priority)
+
+
+def contested(request: LockRequest, lock: Lock) -> Extent:
+    """Return what the lock would have to yield to the request; empty if they get along."""
+    if request.mode is lock.mode is Mode.SHARED:
+        return Extent()
+    theirs, forgiven = lock.excludes, _replaced(request, lock)
+    if request.granularity is LockGranularity.TIME_CHUNK:
+        of_segments = {segment.interval for segment in theirs.segments} - forgiven
+        hit = {each for each in of_segments if any(map(each.overlaps, request.intervals))}
+        wanted = [chunk.interval for chunk in lock.chunks if chunk.interval not in forgiven]
+        return Extent(
+            segments=frozenset(s for s in theirs.segments if s.interval in hit),
+            intervals=_common((*theirs.intervals, *wanted), request.intervals),
+        )
+    touched = {segment.interval for segment in request.segments}
+    touched |= {ask.chunk.interval for ask in request.allocate}
+    return Extent(
+        segments=theirs.segments & request.segments,
+        intervals=_common(theirs.intervals, sorted(touched - forgiven)),
+    )
+
+
+def _replaced(request: LockRequest, lock: Lock) -> set[Interval]:
+    """Return the intervals of appended segments that the other side's REPLACE encloses."""
+    if request.mode is Mode.APPEND and lock.mode is Mode.REPLACE:
+        outer, inner = lock.intervals, {ask.chunk.interval for ask in request.allocate}
+    elif request.mode is Mode.REPLACE and lock.mode is Mode.APPEND:
+        inner = {s.interval for s in lock.allocated} | {c.interval for c in lock.chunks}
+        outer = request.intervals
+    else:
+        return set()
+    return {each for each in inner if any(span.encloses(each) for span in outer)}
+
+
+def _common(some: Iterable[Interval], others: Sequence[Interval]) -> tuple[Interval, ...]:
+    clipped = (one.clip(other) for one in some for other in others)
+    return tuple(sorted({piece for piece in clipped if piece}))
+
+
+def _again(request: LockRequest, lock: Lock) -> AlreadyGranted | Waits | Refused:
+    if lock.waiting:
+        return Waits(on=(lock,))
+    asked = Counter[tuple[ChunkKey, Generation]]()
+    for ask in request.allocate:
+        asked[ask.chunk, ask.generation] += ask.count
+    given = Counter((each.chunk, _generation(each)) for each in lock.allocated)
+    same = (
+        (request.mode, request.segments) == (lock.mode, lock.segments)
+        and set(request.intervals) == set(lock.intervals)
+        and (request.version_above is None) == (lock.version is None)
+        and asked == given
+    )
+    if same:
+        return AlreadyGranted(lock=lock)
+    return Refused(
+        why=f"group {request.group} holds another lock already ({lock.mode}, {lock.granularity}, "
+        f"for {lock.purpose}): release that one first, or ask under a group of its own"
+    )
+
+
+def _generation(segment: SegmentId) -> Generation:
+    first = segment.partition in FIRST_GENERATION_IDS
+    return Generation.FIRST if first else Generation.LATER
+
+
+def _revoked(lock: Lock, request: LockRequest) -> Lock:
+    taken = contested(request, lock)
+    before = lock.revoked or Revocation(
+        by=f"{request.holder} for {request.purpose}, group {request.group}, "
+        f"priority {request.priority} over {lock.priority}"
+    )
+    revoked = replace(
+        before,
+        segments=before.segments | taken.segments,
+        intervals=tuple(sorted({*before.intervals, *taken.intervals})),
+    )
+    return replace(lock, revoked=revoked)
+
+
+def _allocate(request: LockRequest, counters: Counters) -> Granted:
+    after = dict(counters)
+    allocated: list[SegmentId] = []
+    for ask in request.allocate:
+        key = (ask.chunk, ask.generation)
+        first = max(after.get(key, ask.generation.ids.start), ask.at_least)
+        if first + ask.count > ask.generation.ids.stop:
+            raise LimitReached(
+                f"chunk {ask.chunk} has no {ask.count} free {ask.generation}-generation ids left "
+                f"(next {first}, limit {ask.generation.ids.stop}): run a major compaction, "
+                "which starts a new version with fresh ids"
+            )
+        allocated.extend(ask.chunk.segment(p) for p in range(first, first + ask.count))
+        after[key] = first + ask.count
+    changed = {(ask.chunk, ask.generation) for ask in request.allocate}
+    return Granted(allocated=tuple(allocated), counters={k: after[k] for k in changed})

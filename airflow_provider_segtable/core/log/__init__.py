@@ -1,0 +1,1 @@
+"""The event log: event types, their JSON, the state they fold into, and commit admission."""

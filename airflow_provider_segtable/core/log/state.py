@@ -1,0 +1,332 @@
+"""The fold: a table's state is ``apply`` over its events, and nothing else changes state.
+
+1. ``apply(state, event)`` is pure and total over logs that ``rebase.admit`` let through.
+2. Events arrive in order without gaps, at strictly increasing times; anything else is a
+   ``CorruptTable``, never skipped.
+3. State keeps every published segment (visible or overshadowed) in the timeline, how time is cut
+   (``layout``), all pending plans, the last finished ones, which ids are settled, and the ids of
+   recent commits, by which a committer recognises its own event.
+4. A segment leaves the timeline only by cleaning: its file is *doomed* then, unless another present
+   segment was carried over with it, until ``Swept`` says that it is deleted. Deletions that no
+   present segment needs any more leave with it (``core.deletes.deletion``).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from airflow_provider_segtable.core.deletes.deletion import (
+    Deletion,
+    Erasure,
+    VectorFile,
+    Vectors,
+    applying,
+    needed,
+    newest,
+    paths,
+    with_file,
+)
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    Changed,
+    Cleaned,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    PlanYielded,
+    Restored,
+    Swept,
+    TableCreated,
+    Tagged,
+    Untagged,
+    Voided,
+)
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
+from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.segments.id_space import IdSpace
+from airflow_provider_segtable.core.segments.segment import (
+    FIRST_GENERATION_IDS,
+    ChunkKey,
+    Segment,
+    SegmentId,
+)
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time.layout import Layout, Zone
+
+FINISHED_PLANS_KEPT = 1000
+COMMITS_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What the log says up to event ``n``.
+
+    ``retained_from`` is the oldest version that is kept for its age; ``tags`` are those kept by
+    name; ``doomed`` are paths of files that nobody needs and that may not be deleted yet.
+    ``vectors`` are the deletions that somebody may need, by root, and ``erasures`` those of a
+    rollup table; some up to event ``forgotten`` have left.
+    """
+
+    n: int
+    time: Instant
+    base_version: Instant
+    table: TableCreated
+    timeline: Timeline
+    zones: tuple[Zone, ...] = ()
+    plans: Mapping[str, PlanState] = field(default_factory=dict)
+    ids: Mapping[tuple[ChunkKey, Generation], IdSpace] = field(default_factory=dict)
+    voided: Mapping[ChunkKey, frozenset[int]] = field(default_factory=dict)
+    commits: Mapping[str, int] = field(default_factory=dict)
+    retained_from: int = 0
+    tags: Mapping[str, int] = field(default_factory=dict)
+    doomed: frozenset[str] = frozenset()
+    vectors: Vectors = field(default_factory=dict)
+    erasures: tuple[Erasure, ...] = ()
+    forgotten: int = 0
+
+    def keeps(self, n: int) -> bool:
+        """Tell whether version ``n`` can be read: it is young enough, or tagged."""
+        return self.retained_from <= n <= self.n or n in self.tags.values()
+
+    def deletions(self, segment: Segment) -> Mapping[SegmentId, tuple[Deletion, ...]]:
+        """Return the deletions that a reader of the segment has to apply, by root."""
+        return applying(segment, self.vectors)
+
+    def erased(self, segment: Segment) -> tuple[Erasure, ...]:
+        """Return the same of a rollup table."""
+        return tuple(each for each in self.erasures if each.n > segment.purged)
+
+    def id_space(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
+        """Return what the log knows of a chunk's ids."""
+        return self.ids.get((chunk, generation), IdSpace(generation.ids.start))
+
+    def pending_plans(self) -> tuple[PlanState, ...]:
+        """Return the plans that still claim their inputs, oldest first."""
+        return tuple(p for p in self.plans.values() if p.status.pending)
+
+    @property
+    def layout(self) -> Layout:
+        """Return how time is cut into chunks."""
+        return Layout(granularity=self.table.granularity, zones=self.zones)
+
+    def append_chunk(self, interval: Interval) -> ChunkKey:
+        """Return where new segments of a time chunk go: to its visible version, or the base.
+
+        A tombstone around the interval counts: what is appended there must not lie below it.
+        """
+        chunks = self.timeline.visible_chunks(interval)
+        versions = (c.version for c in chunks if c.interval.encloses(interval))
+        return ChunkKey(interval, max(versions, default=self.base_version))
+
+    def version_above(self, interval: Interval) -> Instant:
+        """Return what a new version of the interval must be higher than."""
+        present = (chunk.version for chunk in self.timeline.chunk_keys(interval))
+        promised = (
+            p.version
+            for p in self.plans.values()
+            if p.version and p.plan.interval.overlaps(interval)
+        )
+        return max((self.base_version, *present, *promised))
+
+
+def generation_of(segment_id: SegmentId) -> Generation:
+    """Return the id space a segment's id belongs to."""
+    first = segment_id.partition in FIRST_GENERATION_IDS
+    return Generation.FIRST if first else Generation.LATER
+
+
+def fold(state: State | None, events: Iterable[Event]) -> State | None:
+    """Apply events in order."""
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+def apply(state: State | None, event: Event) -> State:
+    """Return the state after one more event.
+
+    Raises:
+        CorruptTable: if the event cannot follow this state.
+    """
+    if state is None:
+        return _created(event)
+    if event.n != state.n + 1 or event.time <= state.time:
+        raise CorruptTable(
+            f"event {event.n} at {event.time} µs cannot follow event {state.n} at {state.time} µs"
+        )
+    commits = _keep_newest({**state.commits, event.commit: event.n}, COMMITS_KEPT)
+    return replace(_acted(state, event), n=event.n, time=event.time, commits=commits)
+
+
+def _created(event: Event) -> State:
+    if event.n != 0 or not isinstance(event.action, TableCreated):
+        raise CorruptTable(f"a log begins with event 0, TableCreated; found {event.n} {event.kind}")
+    return State(
+        n=0,
+        time=event.time,
+        base_version=event.time,
+        table=event.action,
+        timeline=Timeline.empty(),
+        commits={event.commit: 0},
+    )
+
+
+def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one case a kind
+    match event.action:
+        case TableCreated():
+            raise CorruptTable(f"event {event.n} creates the table a second time")
+        case Appended(segments=segments):
+            return _publish(state, segments)
+        case Changed():
+            return _changed(state, event.action, event.n)
+        case Voided(ids=ids):
+            return _void(_settle(state, ids), ids)
+        case PlanRequested(plan=plan):
+            return _with_plan(state, PlanState.requested(plan, event))
+        case PlanInflight(outputs=outputs) as action:
+            started = _plan(state, action.plan_id, event).started(action, event)
+            return _settle(_with_plan(state, started), outputs)
+        case PlanCompleted(segments=segments, plan_id=plan_id):
+            done = _plan(state, plan_id, event).finished(PlanStatus.COMPLETED, "", event)
+            return _publish(_recut(_with_plan(state, done), done.plan), segments)
+        case PlanYielded(plan_id=plan_id, reason=reason):
+            return _with_plan(state, _plan(state, plan_id, event).yielded(reason, event))
+        case PlanAborted(plan_id=plan_id, reason=reason):
+            aborted = _plan(state, plan_id, event).finished(PlanStatus.ABORTED, reason, event)
+            return _with_plan(state, aborted)
+        case Cleaned():
+            return _cleaned(state, event.action)
+        case Swept(paths=paths):
+            return replace(state, doomed=state.doomed.difference(paths))
+        case Tagged(name=name, n=n):
+            return replace(state, tags={**state.tags, name: n})
+        case Untagged(name=gone):
+            return replace(state, tags={k: n for k, n in state.tags.items() if k != gone})
+        case Restored():
+            return _restored(state, event.action, event.n)
+        case _:
+            assert_never(event.action)
+
+
+def _changed(state: State, action: Changed, n: int) -> State:
+    published = _with_vectors(_publish(state, action.segments), action.vectors, n)
+    if action.predicate is None:
+        return published
+    erasure = Erasure(n=n, predicate=action.predicate)
+    return replace(published, erasures=(*state.erasures, erasure))
+
+
+def _with_vectors(state: State, files: Iterable[VectorFile], n: int) -> State:
+    vectors = state.vectors
+    for file in files:
+        vectors = with_file(vectors, n, file)
+    return replace(state, vectors=vectors)
+
+
+def _restored(state: State, action: Restored, n: int) -> State:
+    left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
+    roots = (  # what compacted segments stand for was published once, whether files tell or not
+        segment.id.chunk.segment(partition)
+        for segment in action.segments
+        for partition in range(segment.shard.root_start, segment.shard.root_end)
+    )
+    settled = _settle(left, (*roots, *action.voided))
+    voided = _void(settled, action.voided)
+    zones = state.zones if action.zones is None else action.zones
+    published = _with_vectors(_publish(voided, action.segments), action.vectors, n)
+    return replace(published, zones=zones)
+
+
+def _cleaned(state: State, action: Cleaned) -> State:
+    gone = [segment for i in action.ids if (segment := state.timeline.get(i))]
+    timeline = state.timeline.with_changes(remove=action.ids)
+    shared = {segment.path for segment in timeline.segments()}
+    doomed = {segment.path for segment in gone if segment.path} - shared
+    left = replace(
+        state,
+        timeline=timeline,
+        doomed=state.doomed | doomed,
+        retained_from=max(state.retained_from, action.retained_from),
+    )
+    return _forgetting(left)
+
+
+def _forgetting(state: State) -> State:
+    """Return the state without deletions that no present segment needs."""
+    if not state.vectors and not state.erasures:
+        return state
+    present = tuple(s for s in state.timeline.segments() if s.rows)
+    vectors = needed(state.vectors, present)
+    least = min((segment.purged for segment in present), default=state.n)
+    erasures = tuple(each for each in state.erasures if each.n > least)
+    dropped = {r: set(some) - set(vectors.get(r, ())) for r, some in state.vectors.items()}
+    last = newest({root: tuple(some) for root, some in dropped.items()})
+    return replace(
+        state,
+        vectors=vectors,
+        erasures=erasures,
+        doomed=state.doomed | (paths(state.vectors) - paths(vectors)),
+        forgotten=max(state.forgotten, last),
+    )
+
+
+def forgettable(state: State) -> bool:
+    """Tell whether a cleaning would let go of deletions, even if it took no segment away."""
+    after = _forgetting(state)
+    return (after.vectors, after.erasures) != (state.vectors, state.erasures)
+
+
+def _publish(state: State, segments: tuple[Segment, ...]) -> State:
+    ids = (segment.id for segment in segments)
+    origins = (segment.origin for segment in segments if segment.origin)  # they may be roots
+    settled = _settle(state, (*ids, *origins))
+    return replace(settled, timeline=state.timeline.with_changes(add=segments))
+
+
+def _recut(state: State, plan: CompactionPlan) -> State:
+    if plan.region is None or plan.granularity is None:
+        return state
+    return replace(state, zones=state.layout.recut(plan.region, plan.granularity).zones)
+
+
+def _settle(state: State, ids: Iterable[SegmentId]) -> State:
+    by_space: dict[tuple[ChunkKey, Generation], list[int]] = {}
+    for segment_id in ids:
+        key = (segment_id.chunk, generation_of(segment_id))
+        by_space.setdefault(key, []).append(segment_id.partition)
+    changed = {key: state.id_space(*key).settle(parts) for key, parts in by_space.items()}
+    return replace(state, ids={**state.ids, **changed})
+
+
+def _void(state: State, ids: tuple[SegmentId, ...]) -> State:
+    voided = dict(state.voided)
+    for segment_id in ids:
+        chunk = segment_id.chunk
+        voided[chunk] = voided.get(chunk, frozenset()) | {segment_id.partition}
+    return replace(state, voided=voided)
+
+
+def _plan(state: State, plan_id: str, event: Event) -> PlanState:
+    if plan_id not in state.plans:
+        raise CorruptTable(f"event {event.n} ({event.kind}) names unknown plan {plan_id}")
+    return state.plans[plan_id]
+
+
+def _with_plan(state: State, plan: PlanState) -> State:
+    plans = {**state.plans, plan.plan.id: plan}
+    finished = [p for p in plans.values() if not p.status.pending]
+    if len(finished) > FINISHED_PLANS_KEPT:
+        oldest = min(finished, key=lambda p: p.last_n)
+        del plans[oldest.plan.id]
+    return replace(state, plans=plans)
+
+
+def _keep_newest(commits: dict[str, int], limit: int) -> dict[str, int]:
+    if len(commits) > limit:
+        del commits[next(iter(commits))]
+    return commits

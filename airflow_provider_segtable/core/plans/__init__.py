@@ -1,0 +1,1 @@
+"""Compaction plans and their life cycle."""

@@ -1,0 +1,96 @@
+"""Where a plan stands, and how its events move it on."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.events import Event, PlanInflight
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Instant
+
+
+class PlanStatus(StrEnum):
+    """Where a plan stands."""
+
+    REQUESTED = "requested"
+    INFLIGHT = "inflight"
+    COMPLETED = "completed"
+    ABORTED = "aborted"
+
+    @property
+    def pending(self) -> bool:
+        """Tell whether the plan still has a claim on its inputs."""
+        return self in (PlanStatus.REQUESTED, PlanStatus.INFLIGHT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanState:
+    """A plan and how far it got; ``last_n`` and ``author`` are of its newest event.
+
+    ``yields`` counts the attempts that gave way to somebody more urgent; ``version`` is the
+    newest that an attempt of a major compaction was to make.
+    """
+
+    plan: CompactionPlan
+    status: PlanStatus
+    requested_at: Instant
+    changed_at: Instant
+    last_n: int
+    author: str
+    attempts: int = 0
+    attempt: str | None = None
+    token: FencingToken | None = None
+    outputs: tuple[SegmentId, ...] = ()
+    note: str = ""
+    yields: int = 0
+    version: Instant | None = None
+    found: tuple[SegmentId, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[SegmentId, ...]:
+        """Return the inputs: as planned, or as a major compaction found them under its lock."""
+        return self.found or self.plan.inputs
+
+    @staticmethod
+    def requested(plan: CompactionPlan, event: Event) -> "PlanState":
+        """Return a new plan's state."""
+        return PlanState(
+            plan=plan,
+            status=PlanStatus.REQUESTED,
+            requested_at=event.time,
+            changed_at=event.time,
+            last_n=event.n,
+            author=event.author,
+        )
+
+    def started(self, action: PlanInflight, event: Event) -> "PlanState":
+        """Return the state with one more attempt."""
+        return replace(
+            self._at(event, PlanStatus.INFLIGHT, self.note),
+            attempts=self.attempts + 1,
+            attempt=action.attempt,
+            token=action.token,
+            outputs=action.outputs,
+            version=action.version,
+            found=action.inputs,
+        )
+
+    def yielded(self, reason: str, event: Event) -> "PlanState":
+        """Return the state after an attempt gave way."""
+        waiting = self._at(event, PlanStatus.REQUESTED, reason)
+        return replace(waiting, yields=self.yields + 1)
+
+    def finished(self, status: PlanStatus, note: str, event: Event) -> "PlanState":
+        """Return the state of a plan that is over."""
+        return self._at(event, status, note)
+
+    def _at(self, event: Event, status: PlanStatus, note: str) -> "PlanState":
+        return replace(
+            self,
+            status=status,
+            changed_at=event.time,
+            last_n=event.n,
+            author=event.author,
+            note=note,
+        )

@@ -1,0 +1,1 @@
+"""Recovery: findings about a damaged table, and replay of its descriptors."""

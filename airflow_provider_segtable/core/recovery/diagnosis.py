@@ -1,0 +1,151 @@
+"""Diagnosis: findings, and what can be said about a table from its log alone.
+
+1. A *finding* names what is wrong, where, why it matters, and the way out. Its ``code`` is a
+   stable word for scripts.
+2. Severities, from harmless to worst: INFO (nothing has to be done), WARNING (costs time, space or
+   speed), UNCHECKED (could not be looked at, so nobody knows), CRITICAL (rows or commits suffer).
+3. After an event only the time that it touches can have changed. ``violations_since`` checks the
+   invariants there, on a timeline built anew, and that the incremental one shows the same.
+4. A file and the log agree if the footer's descriptor says what the log says; a carried-over
+   segment has another id and shard by now.
+
+Source of the idea: ``fsck`` and ZFS' scrub; invariants by window as in incremental view checks.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    Changed,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    PlanYielded,
+    Swept,
+    Tagged,
+    Untagged,
+    Voided,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Interval
+
+
+class Severity(StrEnum):
+    """How bad a finding is; see the module."""
+
+    INFO = "info"
+    WARNING = "warning"
+    UNCHECKED = "unchecked"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """Return 0 for the most harmless, growing."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is wrong: ``what`` it is, ``why`` it matters, what to ``do``."""
+
+    code: str
+    severity: Severity
+    where: str
+    what: str
+    why: str
+    do: str
+
+
+def worst(findings: Iterable[Finding]) -> Severity | None:
+    """Return the worst severity; None if there is no finding."""
+    return max((f.severity for f in findings), key=lambda each: each.rank, default=None)
+
+
+def violations_since(state: State, event: Event) -> Iterator[str]:
+    """Yield what is wrong with a state in the time that its last event touched.
+
+    Args:
+        state: right after ``event``.
+        event: the last one.
+    """
+    touched = _touched(event)
+    if touched is None:
+        yield from violations(state)
+        return
+    pieces = list(_closed(state.timeline, touched))
+    present = [s for piece in pieces for s in state.timeline.segments(piece)]
+    part = Timeline.empty().with_changes(add=present)
+    for piece in pieces:
+        if part.visible_segments(piece) != state.timeline.visible_segments(piece):
+            yield f"{piece} shows other segments than a timeline that is built anew"
+    yield from violations(replace(state, timeline=part))
+
+
+_WITHOUT_SEGMENTS = frozenset(
+    {PlanRequested, PlanInflight, PlanYielded, PlanAborted, Swept, Tagged, Untagged}
+)
+
+
+def _touched(event: Event) -> frozenset[Interval] | None:
+    """Return the intervals that an event can have changed; None: any."""
+    action = event.action
+    if isinstance(action, Appended | Changed | PlanCompleted):
+        return frozenset(segment.id.interval for segment in action.segments)
+    if isinstance(action, Voided):
+        return frozenset(segment_id.interval for segment_id in action.ids)
+    return frozenset() if type(action) in _WITHOUT_SEGMENTS else None
+
+
+def _closed(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:
+    """Widen intervals until no chunk sticks out, and join those that meet."""
+    held: Interval | None = None
+    for wanted in sorted(touched):
+        interval = wanted
+        while True:
+            chunks = [interval, *(key.interval for key in timeline.chunk_keys(interval))]
+            wider = Interval(min(c.start for c in chunks), max(c.end for c in chunks))
+            if wider == interval:
+                break
+            interval = wider
+        if held and held.overlaps(interval):
+            held = Interval(min(held.start, interval.start), max(held.end, interval.end))
+            continue
+        if held:
+            yield held
+        held = interval
+    if held:
+        yield held
+
+
+def shared_files(state: State) -> Iterator[tuple[str, tuple[Segment, ...]]]:
+    """Yield files that readers see more than once, with the segments: their rows are doubled."""
+    by_path: dict[str, list[Segment]] = {}
+    for segment in state.timeline.visible_segments():
+        if segment.path:
+            by_path.setdefault(segment.path, []).append(segment)
+    for path, segments in by_path.items():
+        if len(segments) > 1:
+            yield path, tuple(segments)
+
+
+_OF_THE_FILE = (
+    *("rows", "row_groups", "time_min", "time_max"),
+    *("created", "events", "clustering"),
+)
+_OF_THE_SEGMENT = ("shard", "lineage", "replaces")
+
+
+def disagreements(segment: Segment, footer: Segment) -> Iterator[str]:
+    """Yield in what a file's own descriptor differs from the log's, if it is that segment's."""
+    names = _OF_THE_FILE if segment.origin else (*_OF_THE_FILE, *_OF_THE_SEGMENT)
+    for name in names:
+        logged, found = getattr(segment, name), getattr(footer, name)
+        if logged != found:
+            yield f"{name}: the log says {logged!r}, the footer {found!r}"

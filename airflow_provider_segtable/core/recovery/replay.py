@@ -1,0 +1,400 @@
+"""Recovery: what a table is, told by the descriptors of its files alone.
+
+1. Two files of one id are listed and none is taken: nobody can tell which one the log meant.
+2. In each chunk, an atomic update group that is not full hides nothing and is left out. Of
+   several full attempts at one group any will do if they stand for equally many events, but for
+   deleted ones: they were made from the same roots.
+3. A version that major compaction began is *idle* if a complete higher one meets it without naming
+   it in ``replaces``: then it was never seen by readers.
+4. Versions are replayed from the lowest up. One *stands* if its core sets are complete and hold as
+   many events as what it replaces, but for deleted ones; or if not all of that is there, since only
+   what was replaced for good is ever cleaned. Otherwise it falls back to what it was to replace.
+5. What a standing version meets and does not name was appended meanwhile: it is carried over, as
+   the log would have done. So it is known what is to be visible (``shown``), and by construction
+   no row twice.
+6. What cannot be told from descriptors is a ``Doubt``, never a guess; a *blocking* one has to be
+   decided by somebody who knows.
+
+Source of the idea: Druid rebuilds its timeline from published segments' shard specs; core sets
+and ``replaces`` let ours tell attempts from versions without the log.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
+from airflow_provider_segtable.core.recovery.version_claims import (
+    Deletes,
+    agreed,
+    attempts,
+    begins,
+    claims,
+    closed,
+    covered,
+    granularity_of,
+    inside,
+    names_of,
+    united,
+)
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    Segment,
+    SegmentId,
+)
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.time.layout import Layout
+
+
+def recover(
+    segments: Iterable[Segment],
+    granularity: Granularity,
+    *,
+    also: Iterable[str] = (),
+    gone: Iterable[Segment] = (),
+    deletes: Deletes | None = None,
+) -> Recovered:
+    """Return what a table is.
+
+    Args:
+        segments: the descriptors of all its files, and tombstones as far as a log knows them.
+        granularity: the table's.
+        also: paths of files to take although another one has their id: they get a new one.
+        gone: segments that a log knows and whose files are lost.
+        deletes: how many rows of what was first written are deleted.
+    """
+    layout = Layout(granularity=granularity)
+    work = _Work(layout=layout, gone=tuple(gone), deletes=deletes or Deletes({}))
+    work.take(segments, frozenset(also))
+    idle = work.idle()
+    for version in work.versions():
+        work.replay(version, idle)
+    return work.result()
+
+
+@dataclass(slots=True)
+class _Work:
+    """The replay: ``alive`` is what is shown after the versions so far, by id."""
+
+    layout: Layout
+    gone: tuple[Segment, ...] = ()
+    deletes: Deletes = field(default_factory=lambda: Deletes({}))
+    timeline: Timeline = field(default_factory=Timeline.empty)
+    alive: dict[SegmentId, Segment] = field(default_factory=dict)
+    carried: dict[SegmentId, Segment] = field(default_factory=dict)
+    replaced: dict[SegmentId, Segment] = field(default_factory=dict)
+    dropped: list[Segment] = field(default_factory=list)
+    doubts: list[Doubt] = field(default_factory=list)
+    following: dict[ChunkKey, int] = field(default_factory=dict)
+    renamed: list[Segment] = field(default_factory=list)
+    torn: dict[ChunkKey, list[Segment]] = field(default_factory=dict)
+
+    def take(self, segments: Iterable[Segment], also: frozenset[str]) -> None:
+        """Sort out equal ids and torn groups; rules 1 and 2."""
+        by_id = sorted(set(segments), key=lambda s: (s.id, s.path in also, s.path))
+        single: list[Segment] = []
+        for _, group in groupby(by_id, key=lambda s: s.id):
+            same = list(group)
+            self._note_ids(same[0])
+            chosen = [s for s in same if s.path not in also] or same[:1]
+            self.renamed += [s for s in same if s not in chosen]
+            if len(chosen) == 1:
+                single += chosen
+                continue
+            self.dropped += chosen
+            note = f"{len(chosen)} files say they are {chosen[0].id}: leave out all but one"
+            self._doubt(Reason.SAME_ID, chosen, note)
+        for chunk, members in groupby(sorted(single, key=lambda s: s.id), key=lambda s: s.id.chunk):
+            whole, torn = self._groups(list(members))
+            self.timeline = self.timeline.with_changes(
+                add=agreed(chunk, whole, frozenset(s.id for s in self.gone))
+            )
+            self.dropped += torn
+            self.torn[chunk] = torn
+
+    def _note_ids(self, segment: Segment) -> None:
+        chunk, shard = segment.id.chunk, segment.shard
+        self.following[chunk] = max(self.following.get(chunk, 0), shard.root_end)
+
+    def _groups(self, members: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
+        """Return the segments of full groups, one attempt each, and all others."""
+        whole: list[Segment] = []
+        left: list[Segment] = []
+        for tries in attempts(members).values():
+            full = [tried for tried in tries if len(tried) == tried[0].shard.group_size]
+            chosen = full[-1] if full else []
+            whole += chosen
+            left += [segment for tried in tries if tried is not chosen for segment in tried]
+            counts = [sum(s.events for s in tried) for tried in full]
+            if len({*counts}) > 1 and not self.deletes.alike(max(counts), counts, chosen):
+                note = f"{len(full)} attempts at roots {chosen[0].shard.group} hold unequal rows"
+                self._doubt(Reason.MAYBE_DOUBLED, [s for tried in full for s in tried], note)
+        return whole, left
+
+    def versions(self) -> list[Instant]:
+        """Return all versions, lowest first."""
+        return sorted({chunk.version for chunk in self.timeline.chunk_keys()})
+
+    def chunks(self, version: Instant) -> list[ChunkKey]:
+        """Return the chunks of a version."""
+        return [chunk for chunk in self.timeline.chunk_keys() if chunk.version == version]
+
+    def cores(self, version: Instant) -> list[ChunkKey]:
+        """Return the chunks of a version that have a core set; none if appends began it."""
+        return [chunk for chunk in self.chunks(version) if self.timeline.core(chunk)]
+
+    def idle(self) -> frozenset[Instant]:
+        """Return the versions of attempts that came to nothing; rule 3."""
+        idle: set[Instant] = set()
+        standing: list[Instant] = []
+        for version in reversed(self.versions()):
+            cores = self.cores(version)
+            if not cores:
+                continue
+            higher = [other for other in standing if self._meets(other, cores)]
+            named = any(
+                core in names_of(self._members(other)) for other in higher for core in cores
+            )
+            if higher and not named:
+                if any(self._grown(core) for core in cores):
+                    segments = [s for core in cores for s in self._of(core)]
+                    note = f"version {version} was used, yet {higher[0]} does not replace it"
+                    self._doubt(Reason.VERSION, segments, note)
+                idle.add(version)
+            elif all(self.timeline.complete(core) for core in cores):
+                standing.append(version)
+        return frozenset(idle)
+
+    def _meets(self, version: Instant, cores: Sequence[ChunkKey]) -> bool:
+        return any(c.interval.overlaps(piece) for c in cores for piece in self._region(version))
+
+    def _grown(self, chunk: ChunkKey) -> bool:
+        """Tell whether anything happened to a chunk after its core set was made."""
+        core = self.timeline.core(chunk)
+        return any(s.id.partition >= core for s in self._of(chunk))
+
+    def _of(self, chunk: ChunkKey) -> list[Segment]:
+        return [s for group in self.timeline.groups(chunk) for s in group.segments]
+
+    def _members(self, version: Instant) -> list[Segment]:
+        return [s for chunk in self.chunks(version) for s in self._of(chunk)]
+
+    def _region(self, version: Instant) -> list[Interval]:
+        chunks = (*self.chunks(version), *names_of(self._members(version)))
+        return united(chunk.interval for chunk in chunks)
+
+    def replay(self, version: Instant, idle: frozenset[Instant]) -> None:
+        """Put one version over what is there; rule 4."""
+        cores = self.cores(version)
+        groups = [g for c in self.chunks(version) for g in self.timeline.visible_groups(c)]
+        news = [segment for group in groups for segment in group.segments]
+        if not cores:
+            self._show(news)
+            return
+        names = names_of(
+            (*self._members(version), *(s for s in self.gone if s.id.version == version))
+        )
+        paths = {segment.path for segment in news if segment.path}
+        claimed = [s for s in self.alive.values() if claims(names, s) or s.path in paths]
+        if version in idle:
+            self.dropped += self._members(version)
+            return
+        if self._stands(cores, claimed):
+            self._stand(version, news, claimed)
+        else:
+            self._fall_back(version, news)
+
+    def _stands(self, cores: Sequence[ChunkKey], claimed: Sequence[Segment]) -> bool:
+        complete = all(self.timeline.complete(core) for core in cores)
+        own = [s for c in cores for s in self._of(c) if s.shard.root_end <= self.timeline.core(c)]
+        names = names_of((*own, *(s for s in self.gone if s.id.chunk in cores and begins(s))))
+        below = [segment for segment in claimed if claims(names, segment)]
+        if not names or not covered(names, below):
+            return True  # nothing else can stand for these rows; what is lost is told in the end
+        if not complete:
+            return False
+        inner = ((s.shard, self.timeline.core(c)) for c in cores for s in self._of(c))
+        crossing = any(shard.root_start < core < shard.root_end for shard, core in inner)
+        whole = sum(s.events for s in below)
+        first = sum(s.events for s in own if not s.shard.minor_version)
+        shown = (
+            s
+            for c in cores
+            for g in self.timeline.visible_groups(c)
+            if g.end <= self.timeline.core(c)
+            for s in g.segments
+        )
+        made = (first, sum(s.events for s in shown))
+        return crossing or any(self.deletes.alike(whole, [one], below) for one in made)
+
+    def _stand(self, version: Instant, news: Sequence[Segment], claimed: Sequence[Segment]) -> None:
+        names = names_of(self._members(version))
+        region = self._region(version)
+        self._recut(version, region)
+        for segment in claimed:
+            self.replaced[segment.id] = self.alive.pop(segment.id)
+            self.carried.pop(segment.id, None)
+        missing = [c for c in names if not covered({c: names[c]}, claimed)]
+        self._show(news)
+        for segment in [*self.alive.values()]:
+            met = any(segment.id.interval.overlaps(piece) for piece in region)
+            if segment.id.version >= version or not met or segment.tombstone:
+                continue
+            self._check_chain(segment, missing, version)
+            self._carry(segment, version)
+
+    def _check_chain(self, segment: Segment, missing: Sequence[ChunkKey], version: Instant) -> None:
+        """Doubt what may be in a version between that was replaced and cleaned."""
+        between = [
+            c
+            for c in missing
+            if c.interval.overlaps(segment.id.interval) and c.version > segment.id.version
+        ]
+        torn = not all(self.timeline.complete(core) for core in self.cores(version))
+        if between or torn:
+            where = between[0].version if between else version
+            note = f"{segment.id} may be in version {where}, of which files are gone"
+            self._doubt(Reason.MAYBE_DOUBLED, [segment], note)
+
+    def _fall_back(self, version: Instant, news: Sequence[Segment]) -> None:
+        """Leave a version out; what was appended to it goes to what stands below."""
+        self.dropped += self._members(version)
+        for segment in news:
+            if segment.tombstone or segment.id.partition < self.timeline.core(segment.id.chunk):
+                continue
+            if segment.shard.minor_version:
+                note = f"version {version} is torn, but was compacted: restore its files"
+                self._doubt(Reason.VERSION, [segment], note)
+                continue
+            if all(segment.path != other.path for other in self.alive.values()):
+                self._carry(segment, None)
+
+    def _carry(self, segment: Segment, version: Instant | None) -> None:
+        """Give a segment an id in its chunk as time is cut now; rule 5."""
+        interval = self.layout.holds(segment.time_min, segment.time_max)
+        if interval is None:
+            note = f"{segment.id} has rows in several time chunks of a later layout"
+            self._doubt(Reason.LAYOUT, [segment], note)
+            return
+        if version is None:
+            here = [s.id.version for s in self.alive.values() if s.id.interval.overlaps(interval)]
+            version = max(here, default=segment.id.version)
+        chunk = ChunkKey(interval, version)
+        partition = self.following.get(chunk, 0)
+        self.following[chunk] = partition + 1
+        if self.alive.get(segment.id) == segment:  # not so if another file has its id
+            del self.alive[segment.id]
+            self.carried.pop(segment.id, None)
+        if self.timeline.get(segment.id) == segment:
+            self.replaced[segment.id] = segment
+        moved = segment.carried(chunk.segment(partition), self.timeline.core(chunk))
+        self.alive[moved.id] = self.carried[moved.id] = moved
+
+    def _show(self, segments: Iterable[Segment]) -> None:
+        self.alive |= {segment.id: segment for segment in segments}
+
+    def _recut(self, version: Instant, region: Sequence[Interval]) -> None:
+        """Cut time as a version's chunks tell; a piece is widened until it cuts none apart."""
+        for piece in region:
+            chunks = [
+                c.interval
+                for c in self.chunks(version)
+                if c.interval.overlaps(piece) and any(s.rows for s in self._of(c))
+            ]
+            kinds = {granularity_of(c, self.layout.granularity) for c in chunks}
+            for kind in kinds - {None}:
+                assert kind is not None  # noqa: S101 - for the type checker
+                self.layout = self.layout.recut(closed(piece, kind, self.layout), kind)
+
+    def result(self) -> Recovered:
+        """Return it, with what is lost."""
+        for segment in self.renamed:
+            self._carry(segment, None)
+        for chunk in sorted({s.id.chunk for s in self.alive.values()} | {*self.torn}):
+            self._check_loss(chunk)
+        out = {segment.id for segment in self.dropped}
+        chunks = {s.id.chunk for s in self.alive.values() if s.id not in self.carried}
+        kept = [s for chunk in sorted(chunks) for s in self._of(chunk) if s.id not in out]
+        shown = tuple(sorted(self.alive.values(), key=lambda s: s.id))
+        self._check_shown(shown, kept)
+        return Recovered(
+            shown=shown,
+            kept=tuple(kept),
+            carried=tuple(self.carried[i] for i in sorted(self.carried)),
+            dropped=tuple(sorted(self.dropped, key=lambda s: (s.id, s.path))),
+            replaced=tuple(self.replaced[i] for i in sorted(self.replaced)),
+            zones=self.layout.zones,
+            doubts=tuple(self.doubts),
+        )
+
+    def _check_loss(self, chunk: ChunkKey) -> None:
+        """List torn groups that nothing below stands for, and cores with missing segments."""
+        above = any(
+            s.id.version > chunk.version and s.id.interval.overlaps(chunk.interval)
+            for s in self.alive.values()
+        )
+        if above:
+            return  # what stands above replaced it for good
+        spans = [(g.start, g.end) for g in self.timeline.visible_groups(chunk)]
+        bare = [
+            s
+            for s in self.torn.get(chunk, [])
+            if not inside(s.shard.root_start, s.shard.root_end, spans)
+        ]
+        if bare:
+            note = f"a group of {bare[0].shard.group_size} has {len(bare)} files left in {chunk}"
+            self._doubt(Reason.ROWS_LOST, bare, note)
+            self._save(chunk, bare)
+        elif any(s.id.chunk == chunk for s in self.alive.values()):
+            core = self.timeline.core(chunk)
+            if core and not inside(0, core, spans):
+                note = f"of the {core} segments that began {chunk} some are gone"
+                self._doubt(Reason.ROWS_LOST, self._of(chunk), note)
+
+    def _save(self, chunk: ChunkKey, bare: Sequence[Segment]) -> None:
+        """Of a torn group show what is left of it, or of its inputs: whichever is more."""
+        for key in {s.shard.group for s in bare}:
+            tries = [s for s in bare if s.shard.group == key]
+            newest = [s for s in tries if s.created == max(t.created for t in tries)]
+            below = [
+                s
+                for s in self.alive.values()
+                if s.id.chunk == chunk
+                and key.root_start <= s.shard.root_start
+                and s.shard.root_end <= key.root_end
+            ]
+            if sum(s.events for s in newest) <= sum(s.events for s in below):
+                continue
+            for segment in below:
+                del self.alive[segment.id]
+                self.dropped.append(segment)
+            for segment in newest:
+                self.alive[segment.id] = segment
+                self._carry(segment, chunk.version)
+
+    def _check_shown(self, shown: Sequence[Segment], kept: Sequence[Segment]) -> None:
+        """Hold the replay against the overshadowing rules."""
+        table = Timeline.empty().with_changes(add=(*kept, *self.carried.values()))
+        seen = {segment.id for segment in table.visible_segments()}
+        odd = [s for s in shown if s.id not in seen and s.rows]
+        odd += [s for s in table.visible_segments() if s.id not in self.alive and s.rows]
+        for segment in odd:
+            note = f"{segment.id} would be shown or hidden against what its files tell"
+            self._doubt(Reason.VERSION, [segment], note)
+        for segment in shown:
+            here = self.layout.holds(segment.time_min, segment.time_max)
+            if here != segment.id.interval and not segment.tombstone:
+                note = f"{segment.id} does not fit how time is cut"
+                self._doubt(Reason.LAYOUT, [segment], note)
+
+    def _doubt(self, reason: Reason, segments: Sequence[Segment], note: str) -> None:
+        self.doubts.append(
+            Doubt(
+                reason=reason,
+                interval=segments[0].id.interval,
+                note=note,
+                paths=tuple(segment.path for segment in segments),
+                rows=sum(segment.rows for segment in segments),
+            )
+        )

@@ -1,0 +1,138 @@
+"""Claims: what a version says that it replaces, and whether all of that is there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    GroupKey,
+    Segment,
+    SegmentId,
+    tombstone,
+)
+from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.time.layout import Layout, aligned
+
+Names = Mapping[ChunkKey, Sequence[tuple[int, int]]]
+"""Root ranges by chunk; also single partitions, of segments that were carried over."""
+
+
+def names_of(segments: Iterable[Segment]) -> Names:
+    """Return what segments replace of lower versions."""
+    found: dict[ChunkKey, list[tuple[int, int]]] = {}
+    for segment in segments:
+        for each in segment.replaces:
+            if each.chunk.version < segment.id.version:
+                found.setdefault(each.chunk, []).extend(each.spans)
+    return found
+
+
+def claims(names: Names, segment: Segment) -> bool:
+    """Tell whether a segment is among what is replaced, by its roots or by its own name."""
+    shard, own = segment.shard, segment.file_id
+    spans, origin = names.get(segment.id.chunk, ()), names.get(own.chunk, ())
+    return any(a <= shard.root_start and shard.root_end <= b for a, b in spans) or any(
+        a <= own.partition < b for a, b in origin
+    )
+
+
+def covered(names: Names, segments: Sequence[Segment]) -> bool:
+    """Tell whether everything that is replaced is there."""
+    for chunk, spans in names.items():
+        here = [s for s in segments if chunk in (s.id.chunk, s.file_id.chunk)]
+        roots = [(s.shard.root_start, s.shard.root_end) for s in here if s.id.chunk == chunk]
+        roots += [(s.file_id.partition, s.file_id.partition + 1) for s in here]
+        if not all(inside(start, end, roots) for start, end in spans):
+            return False
+    return True
+
+
+def inside(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
+    """Tell whether spans together cover ``[start, end)``."""
+    for first, last in sorted(spans):
+        if first <= start < last:
+            start = last
+    return start >= end
+
+
+def united(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the intervals, overlapping ones as one."""
+    found: list[Interval] = []
+    for one in sorted(intervals):
+        if found and one.start < found[-1].end:
+            found[-1] = Interval(found[-1].start, max(found[-1].end, one.end))
+        else:
+            found.append(one)
+    return found
+
+
+def granularity_of(interval: Interval, preferred: Granularity) -> Granularity | None:
+    """Return what cuts time into this chunk, the table's own if it does."""
+    kinds = (kind for kind in (preferred, *Granularity) if kind.chunk(interval.start) == interval)
+    return next(kinds, None)
+
+
+def closed(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
+    """Return the smallest stretch around a piece that cuts no chunk apart, old or new."""
+    before: Interval | None = None
+    while piece != before:
+        before = piece
+        new = aligned(piece, kind)
+        first, last = layout.chunk(new.start), layout.chunk(new.end - 1)
+        piece = Interval(min(first.start, new.start), max(last.end, new.end))
+    return piece
+
+
+def agreed(
+    chunk: ChunkKey, segments: Sequence[Segment], gone: frozenset[SegmentId]
+) -> list[Segment]:
+    """Return a chunk's segments with one core set, as the log has them.
+
+    An append's footer does not know of it; and if it is a single segment that nothing tells of, it
+    was a tombstone, or its file is lost. What it replaces will tell.
+    """
+    core = max((segment.shard.core for segment in segments), default=0)
+    agreed = [
+        s if s.shard.minor_version or s.shard.core == core else s.carried(s.id, core)
+        for s in segments
+    ]
+    if (
+        core == 1
+        and chunk.segment(0) not in gone
+        and all(segment.shard.root_start for segment in segments)
+    ):
+        agreed.append(tombstone(chunk, chunk.version))
+    return agreed
+
+
+def begins(segment: Segment) -> bool:
+    """Tell whether a segment is of the core set that began its version."""
+    return segment.id.partition < segment.shard.core
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """How many rows of each root were deleted, at most: whoever rewrote them may have fewer.
+
+    ``unknown``: in a rollup table nobody can tell.
+    """
+
+    rows: Mapping[SegmentId, int]
+    unknown: bool = False
+
+    def alike(self, whole: int, made: Iterable[int], segments: Iterable[Segment]) -> bool:
+        """Tell whether rows may have been made of the ``whole`` rows of segments, each time."""
+        segments = tuple(segments)
+        gone = sum(
+            rows for root, rows in self.rows.items() if any(s.may_hold(root) for s in segments)
+        )
+        return all(count <= whole and (self.unknown or whole <= count + gone) for count in made)
+
+
+def attempts(members: Iterable[Segment]) -> dict[GroupKey, list[list[Segment]]]:
+    """Return what was written of each group: by attempt, the oldest first."""
+    found: dict[GroupKey, dict[tuple[Instant, int], list[Segment]]] = {}
+    for one in members:
+        attempt = (one.created, one.shard.group_size)
+        found.setdefault(one.shard.group, {}).setdefault(attempt, []).append(one)
+    return {key: [tries[which] for which in sorted(tries)] for key, tries in found.items()}

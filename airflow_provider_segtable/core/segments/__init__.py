@@ -1,0 +1,1 @@
+"""Segments: descriptors, atomic update groups, overshadowing, replacement and invariants."""

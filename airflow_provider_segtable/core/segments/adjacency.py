@@ -1,0 +1,47 @@
+"""Adjacency: which groups of a chunk may be compacted together.
+
+Druid's three restrictions, which keep a compacted segment's ancestry one contiguous root range:
+
+1. First-generation segments are adjacent if their partition ids are consecutive; ids that were
+   *voided* do not count, so a writer that gave up never separates its neighbours for ever.
+2. Later generations are adjacent if their root ranges are.
+3. All segments of a group (made from the same roots) are compacted together.
+"""
+
+from collections.abc import Collection, Sequence
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
+from airflow_provider_segtable.core.segments.timeline import Group
+
+
+def adjacent(left_end: int, right_start: int, voided: Collection[int]) -> bool:
+    """Tell whether nothing lives, or may come to live, between two root ranges."""
+    return all(partition in voided for partition in range(left_end, right_start))
+
+
+def check_plan(plan: CompactionPlan, groups: Sequence[Group], voided: Collection[int]) -> None:
+    """Refuse a plan that breaks a restriction.
+
+    Args:
+        plan: the plan.
+        groups: the visible groups of its chunk, in root order.
+        voided: the chunk's voided first-generation ids.
+
+    Raises:
+        InvalidInput: naming the plan and what is wrong with it.
+    """
+    inputs = set(plan.inputs)
+    chosen = [g for g in groups if inputs & {s.id for s in g.segments}]
+    whole = {segment.id for group in chosen for segment in group.segments}
+    if whole != inputs:
+        torn = sorted(map(str, whole ^ inputs))
+        raise InvalidInput(f"plan {plan.id} takes groups apart or names strangers: {torn}")
+    edges = [plan.root_start, *(e for g in chosen for e in (g.key.root_start, g.key.root_end))]
+    edges.append(plan.root_end)
+    gaps = zip(edges[::2], edges[1::2], strict=True)
+    if not all(adjacent(left, right, voided) for left, right in gaps):
+        raise InvalidInput(
+            f"plan {plan.id} is not contiguous over [{plan.root_start}, {plan.root_end}): "
+            f"its groups cover {[(g.key.root_start, g.key.root_end) for g in chosen]}"
+        )

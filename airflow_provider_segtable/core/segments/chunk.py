@@ -1,0 +1,368 @@
+"""One time chunk at one version: which of its groups are visible.
+
+1. Segments of equal root range and minor version are one *atomic update group*; it is full iff
+   all ``group_size`` of them are present. Only full groups are ever visible.
+2. Visible, in words: go through the full groups from the highest minor version down (equal ones:
+   wider range first, then lower start) and take each that overlaps none taken before.
+3. For what compaction can make (ranges nested or disjoint, minor versions rising outwards) this
+   equals "full, and no full group overshadows it". It falls back through all generations, and
+   partly: without one of the segments of [0, 3), [0, 2) at v1 and [2, 3) at v0 show again.
+4. It is a function of the segments present, not of the order in which they came and went.
+5. The chunk is *complete* iff visible groups cover every root that any present segment covers,
+   and the whole core set of its version.
+
+How it is kept up to date. Groups lie in *layers*, one a minor version, highest first, each sorted
+by root; the visible ones in a sorted set of their own. A group that becomes full is hidden by a
+higher visible one, or takes the place of what it encloses. A visible group that ceases to be full
+leaves a gap, which layers below fill from the top down. Only when ranges cross, which no
+compaction makes, is everything connected to the gap settled anew.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.segments.segment import (
+    FIRST_GENERATION_IDS,
+    ChunkKey,
+    GroupKey,
+    Segment,
+)
+from airflow_provider_segtable.core.segments.spans import Spans
+
+BULK = 64
+"""So many changed groups at once, and an eighth of the chunk: build it anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The present segments of an atomic update group, at least one, by partition."""
+
+    key: GroupKey
+    segments: tuple[Segment, ...]
+
+    @property
+    def full(self) -> bool:
+        """Tell whether all segments of the group are present."""
+        return len(self.segments) == self.segments[0].shard.group_size
+
+    @property
+    def start(self) -> int:
+        """Return the first root."""
+        return self.key.root_start
+
+    @property
+    def end(self) -> int:
+        """Return the first root after the group."""
+        return self.key.root_end
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The groups of one minor version."""
+
+    minor_version: int
+    groups: Spans[Group]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """The segments of one (interval, version); ``later`` finds groups of later generations."""
+
+    key: ChunkKey
+    layers: tuple[Layer, ...] = ()
+    visible: Spans[Group] = field(default_factory=Spans)
+    later: Mapping[int, GroupKey] = field(default_factory=dict)
+    count: int = 0
+
+    @property
+    def start(self) -> int:
+        """Return the first instant."""
+        return self.key.interval.start
+
+    @property
+    def end(self) -> int:
+        """Return the first instant after the chunk."""
+        return self.key.interval.end
+
+    def get(self, partition: int) -> Segment | None:
+        """Return a present segment."""
+        key = _home(partition, self.later)
+        group = self.group(key) if key else None
+        return _member(group, partition) if group else None
+
+    def group(self, key: GroupKey) -> Group | None:
+        """Return a group of which anything is present."""
+        at = bisect_left(self.layers, -key.minor_version, key=_rank)
+        if at == len(self.layers) or self.layers[at].minor_version != key.minor_version:
+            return None
+        return self.layers[at].groups.find(key.root_start, key.root_end, key)
+
+    def groups(self) -> Iterator[Group]:
+        """Yield all groups, visible or not, by minor version from the highest, then by root."""
+        return (group for layer in self.layers for group in layer.groups)
+
+    def segments(self) -> Iterator[Segment]:
+        """Yield all segments by partition."""
+        if self.layers and not self.layers[-1].minor_version:
+            yield from (segment for g in self.layers[-1].groups for segment in g.segments)
+        for partition in sorted(self.later):
+            segment = self.get(partition)
+            if segment:
+                yield segment
+
+    def shows(self, key: GroupKey) -> bool:
+        """Tell whether the group is visible, as far as this chunk goes."""
+        return self.visible.find(key.root_start, key.root_end, key) is not None
+
+    def hides(self, key: GroupKey) -> bool:
+        """Tell whether a visible group of higher minor version overlaps the group."""
+        rivals = self.visible.overlapping(key.root_start, key.root_end)
+        return any(rival.key.minor_version > key.minor_version for rival in rivals)
+
+    def complete(self) -> bool:
+        """Tell whether visible groups cover the core set and all roots of present segments."""
+        runs: list[tuple[int, int]] = []
+        for group in self.visible:
+            start = runs.pop()[0] if runs and runs[-1][1] == group.start else group.start
+            runs.append((start, group.end))
+        ends = [end for _, end in runs]
+        for group in self.groups():
+            at = bisect_left(ends, group.end)
+            if at == len(runs) or runs[at][0] > group.start:
+                return False
+        return not self.core or bool(runs and runs[0][0] == 0 and runs[0][1] >= self.core)
+
+    @property
+    def core(self) -> int:
+        """Return the size of the core set of the chunk's version, as any segment tells it."""
+        first = next(self.groups(), None)
+        return first.segments[0].shard.core if first else 0
+
+    def max_minor(self, root_start: int, root_end: int) -> int:
+        """Return the highest minor version of any group over these roots, 0 if there is none."""
+        for layer in self.layers:
+            if any(True for _ in layer.groups.overlapping(root_start, root_end)):
+                return layer.minor_version
+        return 0
+
+    def with_changes(self, add: Iterable[Segment], remove: Iterable[int]) -> "Chunk":
+        """Return the chunk with partitions removed, then segments added.
+
+        Raises:
+            CorruptTable: if segments contradict each other.
+        """
+        draft = _Draft(self)
+        for partition in remove:
+            draft.remove(partition)
+        for segment in add:
+            draft.add(segment)
+        changed = draft.changed()
+        if not changed:
+            return self
+        growth = sum(len(new.segments) if new else 0 for _, new in changed)
+        shrink = sum(len(old.segments) if old else 0 for old, _ in changed)
+        held = replace(self, later=draft.later, count=self.count + growth - shrink)
+        if len(changed) >= max(BULK, self.count // 8):
+            return _rebuilt(held, changed)
+        layers, visible = self.layers, self.visible
+        for old, new in changed:
+            layers = _layered(layers, old, new)
+            visible = _settled(layers, visible, old, new)
+        return replace(held, layers=layers, visible=visible)
+
+
+_Change = tuple[Group | None, Group | None]
+"""A group before and after."""
+
+
+class _Draft:
+    """Collects changes of members group by group, so that each group changes once."""
+
+    def __init__(self, chunk: Chunk) -> None:
+        self._chunk = chunk
+        self._members: dict[GroupKey, dict[int, Segment]] = {}
+        self.later: Mapping[int, GroupKey] = chunk.later
+
+    def remove(self, partition: int) -> None:
+        key = _home(partition, self.later)
+        if key and self._of(key).pop(partition, None) and partition in self.later:
+            self._own_later().pop(partition)
+
+    def add(self, segment: Segment) -> None:
+        partition, key = segment.id.partition, segment.shard.group
+        home = _home(partition, self.later)
+        known = self._of(home).get(partition) if home else None
+        if known and known != segment:
+            raise CorruptTable(
+                f"two different segments are called {segment.id}: {known.path!r} "
+                f"and {segment.path!r}; remove the one that the log does not name"
+            )
+        self._of(key)[partition] = segment
+        if partition not in FIRST_GENERATION_IDS and not known:
+            self._own_later()[partition] = key
+
+    def changed(self) -> list[_Change]:
+        changes = []
+        for key, members in self._members.items():
+            old, new = self._chunk.group(key), _group(key, members)
+            if old != new:
+                changes.append((old, new))
+        return changes
+
+    def _of(self, key: GroupKey) -> dict[int, Segment]:
+        if key not in self._members:
+            group = self._chunk.group(key)
+            self._members[key] = {s.id.partition: s for s in group.segments} if group else {}
+        return self._members[key]
+
+    def _own_later(self) -> dict[int, GroupKey]:
+        if self.later is self._chunk.later:
+            self.later = dict(self.later)
+        return self.later  # type: ignore[return-value]
+
+
+def _home(partition: int, later: Mapping[int, GroupKey]) -> GroupKey | None:
+    if partition in FIRST_GENERATION_IDS:
+        return GroupKey(partition, partition + 1, 0)
+    return later.get(partition)
+
+
+def _member(group: Group, partition: int) -> Segment | None:
+    return next((s for s in group.segments if s.id.partition == partition), None)
+
+
+def _group(key: GroupKey, members: Mapping[int, Segment]) -> Group | None:
+    if not members:
+        return None
+    segments = tuple(members[partition] for partition in sorted(members))
+    wanted = segments[0].shard.group_size
+    if len(segments) > wanted or any(s.shard.group_size != wanted for s in segments):
+        sizes = {str(s.id): s.shard.group_size for s in segments}
+        raise CorruptTable(
+            f"group {key} cannot be made of {len(segments)} segments with group "
+            f"sizes {sizes}; remove those that no completed plan made"
+        )
+    return Group(key=key, segments=segments)
+
+
+def _rank(layer: Layer) -> int:
+    return -layer.minor_version
+
+
+def _rebuilt(chunk: Chunk, changed: Iterable[_Change]) -> Chunk:
+    groups = {group.key: group for group in chunk.groups()}
+    for old, new in changed:
+        if new:
+            groups[new.key] = new
+        elif old:
+            del groups[old.key]
+    by_minor: dict[int, list[Group]] = {}
+    for group in groups.values():
+        by_minor.setdefault(group.key.minor_version, []).append(group)
+    layers = tuple(
+        Layer(minor, Spans.of(by_minor[minor])) for minor in sorted(by_minor, reverse=True)
+    )
+    filled = _filled(layers, 0, len(FIRST_GENERATION_IDS))
+    return replace(chunk, layers=layers, visible=Spans.of(filled or ()))
+
+
+def _layered(layers: tuple[Layer, ...], old: Group | None, new: Group | None) -> tuple[Layer, ...]:
+    minor = next(group.key.minor_version for group in (old, new) if group)
+    at = bisect_left(layers, -minor, key=_rank)
+    known = at < len(layers) and layers[at].minor_version == minor
+    groups: Spans[Group] = layers[at].groups if known else Spans()
+    if new:
+        groups = groups.put(new)
+    elif old:
+        groups = groups.drop(old)
+    changed = (Layer(minor, groups),) if groups else ()
+    return (*layers[:at], *changed, *layers[at + known :])
+
+
+def _settled(
+    layers: tuple[Layer, ...], visible: Spans[Group], old: Group | None, new: Group | None
+) -> Spans[Group]:
+    """Return the visible groups after ``old`` became ``new``."""
+    if new and new.full:
+        return _taken_in(layers, visible, new)
+    if old and old.full and visible.find(old.start, old.end, old.key):
+        filled = _filled(layers, old.start, old.end, old.key.minor_version)
+        if filled is not None:
+            return visible.splice(old.start, old.end, filled)
+        return _settled_anew(layers, visible, old)
+    return visible
+
+
+def _taken_in(layers: tuple[Layer, ...], visible: Spans[Group], new: Group) -> Spans[Group]:
+    mine = _priority(new)
+    crossed = False
+    for rival in visible.overlapping(new.start, new.end):
+        if _priority(rival) < mine:
+            return visible
+        crossed = crossed or rival.start < new.start or rival.end > new.end
+    if crossed:
+        return _settled_anew(layers, visible, new)
+    return visible.splice(new.start, new.end, (new,))
+
+
+def _settled_anew(layers: tuple[Layer, ...], visible: Spans[Group], about: Group) -> Spans[Group]:
+    start, end = about.start, about.end
+    wider = (-1, -1)
+    while wider != (start, end):
+        wider = (start, end)
+        for layer in layers:
+            for cell in layer.groups.cells(start, end):
+                start, end = min(start, cell.start), max(end, cell.end)
+    return visible.splice(start, end, _filled(layers, start, end) or ())
+
+
+def _priority(group: Group) -> tuple[int, int, int]:
+    return -group.key.minor_version, group.start - group.end, group.start
+
+
+def _filled(
+    layers: tuple[Layer, ...], start: int, end: int, minor: int | None = None
+) -> list[Group] | None:
+    """Return what becomes visible in an empty range, by root, from the layers up to ``minor``.
+
+    None if a full group crosses an edge of the range, so that the range cannot be settled alone.
+    """
+    gaps = [(start, end)]
+    filled: list[Group] = []
+    for layer in layers if minor is None else layers[bisect_left(layers, -minor, key=_rank) :]:
+        left_over: list[tuple[int, int]] = []
+        for gap in gaps:
+            taken: list[Group] = []
+            for cell in layer.groups.cells(*gap):
+                full = [g for g in cell.items if g.full and g.start < gap[1] and gap[0] < g.end]
+                if any(g.start < start or g.end > end for g in full):
+                    return None
+                taken += _first_come([g for g in full if gap[0] <= g.start and g.end <= gap[1]])
+            filled += taken
+            left_over += _between(gap, taken)
+        gaps = left_over
+        if not gaps:
+            break
+    return sorted(filled, key=lambda group: group.start)
+
+
+def _first_come(groups: list[Group]) -> list[Group]:
+    if len(groups) == 1:
+        return groups
+    taken: list[Group] = []
+    for group in sorted(groups, key=_priority):
+        if not any(group.key.overlaps(other.key) for other in taken):
+            taken.append(group)
+    return sorted(taken, key=lambda group: group.start)
+
+
+def _between(gap: tuple[int, int], taken: list[Group]) -> Iterator[tuple[int, int]]:
+    at = gap[0]
+    for group in taken:
+        if at < group.start:
+            yield at, group.start
+        at = group.end
+    if at < gap[1]:
+        yield at, gap[1]

@@ -1,0 +1,146 @@
+"""Replacement: a new version of a region, and what was appended to the old one meanwhile.
+
+1. A major compaction writes the *core set* of each chunk of its region at a new version; where
+   the region has no rows, tombstones hide what older versions would show.
+2. What is visible in the region and was no input, appended while the compaction ran, is *carried
+   over*: it gets the next partition of its chunk at the new version. Its file stays as it is.
+3. An append that was on its way when the version changed is carried over in the same manner, by
+   its own commit.
+4. A segment can be carried over if all its rows lie in one chunk of the layout. That is certain
+   where granularity stays or gets coarser in all of the region (``carries_appends``), so appends
+   go on beside such a compaction. Beside another one they wait; a segment that slips in although
+   the locks were lost is a conflict, never a loss.
+5. Chunks of one version do not hide rows of each other.
+
+Source of the idea: Druid's concurrent append and replace (``upgrade_segments``), decided here in
+one place by the log instead of noted on the way by each appender.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
+from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.time.layout import Layout
+
+
+def moved(segment: Segment, state: State) -> ChunkKey | Conflict:
+    """Return the chunk that an appended segment goes to now."""
+    interval = state.layout.holds(segment.time_min, segment.time_max)
+    if interval is None:
+        return _torn(segment, state.layout)
+    return state.append_chunk(interval)
+
+
+def layout_after(plan: CompactionPlan, state: State) -> Layout:
+    """Return how time is cut once a major compaction is done."""
+    if plan.region is None or plan.granularity is None:
+        return state.layout
+    return state.layout.recut(plan.region, plan.granularity)
+
+
+def carries_appends(plan: CompactionPlan, layout: Layout) -> bool:
+    """Return whether whatever is appended by this layout fits one chunk of the plan's.
+
+    A region that is coarsened in one part and refined in another carries nothing: its locks are
+    taken as one.
+    """
+    if plan.granularity is None:
+        return True
+    return all(old.nests_in(plan.granularity) for old in layout.granularities(plan.interval))
+
+
+def taken_over(
+    found: PlanState, segments: Sequence[Segment], state: State
+) -> tuple[Segment, ...] | Conflict:
+    """Return what else a completed major compaction publishes: carried segments, tombstones."""
+    region, version = found.plan.interval, found.version or 0
+    layout = layout_after(found.plan, state)
+    inputs = set(found.inputs)
+    late = [
+        segment
+        for segment in state.timeline.visible_segments(region)
+        if segment.id not in inputs and not segment.tombstone
+    ]
+    following = _next_partitions(segments)
+    carried: list[Segment] = []
+    for segment in late:
+        interval = layout.holds(segment.time_min, segment.time_max)
+        if interval is None:
+            return _torn(segment, layout)
+        chunk = ChunkKey(interval, version)
+        core = following.get(chunk, (0, 0))[1]
+        partition = max(
+            following.get(chunk, (0, 0))[0], state.id_space(chunk, Generation.FIRST).next
+        )
+        following[chunk] = (partition + 1, core)
+        carried.append(segment.carried(chunk.segment(partition), core))
+    covered = {segment.id.interval for segment in (*segments, *carried)}
+    return (*carried, *tombstones(region, covered, version, state.time))
+
+
+def tombstones(
+    region: Interval, covered: Iterable[Interval], version: Instant, created: Instant
+) -> Iterator[Segment]:
+    """Yield a tombstone for every stretch of the region that no chunk covers."""
+    at = region.start
+    for interval in sorted(covered):
+        if at < interval.start:
+            yield tombstone(ChunkKey(Interval(at, interval.start), version), created)
+        at = max(at, interval.end)
+    if at < region.end:
+        yield tombstone(ChunkKey(Interval(at, region.end), version), created)
+
+
+def closed_region(region: Interval, granularity: Granularity | None, state: State) -> Interval:
+    """Return the smallest region around this one that cuts no chunk apart, old or new."""
+    before: Interval | None = None
+    while region != before:
+        before = region
+        for chunk in state.timeline.visible_chunks(region):
+            region = Interval(
+                min(region.start, chunk.interval.start), max(region.end, chunk.interval.end)
+            )
+        for edge in (region.start, region.end - 1):
+            cut = granularity.chunk(edge) if granularity else state.layout.chunk(edge)
+            region = Interval(min(region.start, cut.start), max(region.end, cut.end))
+    return region
+
+
+def hidden_by_equals(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ChunkKey]]:
+    """Yield segments whose first or last row another chunk of their version hides, and that chunk.
+
+    Of equal versions the chunk that begins later wins, then the one that ends earlier.
+    """
+    members: dict[ChunkKey, list[Segment]] = {}
+    for segment in segments:
+        members.setdefault(segment.id.chunk, []).append(segment)
+    begun: dict[Instant, list[ChunkKey]] = {}
+    for chunk in sorted(members, key=lambda c: (c.interval.start, -c.interval.end)):
+        here = begun.setdefault(chunk.version, [])
+        here[:] = [other for other in here if other.interval.end > chunk.interval.start]
+        for segment in (s for other in here for s in members[other] if s.rows):
+            inside = (chunk.interval.holds(at) for at in (segment.time_min, segment.time_max))
+            if any(inside):
+                yield segment, chunk
+        here.append(chunk)
+
+
+def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, int]]:
+    """Return the first free partition and the size of the core set, by chunk."""
+    sizes: dict[ChunkKey, tuple[int, int]] = {}
+    for segment in segments:
+        count = sizes.get(segment.id.chunk, (0, 0))[0] + 1
+        sizes[segment.id.chunk] = (count, count)
+    return sizes
+
+
+def _torn(segment: Segment, layout: Layout) -> Conflict:
+    first, last = layout.chunk(segment.time_min), layout.chunk(segment.time_max)
+    return Conflict(
+        reason=f"time was cut anew: {segment.id} has rows in {first} and {last}; write it again"
+    )

@@ -1,0 +1,235 @@
+"""The timeline: all present segments of a table, and which of them readers see.
+
+1. Inside a chunk, one (interval, version), groups overshadow groups; see ``core.segments.chunk``.
+2. Between versions, at an instant: of the chunks whose interval holds it, the *complete* one of
+   the highest version wins. If none is complete, the highest that has any visible group wins. So
+   an incomplete higher version hides nothing. Of equal versions the later, then shorter interval
+   wins: so what is appended inside a tombstone shows.
+3. ``lookup`` shows, at every instant, the winner's visible groups, clipped to where it wins.
+4. A group's state: VISIBLE iff ``lookup`` shows it somewhere. Otherwise OVERSHADOWED iff a
+   visible group of its chunk with a higher minor version overlaps it, or other chunks of no lower
+   version win at every instant of its interval. Otherwise STANDBY: it waits for its missing
+   segments, or its chunk for its missing groups.
+
+All this is a function of the segments present, whatever the order in which they came and went.
+A timeline is a value: a change shares everything but the chunks touched.
+
+Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableManager. The latter
+depends on the order of arrival and can lose data when generations are nested; this cannot.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import heappop, heappush
+from itertools import chain, pairwise
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.segments.chunk import Chunk, Group
+from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, SegmentId
+from airflow_provider_segtable.core.segments.spans import Cell, Spans
+from airflow_provider_segtable.core.time.interval import Interval
+
+__all__ = ["Group", "GroupState", "Timeline", "Visible"]
+
+
+class GroupState(StrEnum):
+    """Where an atomic update group stands; rule 4."""
+
+    STANDBY = "standby"
+    VISIBLE = "visible"
+    OVERSHADOWED = "overshadowed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visible:
+    """A visible group, and the part of its chunk's interval in which readers see it."""
+
+    interval: Interval
+    chunk: ChunkKey
+    group: GroupKey
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A value; see the module."""
+
+    _chunks: Spans[Chunk] = field(default_factory=Spans)
+    _count: int = 0
+
+    @staticmethod
+    def empty() -> "Timeline":
+        """Return the timeline of a table without segments."""
+        return Timeline()
+
+    def __len__(self) -> int:
+        """Return the number of present segments, visible or not."""
+        return self._count
+
+    def __contains__(self, segment_id: object) -> bool:
+        """Tell whether the segment is present, visible or not."""
+        return isinstance(segment_id, SegmentId) and self.get(segment_id) is not None
+
+    def with_changes(
+        self, *, add: Iterable[Segment] = (), remove: Iterable[SegmentId] = ()
+    ) -> "Timeline":
+        """Return the timeline with segments removed, then others added, at once.
+
+        Removing what is absent and adding what is present change nothing.
+
+        Raises:
+            CorruptTable: if two segments have one id, or a group's segments disagree on its size.
+        """
+        changes: dict[ChunkKey, tuple[list[Segment], list[int]]] = {}
+        for segment_id in remove:
+            changes.setdefault(segment_id.chunk, ([], []))[1].append(segment_id.partition)
+        for segment in add:
+            changes.setdefault(segment.id.chunk, ([], []))[0].append(segment)
+        chunks, count = self._chunks, self._count
+        for key, (added, removed) in changes.items():
+            before = self._chunk(key) or Chunk(key=key)
+            after = before.with_changes(added, removed)
+            if after is not before:
+                chunks = chunks.put(after) if after.count else chunks.drop(after)
+                count += after.count - before.count
+        return self if chunks is self._chunks else Timeline(chunks, count)
+
+    def get(self, segment_id: SegmentId) -> Segment | None:
+        """Return a present segment."""
+        chunk = self._chunk(segment_id.chunk)
+        return chunk.get(segment_id.partition) if chunk else None
+
+    def segments(self, interval: Interval | None = None) -> Iterator[Segment]:
+        """Yield the present segments whose chunk overlaps the interval, by id."""
+        for chunk in self._overlapping(interval):
+            yield from chunk.segments()
+
+    def chunk_keys(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
+        """Return the chunks of which anything is present, sorted."""
+        return tuple(chunk.key for chunk in self._overlapping(interval))
+
+    def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
+        """Return all groups of a chunk, full or not, sorted by key."""
+        found = self._chunk(chunk)
+        return tuple(sorted(found.groups(), key=lambda g: g.key)) if found else ()
+
+    def visible_groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
+        """Return the visible groups of one chunk, by root, whatever other versions show."""
+        found = self._chunk(chunk)
+        return tuple(found.visible) if found else ()
+
+    def complete(self, chunk: ChunkKey) -> bool:
+        """Tell whether visible groups cover all that any present segment of the chunk covers."""
+        found = self._chunk(chunk)
+        return found is not None and found.complete()
+
+    def core(self, chunk: ChunkKey) -> int:
+        """Return the size of the core set of a chunk's version; 0 if it has none."""
+        found = self._chunk(chunk)
+        return found.core if found else 0
+
+    def max_minor(self, chunk: ChunkKey, root_start: int, root_end: int) -> int:
+        """Return the highest minor version of any group, full or not, over these roots, or 0."""
+        found = self._chunk(chunk)
+        return found.max_minor(root_start, root_end) if found else 0
+
+    def lookup(self, interval: Interval | None = None) -> tuple[Visible, ...]:
+        """Return what readers of an interval see, by interval start and then by root."""
+        return tuple(
+            Visible(interval=piece, chunk=chunk.key, group=group.key, segments=group.segments)
+            for piece, chunk in self._winning(interval)
+            for group in chunk.visible
+        )
+
+    def visible_segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
+        """Return the segments of ``lookup``, each once."""
+        chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
+        return tuple(s for chunk in chunks.values() for g in chunk.visible for s in g.segments)
+
+    def visible_chunks(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
+        """Return the chunks of ``lookup``, each once, by where they first win."""
+        return tuple({chunk.key: None for _, chunk in self._winning(interval)})
+
+    def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
+        """Return where a group stands.
+
+        Raises:
+            InvalidInput: if nothing of the group is present.
+        """
+        found = self._chunk(chunk)
+        if found is None or found.group(group) is None:
+            raise InvalidInput(f"chunk {chunk} has no {group}: ask groups() for those it has")
+        winning = list(self._winning(chunk.interval))
+        if found.shows(group) and any(winner is found for _, winner in winning):
+            return GroupState.VISIBLE
+        if found.hides(group) or _beaten(found, winning):
+            return GroupState.OVERSHADOWED
+        return GroupState.STANDBY
+
+    def _chunk(self, key: ChunkKey) -> Chunk | None:
+        return self._chunks.find(key.interval.start, key.interval.end, key)
+
+    def _overlapping(self, interval: Interval | None) -> Iterator[Chunk]:
+        if interval is None:
+            return iter(self._chunks)
+        return self._chunks.overlapping(interval.start, interval.end)
+
+    def _cells(self, interval: Interval | None) -> Iterator[Cell[Chunk]]:
+        if interval is None:
+            return chain.from_iterable(self._chunks.blocks)
+        return self._chunks.cells(interval.start, interval.end)
+
+    def _winning(self, interval: Interval | None) -> Iterator[tuple[Interval, Chunk]]:
+        for cell in self._cells(interval):
+            if len(cell.items) > 1:
+                yield from _winners(cell.items, interval)
+                continue
+            only = cell.items[0]
+            piece = only.key.interval if interval is None else only.key.interval.clip(interval)
+            if piece and only.visible:
+                yield piece, only
+
+
+def _winners(chunks: Iterable[Chunk], within: Interval | None) -> Iterator[tuple[Interval, Chunk]]:
+    """Sweep over time with a heap of the chunks that have begun, the best on top."""
+    begin: list[tuple[Interval, Chunk]] = []
+    for chunk in chunks:
+        piece = chunk.key.interval.clip(within) if within else chunk.key.interval
+        if piece and chunk.visible:
+            begin.append((piece, chunk))
+    begin.sort(key=lambda pair: pair[0].start, reverse=True)
+    edges = sorted({edge for piece, _ in begin for edge in (piece.start, piece.end)})
+    heap: list[tuple[tuple[bool, int, int, int], Chunk]] = []
+    open_piece: tuple[Interval, Chunk] | None = None
+    for start, end in pairwise(edges):
+        while begin and begin[-1][0].start <= start:
+            chunk = begin.pop()[1]
+            heappush(heap, (_preference(chunk), chunk))
+        while heap and heap[0][1].end <= start:
+            heappop(heap)
+        if not heap:
+            continue
+        winner = heap[0][1]
+        if open_piece and open_piece[1] is winner and open_piece[0].end == start:
+            open_piece = (Interval(open_piece[0].start, end), winner)
+            continue
+        if open_piece:
+            yield open_piece
+        open_piece = (Interval(start, end), winner)
+    if open_piece:
+        yield open_piece
+
+
+def _preference(chunk: Chunk) -> tuple[bool, int, int, int]:
+    return not chunk.complete(), -chunk.key.version, -chunk.start, chunk.end
+
+
+def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, Chunk]]) -> bool:
+    """Tell whether others of no lower version win at every instant of the chunk."""
+    at = chunk.start
+    for piece, winner in winning:
+        if piece.start != at or winner is chunk or winner.key.version < chunk.key.version:
+            return False
+        at = piece.end
+    return at == chunk.end

@@ -1,0 +1,1 @@
+"""Time: instants, intervals, granularities, and the layout of time chunks."""

@@ -1,0 +1,1 @@
+"""Arrow: schemas, event times, predicates and SQL conditions."""

@@ -1,0 +1,101 @@
+"""Table schemas as Arrow and back.
+
+1. Types are text as Arrow prints them; parsing is a small recursive grammar, so that the log
+   needs no Arrow to be read.
+2. A type that text cannot carry exactly (dictionary, extension, union) is refused when the
+   table is created.
+"""
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    str(made): made
+    for made in (
+        pa.bool_(),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float16(), pa.float32(), pa.float64()),
+        *(pa.string(), pa.large_string(), pa.binary(), pa.large_binary()),
+        *(pa.date32(), pa.date64(), pa.null()),
+        *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
+        *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")),
+    )
+}
+
+
+def from_arrow(schema: pa.Schema) -> Schema:
+    """Return the table schema of an Arrow schema.
+
+    Raises:
+        SchemaMismatch: naming the column whose type cannot be stored.
+    """
+    for field in schema:
+        try:
+            exact = parse_type(str(field.type)) == field.type
+        except SchemaMismatch:
+            exact = False
+        if not exact:
+            raise SchemaMismatch(
+                f"column {field.name!r} has type {field.type}, which a table cannot store: "
+                "cast it to a plain type (dictionaries to their value type)"
+            )
+    return Schema(tuple(Column(name=f.name, type=str(f.type), nullable=f.nullable) for f in schema))
+
+
+def to_arrow(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of a table schema."""
+    return pa.schema([pa.field(c.name, parse_type(c.type), c.nullable) for c in schema.columns])
+
+
+def parse_type(text: str) -> pa.DataType:
+    """Parse a type as Arrow prints it.
+
+    Raises:
+        SchemaMismatch: if it is none that a table can store.
+    """
+    if text in _PRIMITIVES:
+        return _PRIMITIVES[text]
+    for pattern, build in _PARAMETRIC:
+        match = re.fullmatch(pattern, text)
+        if match:
+            return build(*match.groups())
+    raise SchemaMismatch(f"{text!r} is no type that a table can store")
+
+
+def _field(text: str) -> pa.Field:
+    name, _, rest = text.partition(": ")
+    nullable = not rest.endswith(" not null")
+    return pa.field(name, parse_type(rest.removesuffix(" not null")), nullable)
+
+
+def _map(inside: str) -> pa.DataType:
+    key, item = _split(inside)[:2]
+    return pa.map_(parse_type(key), parse_type(item))
+
+
+def _split(inside: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(inside):
+        depth += (char in "<[(") - (char in ">])")
+        if char == "," and depth == 0:
+            parts.append(inside[start:at].strip())
+            start = at + 1
+    parts.append(inside[start:].strip())
+    return parts
+
+
+_PARAMETRIC: tuple[tuple[str, Callable[..., pa.DataType]], ...] = (
+    (r"timestamp\[(\w+), tz=([^\]]+)\]", pa.timestamp),
+    (r"decimal128\((\d+), (-?\d+)\)", lambda p, s: pa.decimal128(int(p), int(s))),
+    (r"fixed_size_binary\[(\d+)\]", lambda width: pa.binary(int(width))),
+    (r"list<(.+)>", lambda inside: pa.list_(_field(inside))),
+    (r"large_list<(.+)>", lambda inside: pa.large_list(_field(inside))),
+    (r"struct<(.+)>", lambda inside: pa.struct([_field(part) for part in _split(inside)])),
+    (r"map<(.+)>", _map),
+)

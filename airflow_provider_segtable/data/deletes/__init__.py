@@ -1,0 +1,1 @@
+"""Deletion vector files, and row filters that apply them."""

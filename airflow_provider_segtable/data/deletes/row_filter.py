@@ -1,0 +1,176 @@
+"""Sieves: where the rows of a segment come from, and which of them are deleted.
+
+1. A sieve is plain data, fit to be sent to a task: whoever reads a segment's file asks it, batch by
+   batch, for root addresses and for the rows to keep.
+2. It knows the segment's runs; if there are none, the file's hidden columns tell (``ROOT``,
+   ``ROW``), and must be among the rows that it is asked about.
+3. In a rollup table rows have no address; its deletions are predicates over visible columns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.deletes.predicate import Predicate, columns_of
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.deletes.row_bits import Bits, Flags, flags_between, packed_of
+
+Rows: TypeAlias = pa.Table | pa.RecordBatch
+AnyRows = TypeVar("AnyRows", pa.Table, pa.RecordBatch)
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+ROOT_TYPE = pa.dictionary(pa.int32(), pa.string())
+ADDRESS: "tuple[pa.Field[Any], ...]" = (
+    pa.field(ROOT, pa.string(), nullable=False),
+    pa.field(ROW, pa.int64(), nullable=False),
+)
+"""The hidden columns, as files have them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sieve:
+    """What is to be known of one segment's rows.
+
+    Attributes:
+        runs: where they come from; empty if hidden columns tell, or nobody asks.
+        deleted: row numbers by root (as text): only those that apply to the segment.
+        predicates: of a rollup table: the rows they hold for are deleted.
+    """
+
+    runs: tuple[Run, ...] = ()
+    deleted: Mapping[str, Bits] = field(default_factory=dict)
+    predicates: tuple[Predicate, ...] = ()
+
+    @staticmethod
+    def idle(segment: Segment) -> "Sieve":
+        """Return the sieve of a segment none of whose rows are deleted."""
+        return Sieve(runs=segment.runs)
+
+    @property
+    def passes_all(self) -> bool:
+        """Tell whether no row is deleted."""
+        return not self.deleted and not self.predicates
+
+    @property
+    def holds_back(self) -> bool:
+        """Tell whether a row is deleted; where only the file can tell, whether one may be."""
+        return not self.passes_all and (not self.runs or self.deleted_rows() > 0)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Return the columns that ``kept`` needs."""
+        hidden = (ROOT, ROW) if self.deleted and not self.runs else ()
+        named = (name for predicate in self.predicates for name in columns_of(predicate))
+        return (*hidden, *dict.fromkeys(named))
+
+    def kept(self, rows: Rows, first: int) -> Flags | None:
+        """Return which rows are not deleted; None if that is all of them.
+
+        Args:
+            rows: some consecutive rows of the file, with the columns of ``reads`` at least.
+            first: the number of the first one in the file.
+        """
+        if self.passes_all:
+            return None
+        gone = np.zeros(rows.num_rows, np.bool_)
+        for predicate in self.predicates:
+            gone |= _flags(pc.fill_null(matches(rows, predicate), False))
+        if self.deleted:
+            gone |= self._by_runs(rows.num_rows, first) if self.runs else self._by_columns(rows)
+        return ~gone if gone.any() else None
+
+    def sifted(self, rows: AnyRows, first: int) -> AnyRows:
+        """Return the rows that are not deleted."""
+        kept = self.kept(rows, first)
+        return rows if kept is None else rows.filter(pa.array(kept))
+
+    def gone(self) -> Flags:
+        """Return which rows of the file are deleted, where runs tell."""
+        return self._by_runs(sum(run.rows for run in self.runs), 0)
+
+    def deleted_rows(self) -> int:
+        """Return how many rows vectors delete, where runs tell."""
+        return int(self.gone().sum())
+
+    def _by_runs(self, count: int, first: int) -> Flags:
+        gone = np.zeros(count, np.bool_)
+        for at, run in _overlapping(self.runs, first, count):
+            bits = self.deleted.get(str(run.root))
+            if bits is not None:
+                flags = flags_between(bits, run.start, run.rows)
+                gone[at : at + len(flags)] = flags
+        return gone
+
+    def _by_columns(self, rows: Rows) -> Flags:
+        names, codes, numbers = hidden_of(rows)
+        bits = [packed_of(self.deleted[n]) if n in self.deleted else _NONE for n in names]
+        lengths = np.array([len(some) for some in bits], np.int64)
+        starts = np.cumsum(lengths) - lengths
+        known = numbers >> 3 < lengths[codes]
+        row = numbers[known]
+        eight = np.concatenate([*bits, _NONE])[starts[codes[known]] + (row >> 3)]
+        gone = np.zeros(rows.num_rows, np.bool_)
+        gone[known] = eight >> (row & 7).astype(np.uint8) & 1
+        return gone
+
+    def addressed(self, rows: AnyRows, first: int) -> AnyRows:
+        """Return rows with their addresses in the hidden columns, added if they are not there."""
+        if not self.runs:
+            return rows
+        names: dict[str, int] = {}
+        codes = np.empty(rows.num_rows, np.int32)
+        numbers = np.empty(rows.num_rows, np.int64)
+        for at, run in _overlapping(self.runs, first, rows.num_rows):
+            codes[at : at + run.rows] = names.setdefault(str(run.root), len(names))
+            numbers[at : at + run.rows] = np.arange(run.start, run.start + run.rows)
+        roots = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(names), pa.string()))
+        return rows.append_column(ROOT, roots).append_column(ROW, pa.array(numbers))
+
+
+def _flags(column: pa.BooleanArray | pa.ChunkedArray) -> Flags:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(whole.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+_NONE = np.zeros(0, np.uint8)
+
+
+def hidden_of(rows: Rows) -> tuple[list[str], npt.NDArray[np.int32], Numbers]:
+    """Return the roots that the hidden columns name, and for each row which one, and its number."""
+    if not rows.num_rows:
+        return [], np.zeros(0, np.int32), np.zeros(0, np.int64)
+    roots = rows.column(ROOT)
+    if isinstance(roots, pa.ChunkedArray):
+        roots = roots.unify_dictionaries().combine_chunks()
+    coded = roots if pa.types.is_dictionary(roots.type) else roots.dictionary_encode()
+    numbers = np.asarray(rows.column(ROW).to_numpy(), dtype=np.int64)
+    return coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False), numbers
+
+
+def _overlapping(runs: Sequence[Run], first: int, count: int) -> Iterator[tuple[int, Run]]:
+    """Yield the parts of runs that rows ``first..first+count`` have, each with where it begins."""
+    at = -first
+    for run in runs:
+        low, high = max(at, 0), min(at + run.rows, count)
+        if low < high:
+            yield low, Run(run.root, run.start + low - at, high - low)
+        at += run.rows
+        if at >= count:
+            return
+
+
+def with_addresses(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the hidden columns of addresses, last, if it has them already or not."""
+    shown = [field for field in schema if field.name not in (ROOT, ROW)]
+    return pa.schema([*shown, *ADDRESS])
+
+
+def sieve_of(sieves: Mapping[SegmentId, Sieve], segment: Segment) -> Sieve:
+    """Return a segment's sieve; an idle one if none is given."""
+    return sieves.get(segment.id) or Sieve.idle(segment)

@@ -1,0 +1,59 @@
+"""The deletions of a state, as sieves for its segments: vector files are read once each."""
+
+from collections.abc import Iterable, Mapping
+
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.deletes.deletion import Deletion
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.data.deletes.row_bits import Bits, bits_of
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.vector_file import read_vectors
+from airflow_provider_segtable.ports.files import DataFiles
+
+
+def sieves(files: DataFiles, state: State, segments: Iterable[Segment]) -> dict[SegmentId, Sieve]:
+    """Return a sieve for each segment, by its id.
+
+    Raises:
+        NotFound, CorruptTable: a vector file is gone or broken.
+    """
+    reader = _Reader(files)
+    return {
+        segment.id: Sieve(
+            runs=segment.runs,
+            deleted=reader.bits(state.deletions(segment)),
+            predicates=tuple(each.predicate for each in state.erased(segment)),
+        )
+        for segment in segments
+    }
+
+
+def deleted_rows(
+    files: DataFiles, deletions: Mapping[SegmentId, Iterable[Deletion]]
+) -> dict[SegmentId, BitMap]:
+    """Return the rows that the deletions name, by root."""
+    reader = _Reader(files)
+    return {root: reader.rows(root, tuple(some)) for root, some in deletions.items()}
+
+
+class _Reader:
+    """Reads each file once, and makes each set of bits once."""
+
+    def __init__(self, files: DataFiles) -> None:
+        self.files = files
+        self.held: dict[str, dict[SegmentId, BitMap]] = {}
+        self.made: dict[tuple[SegmentId, tuple[Deletion, ...]], Bits] = {}
+
+    def rows(self, root: SegmentId, deletions: tuple[Deletion, ...]) -> BitMap:
+        for each in deletions:
+            if each.path not in self.held:
+                self.held[each.path] = read_vectors(self.files, each.path, each.checksum)
+        return BitMap.union(*(self.held[each.path][root] for each in deletions))
+
+    def bits(self, wanted: Mapping[SegmentId, tuple[Deletion, ...]]) -> dict[str, Bits]:
+        for key in wanted.items():
+            if key not in self.made:
+                self.made[key] = bits_of(self.rows(*key).to_array())
+        return {str(root): self.made[root, some] for root, some in wanted.items()}

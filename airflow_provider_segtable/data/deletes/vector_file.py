@@ -1,0 +1,115 @@
+"""Files of deletion vectors.
+
+1. A file is Arrow IPC, one row a root: its segment id, how many rows are deleted, and which, as a
+   roaring bitmap in the portable serialization (as Delta and Iceberg have it, for 32 bits).
+2. It is written once, under an unguessable name, and counts from the moment an event names it.
+3. The event names the checksum of its bytes, too: readers that know it take no other bytes.
+4. Only a driver comes here. Tasks are given ``bits``, and need no library for bitmaps.
+"""
+
+import io
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.digest import digest
+from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, NotFound
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.ports.files import DataFiles
+
+FOLDER = "deletes"
+FORMAT = b"1"
+_KEY = b"segtable.vectors"
+_SCHEMA = pa.schema(
+    [("root", pa.string()), ("rows", pa.int64()), ("bitmap", pa.binary())],
+    metadata={_KEY: FORMAT},
+)
+
+Rows = Mapping[SegmentId, BitMap]
+"""Which rows, by root."""
+
+
+def vectors_path(token: str) -> str:
+    """Return the path of a file of vectors; ``token`` makes it unguessable."""
+    return f"{FOLDER}/{token}.arrow"
+
+
+def write_vectors(files: DataFiles, rows: Rows, token: str) -> VectorFile:
+    """Write vectors that are not empty, by root in order.
+
+    Raises:
+        StorageError: nothing is left behind.
+    """
+    path = vectors_path(token)
+    given = {root: rows[root] for root in sorted(rows) if rows[root]}
+    table = pa.table(
+        [
+            pa.array(map(str, given), pa.string()),
+            pa.array(map(len, given.values()), pa.int64()),
+            pa.array([bitmap.serialize() for bitmap in given.values()], pa.binary()),
+        ],
+        schema=_SCHEMA,
+    )
+    held = io.BytesIO()
+    with pa.ipc.new_file(held, _SCHEMA) as writer:
+        writer.write_table(table)
+    data = held.getvalue()
+    with files.create(path) as sink:
+        sink.write(data)
+        sink.commit()
+    counts = {root: len(bitmap) for root, bitmap in given.items()}
+    return VectorFile(path=path, size=len(data), rows=counts, checksum=digest(data))
+
+
+def read_vectors(files: DataFiles, path: str, checksum: str = "") -> dict[SegmentId, BitMap]:
+    """Load the vectors of a file.
+
+    Args:
+        files: where it is.
+        path: its path.
+        checksum: that of its bytes; not compared if empty.
+
+    Raises:
+        NotFound: it is gone (cleaned, or lost).
+        ChecksumMismatch: its bytes are not those that were written.
+        CorruptTable: it is no such file, or contradicts itself.
+    """
+    try:
+        with files.open(path) as source:
+            data = source.read_at(0, source.size)
+        if checksum and digest(data) != checksum:
+            raise ChecksumMismatch(
+                f"{path} (deletion vectors) was damaged after it was written: restore it"
+            )
+        with pa.ipc.open_file(pa.BufferReader(data)) as reader:
+            table = reader.read_all()
+        found = (table.schema.metadata or {}).get(_KEY)
+        if found != FORMAT:
+            raise CorruptTable(f"{path} has format {found!r} of deletion vectors, not {FORMAT!r}")
+        rows = {
+            SegmentId.parse(row["root"]): _bitmap(row["bitmap"], row["rows"], path)
+            for row in table.to_pylist()
+        }
+    except NotFound:
+        raise NotFound(f"{path} (deletion vectors) is gone: read a newer snapshot") from None
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise CorruptTable(f"{path} holds no deletion vectors ({error}): restore it") from error
+    return rows
+
+
+def _bitmap(data: bytes, rows: int, path: str) -> BitMap:
+    bitmap = BitMap.deserialize(data)
+    if len(bitmap) != rows:
+        raise CorruptTable(f"{path} names {len(bitmap)} rows where it says {rows}: restore it")
+    return bitmap
+
+
+def united(several: Iterable[Rows]) -> dict[SegmentId, BitMap]:
+    """Return which rows at least one of the vectors names."""
+    found: dict[SegmentId, BitMap] = {}
+    for rows in several:
+        for root, bitmap in rows.items():
+            found[root] = found[root] | bitmap if root in found else bitmap
+    return found

@@ -1,0 +1,1 @@
+"""Data file adapters for local directories and object stores."""

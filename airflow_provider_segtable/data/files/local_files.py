@@ -1,0 +1,194 @@
+"""Data files in a directory of this machine.
+
+1. A sink writes a hidden temporary file beside its target. Commit is: fsync the file, link it
+   under its name (which fails if the name is taken), unlink the temporary, fsync the directory.
+2. Directories are durable too: each one's parent is synced before the first file goes in. No
+   symbolic link below the root is followed, neither to read nor to delete (``disk.folders``).
+3. Writing to disk starts while the file is still being written, in pieces of 16 MiB, so that
+   the sync at the end has little left to do.
+4. ``copy_from`` between two local files lets the kernel move the bytes (``copy_file_range``),
+   and falls back to reading and writing where the file system cannot.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.data.files.os_failures import translated
+from airflow_provider_segtable.disk.folders import Folders, Sync
+from airflow_provider_segtable.ports.files import Sink, Source
+
+PIECE = 8 << 20
+_WRITEBACK = 16 << 20
+_LINUX = hasattr(os, "copy_file_range")
+_KERNEL_CANNOT = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM}
+
+
+class LocalSource:
+    """An open local data file."""
+
+    def __init__(self, path: str, fd: int) -> None:
+        """Read from ``fd``, which stays the caller's to close."""
+        self.path = path
+        self.fd = fd
+        self.size = os.fstat(fd).st_size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``."""
+        parts: list[bytes] = []
+        with translated(self.path):
+            while length:
+                part = os.pread(self.fd, length, offset)
+                if not part:
+                    raise truncated(self.path, offset, length)
+                parts.append(part)
+                offset, length = offset + len(part), length - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class LocalSink:
+    """A local data file being written."""
+
+    def __init__(self, path: str, fd: int, place: "_Place") -> None:
+        """Write to ``fd``, the temporary file of ``place``."""
+        self.path = path
+        self.position = 0
+        self._fd = fd
+        self._place = place
+        self._started = 0
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        left = memoryview(data)
+        with translated(self.path):
+            while left:
+                done = os.write(self._fd, left)
+                self.position += done
+                left = left[done:]
+        self._start_writeback()
+
+    def copy_from(self, source: Source, offset: int, length: int) -> None:
+        """Append a range of another file, in the kernel where possible."""
+        if isinstance(source, LocalSource) and _LINUX:
+            done = self._copy_in_kernel(source, offset, length)
+            offset, length = offset + done, length - done
+            self._start_writeback()
+        copy_in_pieces(source, self, offset, length)
+
+    def _copy_in_kernel(self, source: LocalSource, offset: int, length: int) -> int:
+        done = 0
+        with translated(self.path):
+            while done < length:
+                try:
+                    moved = os.copy_file_range(source.fd, self._fd, length - done, offset + done)
+                except OSError as error:
+                    if error.errno not in _KERNEL_CANNOT:
+                        raise
+                    return done
+                if not moved:
+                    return done  # the end, or a file system that is not honest about it
+                done += moved
+                self.position += moved
+        return done
+
+    def _start_writeback(self) -> None:
+        """Let the disk begin with what is written, so that the sync at the end is short."""
+        size = self.position - self._started
+        if size >= _WRITEBACK and _LINUX:
+            # This starts writing dirty pages, without waiting; they stay cached.
+            os.posix_fadvise(self._fd, self._started, size, os.POSIX_FADV_DONTNEED)
+            self._started = self.position
+
+    def commit(self) -> None:
+        """Make the file durable, then visible, then its name durable."""
+        with translated(self.path):
+            place, parent = self._place, self._place.parent
+            place.sync(self._fd)
+            os.link(place.temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
+            os.unlink(place.temporary, dir_fd=parent)
+            place.sync(parent)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An open folder, the name a file will have in it, and the one it has until then."""
+
+    parent: int
+    name: str
+    temporary: str
+    sync: Sync
+
+
+class LocalFiles:
+    """``ports.files.DataFiles`` in a local directory."""
+
+    def __init__(self, root: str | os.PathLike[str], *, sync: Sync = os.fsync) -> None:
+        """Keep data files below ``root``, which need not exist yet.
+
+        Args:
+            root: the table's directory.
+            sync: makes a file or directory durable; a seam for tests.
+        """
+        self._sync = sync
+        self._folders = Folders(Path(root), sync)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file for reading."""
+        with translated(path):
+            fd = self._folders.file(path)
+        try:
+            yield LocalSource(path, fd)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new file."""
+        with contextlib.ExitStack() as stack:
+            with translated(path):
+                parent, name = stack.enter_context(self._folders.at(path, make=True))
+                place = _Place(parent, name, f".{name}.{secrets.token_hex(4)}.tmp", self._sync)
+                fd = _start(place)
+            try:
+                yield LocalSink(path, fd, place)
+            finally:
+                os.close(fd)
+                with contextlib.suppress(OSError):  # gone after a commit
+                    os.unlink(place.temporary, dir_fd=parent)
+
+    def delete(self, path: str) -> None:
+        """Delete a file; no error if it is not there."""
+        with (
+            translated(path),
+            contextlib.suppress(FileNotFoundError),
+            self._folders.at(path) as (parent, name),
+        ):
+            os.unlink(name, dir_fd=parent)
+
+
+def _start(place: _Place) -> int:
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, "exists", place.name)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    return os.open(place.temporary, flags, 0o644, dir_fd=place.parent)
+
+
+def truncated(path: str, offset: int, length: int) -> CorruptTable:
+    """Return the error for a file that ends too early."""
+    return CorruptTable(
+        f"{path} is truncated: {length} bytes are missing from offset {offset} on; restore the file"
+    )
+
+
+def copy_in_pieces(source: Source, sink: Sink, offset: int, length: int) -> None:
+    """Copy a range through memory, a bounded piece at a time."""
+    for start in range(offset, offset + length, PIECE):
+        sink.write(source.read_at(start, min(PIECE, offset + length - start)))

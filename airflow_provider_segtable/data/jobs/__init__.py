@@ -1,0 +1,1 @@
+"""Jobs that write segments: appends, and minor compaction."""

@@ -1,0 +1,238 @@
+"""Files into one file: row groups move undecoded where they can, else they are rewritten.
+
+1. The order of rows is the order of the inputs, always.
+2. A piece of a file is *moved* if its row groups are movable, large enough (``Grain``), and of the
+   output's shape: equal schema elements, column orders and Arrow schema, pages by writers whose
+   statistics can be believed.
+3. Runs of other pieces are decoded and encoded again, as row groups of full size; those come as
+   Parquet files in memory and are moved in like any other, so one way leads into the output.
+4. A small piece alone between large ones is moved: rewriting it would gain nothing.
+5. Of the inputs' key-value metadata only ``ARROW:schema`` is kept. The rest is dropped: it speaks
+   of single files, or of the engine that wrote them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_segtable import __version__
+from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
+from airflow_provider_segtable.data.parquet.passthrough import (
+    MOST_GROUPS,
+    Assembly,
+    Movable,
+    examined,
+)
+from airflow_provider_segtable.data.parquet.rewrite import (
+    ARROW_SCHEMA,
+    Range,
+    arrow_schema,
+    empty_file,
+    rewritten,
+)
+from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
+
+CREATED_BY = f"segtable version {__version__}".encode()
+_SOUND_WRITERS = re.compile(
+    rb"(parquet-cpp-arrow|DuckDB|Polars|parquet-rs|segtable|parquet-mr version 1\.[1-9]\d)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grain:
+    """Row groups of at least so many rows, or bytes, are worth moving as they are."""
+
+    rows: int = 50_000
+    size: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """An input file, as far as its footer tells; ``file`` is a reason if it must be decoded."""
+
+    path: str
+    footer: Footer
+    file: Movable | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Row groups ``[first, end)`` of an input, or, if they are cut, rows ``[start, stop)``."""
+
+    input: Input
+    first: int
+    end: int
+    cut: tuple[int, int] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        if self.cut:
+            return self.cut[1] - self.cut[0]
+        if self.whole:
+            return self.input.footer.rows
+        return sum(group.rows for group in self.input.footer.groups[self.first : self.end])
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its row groups."""
+        return sum(group.size for group in self.input.footer.groups[self.first : self.end])
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether it is all of its input."""
+        return not self.cut and (self.first, self.end) == (0, self.input.footer.group_count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What moved row groups must have in common."""
+
+    schema: bytes
+    column_orders: bytes
+    arrow_schema: bytes
+
+
+Step = Piece | tuple[Piece, ...]
+"""A piece to move, or a run of pieces to rewrite."""
+
+
+def read_input(source: Source, like: Input | None = None) -> Input:
+    """Load what merging needs to know of a file.
+
+    Raises:
+        CorruptTable: it is no whole Parquet file.
+    """
+    footer = read_footer(source, like.footer if like else None)
+    return Input(path=source.path, footer=footer, file=examined(source, footer))
+
+
+def merge(
+    files: DataFiles,
+    pieces: Sequence[Piece],
+    sink: Sink,
+    *,
+    metadata: Mapping[bytes, bytes],
+    grain: Grain,
+) -> int:
+    """Write the pieces' rows, in order, as one Parquet file.
+
+    Args:
+        files: where the inputs are.
+        pieces: what to merge; at least one.
+        sink: receives the file; the caller commits.
+        metadata: key-value metadata of the output, besides the Arrow schema.
+        grain: which row groups are worth moving.
+
+    Returns:
+        The number of row groups.
+
+    Raises:
+        SchemaMismatch: an input's columns do not fit those of the first.
+        BooksDoNotBalance: rows out differ from rows in.
+        CorruptTable: an input cannot be decoded.
+    """
+    first = pieces[0].input.footer
+    steps, like = _steps(pieces, grain)
+    assembly = Assembly(sink)
+    for step in steps:
+        if isinstance(step, Piece):
+            _move(files, step, assembly)
+        else:
+            for source in rewritten(files, map(range_of, step), arrow_schema(first)):
+                append_rewritten(assembly, source)
+    expected = sum(piece.rows for piece in pieces)
+    if assembly.rows != expected:
+        raise BooksDoNotBalance(
+            f"{sink.path}: {assembly.rows} rows out, {expected} rows in; nothing was published"
+        )
+    types = first.metadata.get(ARROW_SCHEMA)
+    kept = {ARROW_SCHEMA: types, **metadata} if types else metadata
+    assembly.finish(kept, _created_by(pieces, steps), like)
+    return assembly.row_groups
+
+
+def _move(files: DataFiles, piece: Piece, assembly: Assembly) -> None:
+    with files.open(piece.input.path) as source:
+        assembly.append(source, _surely(piece.input), piece.first, piece.end)
+
+
+def append_rewritten(assembly: Assembly, source: Source) -> None:
+    """Move what ``rewritten`` yields into an assembly."""
+    assembly.append(source, _surely(read_input(source)))
+
+
+def _surely(one: Input) -> Movable:
+    assert isinstance(one.file, Movable), one.file  # noqa: S101 - what _steps or pyarrow saw to
+    return one.file
+
+
+def range_of(piece: Piece) -> Range:
+    """Return which rows a piece is."""
+    before = sum(group.rows for group in piece.input.footer.groups[: piece.first])
+    groups = range(piece.first, piece.end)
+    return Range(path=piece.input.path, groups=groups, first=before, cut=piece.cut)
+
+
+def _steps(pieces: Sequence[Piece], grain: Grain) -> tuple[list[Step], Footer]:
+    """Decide what is moved and what is rewritten, and whose schema the output has."""
+    stay = _movable(pieces, grain)
+    shapes = {_shape(piece.input) for piece in pieces}
+    if all(stay) and len(shapes) == 1:
+        return list(pieces), pieces[0].input.footer
+    schema = arrow_schema(pieces[0].input.footer)
+    made = read_input(empty_file(schema))
+    shape = _Shape(
+        made.footer.schema,
+        made.footer.column_orders,
+        pieces[0].input.footer.metadata.get(ARROW_SCHEMA, b""),
+    )
+    stay = [may and _shape(piece.input) == shape for may, piece in zip(stay, pieces, strict=True)]
+    return _runs(pieces, stay), made.footer
+
+
+def _movable(pieces: Sequence[Piece], grain: Grain) -> list[bool]:
+    if sum(piece.end - piece.first for piece in pieces) > MOST_GROUPS or not _sound(pieces):
+        return [False] * len(pieces)
+    may = [not piece.cut and isinstance(piece.input.file, Movable) for piece in pieces]
+    large = [_large(piece, grain) for piece in pieces]
+    alone = [
+        piece.end - piece.first == 1 and all(large[max(0, at - 1) : at] + large[at + 1 : at + 2])
+        for at, piece in enumerate(pieces)
+    ]
+    return [m and (big or lone) for m, big, lone in zip(may, large, alone, strict=True)]
+
+
+def _large(piece: Piece, grain: Grain) -> bool:
+    groups = max(1, piece.end - piece.first)
+    return piece.rows >= grain.rows * groups or piece.size >= grain.size * groups
+
+
+def _sound(pieces: Sequence[Piece]) -> bool:
+    writers = {piece.input.footer.created_by for piece in pieces}
+    return len(writers) == 1 or all(_SOUND_WRITERS.match(writer) for writer in writers)
+
+
+def _created_by(pieces: Sequence[Piece], steps: Sequence[Step]) -> bytes:
+    """Return the one writer of all pages, else us: then all writers are sound."""
+    writers = {piece.input.footer.created_by for piece in pieces}
+    only_moved = all(isinstance(step, Piece) for step in steps)
+    return writers.pop() if only_moved and len(writers) == 1 else CREATED_BY
+
+
+def _shape(one: Input) -> _Shape:
+    footer = one.footer
+    return _Shape(footer.schema, footer.column_orders, footer.metadata.get(ARROW_SCHEMA, b""))
+
+
+def _runs(pieces: Sequence[Piece], stay: Sequence[bool]) -> list[Step]:
+    steps: list[Step] = []
+    for piece, moves in zip(pieces, stay, strict=True):
+        if moves:
+            steps.append(piece)
+        elif steps and isinstance(steps[-1], tuple):
+            steps[-1] = (*steps[-1], piece)
+        else:
+            steps.append((piece,))
+    return steps

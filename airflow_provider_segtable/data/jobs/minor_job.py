@@ -1,0 +1,333 @@
+"""The minor-compaction kernel: adjacent small segments become few, rows in order.
+
+1. A job is plain data: it is pickled into a Spark task and needs nothing there but storage.
+2. Inputs are checked before anything is written: size, checksum of the footer, row count, and
+   that the footer's descriptor names the very segment. Other bytes are compared with their
+   checksums as they are read, so damage is never copied on.
+3. Outputs are contiguous parts of the inputs' concatenation, about equal in bytes: cut between
+   inputs if there are enough of them, else between row groups, else between rows. An output
+   spans the event times of all inputs it has rows of: exact, unless an input was cut.
+4. Rows out equal rows in, less the deleted ones. Where none is deleted, rows pass through
+   undecoded, and the outputs' lineage, or the hidden columns that all inputs have, say where each
+   came from. Else rows are decoded (``sifting``), and all outputs have hidden columns.
+5. An output that no row is left for is empty: it has no file, but is there.
+6. Files get names that carry the attempt: two tries of one job never meet. After a failure the
+   files written so far are deleted: nobody can have heard of them.
+
+Source of the idea: Druid's minor compaction; ``passthrough``.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from airflow_provider_segtable.core.errors import (
+    BooksDoNotBalance,
+    CorruptTable,
+    InvalidInput,
+    StorageError,
+)
+from airflow_provider_segtable.core.segments.segment import (
+    Run,
+    Segment,
+    SegmentId,
+    Shard,
+    concatenated,
+    inherited,
+    roots_of,
+)
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.deletes.filtered_concat import Tally, sift
+from airflow_provider_segtable.data.deletes.row_filter import Sieve, sieve_of
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.jobs.concat import Grain, Input, Piece, merge, read_input
+from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied
+from airflow_provider_segtable.data.parquet.descriptor import (
+    KEY,
+    TABLE_KEY,
+    decode_descriptor,
+    definition_entry,
+    encode_descriptor,
+    segment_path,
+)
+from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
+from airflow_provider_segtable.ports.files import DataFiles
+
+FILE_COST = 1024 * 1024
+"""What opening one more file costs, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinorJob:
+    """One minor compaction, fit to be sent to another process.
+
+    ``inputs`` are in row order; ``outputs`` are ids and shards allocated for the result;
+    ``created`` is when the attempt began; ``attempt`` becomes part of the file names (16 hex
+    digits, unique to each try; made here if left out). ``sieves`` tell what is deleted, nothing of
+    inputs that are not among them; they know it up to event ``purged``.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    inputs: tuple[Segment, ...]
+    outputs: tuple[tuple[SegmentId, Shard], ...]
+    created: Instant
+    time_column: str
+    attempt: str = ""
+    grain: Grain = field(default_factory=Grain)
+    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
+    purged: int = 0
+
+    @property
+    def cost(self) -> int:
+        """Return about how many bytes it handles."""
+        return sum(segment.size + FILE_COST for segment in self.inputs)
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        return f"minor: {self.inputs[0].id.interval}"
+
+    def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
+        """Do it; see ``run_minor``."""
+        return run_minor(self, files)
+
+
+def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, ...]:
+    """Write a job's outputs and return their descriptors.
+
+    Args:
+        job: what to do.
+        files: the table's data files; opened from the job's URI if left out.
+
+    Raises:
+        CorruptTable: an input is not what the log says; the message names the file.
+        BooksDoNotBalance: rows out differ from rows in.
+        StorageError: see ``ports.files``; nothing is left behind.
+    """
+    files = open_files(job.uri, job.storage_options) if files is None else files
+    files = SegmentFiles(files, job.inputs)
+    token = job.attempt or secrets.token_hex(8)
+    job = replace(job, inputs=tuple(one for one in job.inputs if one.rows), attempt=token)
+    if not job.inputs:
+        return tuple(_emptied(job, *output) for output in job.outputs)
+    inputs = _read_inputs(files, job.inputs)
+    parts = cut(inputs, len(job.outputs))
+    passing = _passing(job)
+    written: list[Segment] = []
+    try:
+        for segment in (_passed if passing else _sifted)(files, job, inputs, parts):
+            written.append(segment)  # noqa: PERF402  # those before a failure have to be known
+        if passing:
+            _check_books(job.inputs, written)
+    except Exception:
+        for segment in (one for one in written if one.path):
+            with suppress(StorageError):  # what counts is why it failed
+                files.delete(segment.path)
+        raise
+    return tuple(written)
+
+
+def _passing(job: MinorJob) -> bool:
+    """Tell whether no row has to be left out or to be given an address."""
+    alike = len({segment.traced for segment in job.inputs}) == 1
+    return alike and not any(sieve_of(job.sieves, one).holds_back for one in job.inputs)
+
+
+def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
+    inputs: list[Input] = []
+    for segment in segments:
+        with files.open(segment.path) as source:
+            one = read_input(source, inputs[-1] if inputs else None)
+        _check_identity(one, segment)
+        inputs.append(one)
+    return inputs
+
+
+def _check_identity(one: Input, segment: Segment) -> None:
+    footer = one.footer
+    if footer.rows != segment.rows:
+        raise CorruptTable(
+            f"{one.path} has {footer.rows} rows, segment {segment.id} has {segment.rows}: "
+            "restore the file"
+        )
+    found = decode_descriptor(
+        footer.metadata.get(KEY, b"null"),
+        path=one.path,
+        size=segment.size,
+        row_groups=footer.group_count,
+    )
+    if found.id != segment.file_id:
+        raise CorruptTable(
+            f"{one.path} says it is segment {found.id}, the log says {segment.file_id}: "
+            "restore the file"
+        )
+
+
+def cut(inputs: Sequence[Input], parts: int) -> list[list[Piece]]:
+    """Cut the concatenation of inputs into contiguous parts of about equal size.
+
+    Raises:
+        InvalidInput: if there are fewer rows than parts.
+    """
+    whole = [Piece(input=one, first=0, end=one.footer.group_count) for one in inputs]
+    if len(whole) >= parts:
+        return _grouped(whole, parts)
+    groups = [
+        replace(piece, first=first, end=first + 1)
+        for piece in whole
+        for first in range(len(piece.input.footer.groups))
+    ]
+    if len(groups) >= parts and not any(one.footer.foreign for one in inputs):
+        return _grouped(groups, parts)
+    return _cut_by_rows(whole, parts)
+
+
+def _grouped(pieces: Sequence[Piece], parts: int) -> list[list[Piece]]:
+    """Deal pieces out in order, none empty, each part's end nearest to its share of bytes."""
+    total, seen, cuts = sum(piece.size for piece in pieces), 0, [0]
+    for at, piece in enumerate(pieces):
+        part = len(cuts)
+        left = len(pieces) - at
+        full = (seen + piece.size / 2) * parts >= total * part
+        if part < parts and at > cuts[-1] and (full or left == parts - part):
+            cuts.append(at)
+        seen += piece.size
+    return [list(pieces[a:b]) for a, b in zip(cuts, [*cuts[1:], len(pieces)], strict=True)]
+
+
+def _cut_by_rows(pieces: Sequence[Piece], parts: int) -> list[list[Piece]]:
+    rows = sum(piece.rows for piece in pieces)
+    if rows < parts:
+        raise InvalidInput(f"{rows} rows cannot be divided among {parts} outputs: plan fewer")
+    bounds = [rows * part // parts for part in range(parts + 1)]
+    return [_between(pieces, a, b) for a, b in pairwise(bounds)]
+
+
+def _between(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
+    found, at = [], 0
+    for piece in pieces:
+        low, high = max(start - at, 0), min(stop - at, piece.rows)
+        if low < high:
+            full = (low, high) == (0, piece.rows)
+            found.append(piece if full else replace(piece, cut=(low, high)))
+        at += piece.rows
+    return found
+
+
+Parts = Sequence[Sequence[Piece]]
+
+
+def _passed(
+    files: DataFiles, job: MinorJob, inputs: Sequence[Input], parts: Parts
+) -> Iterator[Segment]:
+    """Write outputs whose rows pass through."""
+    segments = {one.path: segment for one, segment in zip(inputs, job.inputs, strict=True)}
+    runs, start = concatenated(job.inputs), 0
+    for output, pieces in zip(job.outputs, parts, strict=True):
+        rows = sum(piece.rows for piece in pieces)
+        sources = [segments[piece.input.path] for piece in pieces]
+        planned = replace(
+            _emptied(job, *output),
+            path=segment_path(output[0], job.attempt),
+            rows=rows,
+            events=rows,
+            time_min=min(source.time_min for source in sources),
+            time_max=max(source.time_max for source in sources),
+            lineage=sliced(runs, start, rows),
+            roots=() if runs else roots_of(job.inputs),
+            replaces=() if start else inherited(job.inputs),
+        )
+        yield _write(files, planned, pieces, job.grain)
+        start += rows
+
+
+def _sifted(
+    files: DataFiles, job: MinorJob, inputs: Sequence[Input], parts: Parts
+) -> Iterator[Segment]:
+    """Write outputs whose rows are decoded."""
+    sieves = {
+        one.path: sieve_of(job.sieves, segment)
+        for one, segment in zip(inputs, job.inputs, strict=True)
+    }
+    replaces = inherited(job.inputs)
+    for output, pieces in zip(job.outputs, parts, strict=True):
+        planned = replace(_emptied(job, *output), replaces=replaces)
+        segment = _sift(files, job, planned, [(p, sieves[p.input.path]) for p in pieces])
+        yield segment
+        replaces = () if segment.rows else replaces  # for a footer, and so for the first with one
+
+
+def _sift(
+    files: DataFiles, job: MinorJob, planned: Segment, pieces: Sequence[tuple[Piece, Sieve]]
+) -> Segment:
+    tally, table = Tally(job.time_column), pieces[0][0].input.footer.metadata.get(TABLE_KEY)
+    segment, path = planned, segment_path(planned.id, job.attempt)
+
+    def metadata(found: Tally) -> dict[bytes, bytes]:
+        nonlocal segment
+        segment = replace(
+            planned,
+            path=path,
+            rows=found.rows,
+            events=found.rows,
+            row_groups=found.row_groups,
+            time_min=min(found.times),
+            time_max=max(found.times),
+            roots=roots_of(job.inputs),
+        )
+        return {KEY: encode_descriptor(segment), **definition_entry(table)}
+
+    with files.create(path) as plain:
+        sink = ChecksumSink(plain)
+        sift(files, pieces, sink, tally, metadata)
+        rows = sum(piece.rows for piece, _ in pieces)
+        if tally.rows + tally.dropped != rows:
+            raise BooksDoNotBalance(
+                f"{tally.rows} rows out and {tally.dropped} deleted, {rows} rows in for "
+                f"{planned.id}; nothing was published"
+            )
+        if not tally.rows:
+            return planned
+        segment = replace(segment, size=sink.position, footer=sink.footer)
+        sink.commit()
+    return segment
+
+
+def _emptied(job: MinorJob, segment_id: SegmentId, shard: Shard) -> Segment:
+    return emptied(segment_id, job.created, Standing(shard=shard, purged=job.purged))
+
+
+def sliced(runs: Sequence[Run], start: int, rows: int) -> tuple[Run, ...]:
+    """Return the lineage of ``rows`` rows from ``start`` on."""
+    found, at = [], 0
+    for run in runs:
+        low, high = max(start - at, 0), min(start + rows - at, run.rows)
+        if low < high:
+            found.append(Run(run.root, run.start + low, high - low))
+        at += run.rows
+    return tuple(found)
+
+
+def _write(files: DataFiles, planned: Segment, pieces: Sequence[Piece], grain: Grain) -> Segment:
+    table = pieces[0].input.footer.metadata.get(TABLE_KEY)
+    metadata = {KEY: encode_descriptor(planned), **definition_entry(table)}
+    with files.create(planned.path) as plain:
+        sink = ChecksumSink(plain)
+        row_groups = merge(files, pieces, sink, metadata=metadata, grain=grain)
+        segment = replace(planned, size=sink.position, row_groups=row_groups, footer=sink.footer)
+        sink.commit()
+    return segment
+
+
+def _check_books(inputs: Sequence[Segment], outputs: Sequence[Segment]) -> None:
+    rows_in = sum(segment.rows for segment in inputs)
+    rows_out = sum(segment.rows for segment in outputs)
+    runs = concatenated(outputs)
+    if rows_in != rows_out or runs != concatenated(inputs):
+        raise BooksDoNotBalance(
+            f"{rows_out} rows out, {rows_in} rows in for {outputs[0].id}; nothing was published"
+        )

@@ -1,0 +1,351 @@
+"""Writing first-generation segments.
+
+1. Rows are checked before anything is written: the table's columns and types, no null and no
+   absurd event time. Errors name the column or the row, the value, and what was expected.
+2. A type that differs only in width or representation (timestamp unit, large strings, a
+   dictionary) is cast if that loses nothing; anything else is a mismatch.
+3. Row groups are large (a million rows or 128 MiB); statistics, page indexes and page checksums
+   are on.
+4. The footer carries the segment's descriptor, with exact row count, first and last event time,
+   and how many given rows rolled-up ones stand for.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
+from airflow_provider_segtable.core.segments.segment import ROW, Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
+from airflow_provider_segtable.data.arrow.event_times import instants, is_time
+from airflow_provider_segtable.data.files.open_files import SinkFile
+from airflow_provider_segtable.data.parquet.descriptor import (
+    KEY,
+    definition_entry,
+    encode_descriptor,
+    segment_path,
+)
+from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
+from airflow_provider_segtable.ports.files import DataFiles
+
+GROUP_ROWS = 1_000_000
+GROUP_BYTES = 128 << 20
+PARQUET: dict[str, Any] = {
+    "version": "2.6",
+    "compression": "zstd",
+    "compression_level": 1,
+    "write_statistics": True,
+    "write_page_index": True,
+    "write_page_checksum": True,
+}
+ENCODINGS = {ROW: "DELTA_BINARY_PACKED"}
+"""Row numbers mostly ascend: so they take half of what a dictionary or nothing would give."""
+
+
+def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
+    """Return the rows in the table's types and column order.
+
+    Raises:
+        SchemaMismatch: naming the column, the expected and the found type.
+        TimeOutOfRange: naming the row and its event time.
+    """
+    if time_column in rows.column_names and is_time(rows.schema.field(time_column).type):
+        check_times(rows.column(time_column), time_column)  # before a cast could overflow
+    return conformed(rows, schema)
+
+
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows in the types and column order of ``schema``.
+
+    Raises:
+        SchemaMismatch: naming the column, the expected and the found type.
+    """
+    names = rows.column_names
+    for name in names:
+        if name not in schema.names:
+            raise SchemaMismatch(
+                f"column {name!r} ({rows.schema.field(names.index(name)).type}) is not in the "
+                f"table, which has {', '.join(schema.names)}: drop or rename it"
+            )
+        if names.count(name) > 1:
+            raise SchemaMismatch(f"column {name!r} occurs {names.count(name)} times: rename one")
+    return pa.table([_column(rows, field) for field in schema], schema=schema)
+
+
+def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    if field.name not in rows.column_names:
+        raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
+    column = rows.column(field.name)
+    if column.type != field.type:
+        column = _cast(column, field)
+    if not field.nullable and column.null_count:
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise SchemaMismatch(f"column {field.name!r} is not null in the table, but row {row} is")
+    return column
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    expected = f"column {field.name!r}: expected {field.type}, found {column.type}"
+    if not _akin(column.type, field.type):
+        raise SchemaMismatch(f"{expected}: cast it first")
+    try:
+        if pa.types.is_dictionary(field.type):
+            return column.cast(field.type.value_type).dictionary_encode()
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatch(f"{expected}, and casting would lose data ({error})") from None
+
+
+def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
+    """Tell whether two types mean the same and differ in representation at most."""
+    if pa.types.is_dictionary(found):
+        return _akin(found.value_type, expected)
+    if pa.types.is_dictionary(expected):
+        return _akin(found, expected.value_type)
+    if pa.types.is_null(found):
+        return True
+    if pa.types.is_nested(found):
+        return _akin_nested(found, expected)
+    return any(kind(found) and kind(expected) for kind in _KINDS) or found == expected
+
+
+def _akin_nested(found: pa.DataType, expected: pa.DataType) -> bool:
+    if _is_list(found) and _is_list(expected):
+        return _akin(found.value_type, expected.value_type)
+    if pa.types.is_struct(found) and pa.types.is_struct(expected):
+        return [f.name for f in found] == [f.name for f in expected] and all(
+            _akin(f.type, e.type) for f, e in zip(found, expected, strict=True)
+        )
+    if pa.types.is_map(found) and pa.types.is_map(expected):
+        return _akin(found.key_type, expected.key_type) and _akin(
+            found.item_type, expected.item_type
+        )
+    return bool(found == expected)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_binary_view(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+_KINDS = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_timestamp,
+    pa.types.is_date,
+    pa.types.is_time,
+    _is_text,
+    _is_bytes,
+)
+
+
+def check_times(
+    column: pa.Array | pa.ChunkedArray, name: str, first_row: int = 0
+) -> tuple[Instant, Instant] | None:
+    """Return the first and last event time, or None for no rows.
+
+    Args:
+        column: the time column.
+        name: its name, for messages.
+        first_row: the number of its first row, for messages.
+
+    Raises:
+        TimeOutOfRange: if one is null or outside what a table can hold.
+    """
+    if not len(column):
+        return None
+    times = instants(column)
+    bad = pc.invert(
+        pc.and_(pc.greater_equal(times, ALL_TIME.start), pc.less(times, ALL_TIME.end))
+    ).fill_null(True)
+    row = pc.index(bad, True).as_py()
+    if row >= 0:
+        found = column.cast(column.type).slice(row, 1)
+        value = found.cast(_plain(found.type))[0].as_py()
+        shown = "null" if value is None else f"{value} ({found.type})"
+        raise TimeOutOfRange(
+            f"row {first_row + row}: event time {name} is {shown}: it must lie in {ALL_TIME}; "
+            "drop such rows, or check the unit"
+        )
+    bounds = pc.min_max(times)
+    return bounds["min"].as_py(), bounds["max"].as_py()
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a segment is among others; as in ``Segment``."""
+
+    shard: Shard
+    clustering: str = ""
+    replaces: tuple[Roots, ...] = ()
+    purged: int = 0
+
+
+def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segment:
+    """Return the segment whose every row was deleted: it has no file, and any time of its chunk."""
+    return Segment(
+        id=segment_id,
+        shard=standing.shard,
+        path="",
+        rows=0,
+        size=0,
+        row_groups=0,
+        time_min=segment_id.interval.start,
+        time_max=segment_id.interval.end - 1,
+        created=created,
+        clustering=standing.clustering,
+        replaces=standing.replaces,
+        purged=standing.purged,
+    )
+
+
+def write_segment(  # noqa: PLR0913 - each goes into the file
+    files: DataFiles,
+    rows: pa.Table | Iterable[pa.RecordBatch],
+    *,
+    segment_id: SegmentId,
+    time_column: str,
+    created: Instant,
+    token: str,
+    sort: bool = False,
+    standing: Standing | None = None,
+    definition: bytes = b"",
+) -> Segment:
+    """Write a segment whose rows nobody has seen in this form, and return its descriptor.
+
+    Args:
+        files: where to.
+        rows: in the table's schema (see ``check_rows``); batches are streamed.
+        segment_id: an allocated id.
+        time_column: the event time, checked here too.
+        created: when the append began.
+        token: 16 hex digits that nobody else can guess.
+        sort: sort the rows by event time first (stable); holds them in memory.
+        standing: what the segment is among others; by default it is of the first generation.
+        definition: the table's, for the footer (``data.parquet.descriptor.encode_definition``).
+
+    Raises:
+        InvalidInput: there are no rows, or some lie outside the segment's interval.
+        TimeOutOfRange: an event time is null or absurd.
+        StorageError: nothing is visible.
+    """
+    path = segment_path(segment_id, token)
+    groups = _groups(_sorted(rows, time_column) if sort else rows)
+    first = next(groups, None)
+    if first is None:
+        raise InvalidInput(f"segment {segment_id} would have no rows")
+    with files.create(path) as plain:
+        sink = ChecksumSink(plain)
+        schema = first.schema.remove_metadata()  # it speaks of the rows' former home
+        with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
+            own = standing or Standing(shard=Shard.first_generation(segment_id.partition))
+            written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
+            segment = replace(written, path=path, created=created)
+            entries = {KEY: encode_descriptor(segment), **definition_entry(definition)}
+            writer.add_key_value_metadata(entries | sink.entry())
+        segment = replace(segment, size=sink.position, footer=sink.footer)
+        sink.commit()
+    return segment
+
+
+def _write_groups(
+    writer: pq.ParquetWriter,
+    groups: Iterable[pa.Table],
+    segment_id: SegmentId,
+    standing: Standing,
+    time_column: str,
+) -> Segment:
+    rows = count = events = 0
+    bounds: list[Instant] = []
+    for group in groups:
+        bounds += check_times(group.column(time_column), time_column, rows) or ()
+        _check_interval(min(bounds), max(bounds), segment_id)
+        writer.write_table(group, row_group_size=group.num_rows)
+        rows, count = rows + group.num_rows, count + 1
+        events += _events(group)
+    return Segment(
+        id=segment_id,
+        shard=standing.shard,
+        path="",
+        rows=rows,
+        size=0,
+        row_groups=count,
+        time_min=min(bounds),
+        time_max=max(bounds),
+        created=0,
+        events=events,
+        clustering=standing.clustering,
+        replaces=standing.replaces,
+        purged=standing.purged,
+    )
+
+
+def _events(group: pa.Table) -> int:
+    rolled = EVENTS in group.column_names
+    return int(pc.sum(group.column(EVENTS)).as_py() if rolled else group.num_rows)
+
+
+def _check_interval(first: Instant, last: Instant, segment_id: SegmentId) -> None:
+    for at in (first, last):
+        if not segment_id.interval.holds(at):
+            raise TimeOutOfRange(
+                f"event time {iso(at)} is outside the segment's time chunk "
+                f"{segment_id.interval}: split rows by chunk before writing"
+            )
+
+
+def _chained(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield first
+    yield from rest
+
+
+def _sorted(rows: pa.Table | Iterable[pa.RecordBatch], time_column: str) -> pa.Table:
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)
+    return table.take(pc.sort_indices(instants(table.column(time_column))))
+
+
+def _groups(rows: pa.Table | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Cut rows into row groups of full size."""
+    if isinstance(rows, pa.Table):
+        width = max(1, rows.nbytes // max(1, rows.num_rows))
+        step = min(GROUP_ROWS, max(1, GROUP_BYTES // width))
+        for start in range(0, rows.num_rows, step):
+            yield rows.slice(start, step)
+        return
+    held: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in rows:
+        if batch.num_rows:
+            held.append(batch)
+            count, size = count + batch.num_rows, size + batch.nbytes
+        if count >= GROUP_ROWS or size >= GROUP_BYTES:
+            yield from _groups(pa.Table.from_batches(held))
+            held, count, size = [], 0, 0
+    if held:
+        yield from _groups(pa.Table.from_batches(held))

@@ -1,0 +1,1 @@
+"""Parquet: footers, descriptors, row-group copies, readers and writers."""

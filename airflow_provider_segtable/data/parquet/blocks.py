@@ -1,0 +1,297 @@
+"""Blocks: row groups of checked segments, and how sorting reads them.
+
+1. An input is checked before it is used: size, checksum of the footer, row count, and that the
+   footer's descriptor names the very segment (or the one it was carried over from). All that is
+   read of it is compared with its checksums.
+2. Columns come in the table's types; columns of few words stay dictionaries on the way. Hidden
+   columns (``__segtable_...``) come along; where a file lacks one, an event count is 1, else null.
+3. Root addresses are told by the file's hidden columns, or by the input's sieve. Deleted rows are
+   left out here, and nowhere later.
+4. What is decoded at once is bounded: neighbouring row groups up to ``most`` bytes together, a
+   larger row group in batches.
+5. Each row has an ordinal: the input's number, then the row number in its file, whatever of that
+   was deleted.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, FooterChecksum, Segment
+from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, HIDDEN
+from airflow_provider_segtable.data.deletes.row_bits import Flags
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.data.parquet.descriptor import KEY, decode_descriptor
+from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.sort.ranges import ORDINAL_BITS, Ordinals, plain
+from airflow_provider_segtable.ports.files import DataFiles, Source
+
+_WHOLE = 16 << 20
+"""Files up to this size are read in one go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One row group of input number ``input``: ``rows`` rows from row ``first`` on, encoded size.
+
+    ``kept`` of its rows are not deleted; ``footer`` is the checksum of its file's footer.
+    """
+
+    input: int
+    path: str
+    group: int
+    first: int
+    rows: int
+    size: int
+    kept: int
+    footer: FooterChecksum | None = None
+
+    @property
+    def ordinals(self) -> tuple[int, int]:
+        """Return the ordinals of its first and last row."""
+        start = (self.input << ORDINAL_BITS) + self.first
+        return start, start + self.rows - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How rows look while they are sorted.
+
+    Attributes:
+        schema: the output's, hidden columns included.
+        words: columns that stay dictionaries on the way.
+        width: decoded bytes a row, about.
+        coded: columns (by path) that are written with a dictionary.
+        definition: the table's, as some input's footer has it.
+    """
+
+    schema: pa.Schema
+    words: tuple[str, ...] = ()
+    width: float = 100.0
+    coded: frozenset[str] = frozenset()
+    definition: bytes = b""
+
+    @property
+    def dictionaries(self) -> tuple[str, ...]:
+        """Return the columns that stay dictionaries: roots are few words in any case."""
+        return (*self.words, ROOT) if ROOT in self.schema.names else self.words
+
+    @property
+    def worded(self) -> pa.Schema:
+        """Return the schema with dictionaries."""
+        schema = self.schema
+        for name in self.dictionaries:
+            at = schema.get_field_index(name)
+            kind = pa.dictionary(pa.int32(), schema.field(at).type)
+            schema = schema.set(at, schema.field(at).with_type(kind))
+        return schema
+
+
+@contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Raise ``CorruptTable`` for what pyarrow finds in a file."""
+    try:
+        yield
+    except SegtableError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, IndexError) as error:
+        raise CorruptTable(f"{path} cannot be decoded ({error}): restore it") from error
+
+
+def seekable(source: Source) -> pa.BufferReader | SourceFile:
+    """Return a data file as pyarrow reads it."""
+    if source.size <= _WHOLE:
+        return pa.BufferReader(source.read_at(0, source.size))
+    return SourceFile(source)
+
+
+@contextmanager
+def opened(files: DataFiles, block: Block, words: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """Open a block's file; columns of ``words`` that it has come as dictionaries."""
+    with files.open(block.path) as source, decoding(block.path):
+        file = seekable(CheckedSource(source, block.footer) if block.footer else source)
+        metadata = pq.read_metadata(file)
+        names = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+        have = [name for name in words if name in names]
+        with pq.ParquetFile(file, metadata=metadata, read_dictionary=have) as parquet:
+            yield parquet
+
+
+@contextmanager
+def checked(files: DataFiles, segment: Segment) -> Iterator[pq.ParquetFile]:
+    """Open a segment's file and make sure that it is what the log says.
+
+    Raises:
+        NotFound: it is gone.
+        CorruptTable: it is another, or broken.
+    """
+    with (
+        SegmentFiles(files, [segment]).open(segment.path) as source,
+        decoding(segment.path),
+        pq.ParquetFile(seekable(source)) as parquet,
+    ):
+        _check_identity(parquet.metadata, segment)
+        yield parquet
+
+
+def _check_identity(metadata: pq.FileMetaData, segment: Segment) -> None:
+    if metadata.num_rows != segment.rows:
+        raise CorruptTable(
+            f"{segment.path} has {metadata.num_rows} rows, segment {segment.id} has "
+            f"{segment.rows}: restore the file"
+        )
+    found = decode_descriptor(
+        (metadata.metadata or {}).get(KEY, b"null"),
+        path=segment.path,
+        size=segment.size,
+        row_groups=metadata.num_row_groups,
+    )
+    if found.id != segment.file_id:
+        raise CorruptTable(
+            f"{segment.path} says it is segment {found.id}, the log says {segment.file_id}: "
+            "restore the file"
+        )
+
+
+def blocks_of(parquet: pq.ParquetFile, number: int, segment: Segment) -> list[Block]:
+    """Return the row groups of an input that have rows."""
+    found, first = [], 0
+    for group in range(parquet.metadata.num_row_groups):
+        one = parquet.metadata.row_group(group)
+        size = sum(one.column(at).total_compressed_size for at in range(one.num_columns))
+        if one.num_rows:
+            rows = one.num_rows
+            place = (number, segment.path, group, first)
+            found.append(Block(*place, rows, size, rows, segment.footer))
+        first += one.num_rows
+    return found
+
+
+def left_out(parquet: pq.ParquetFile, block: Block, sieve: Sieve) -> tuple[int, int]:
+    """Return how many rows of a block are deleted, and how many ingested rows they stand for."""
+    if sieve.passes_all:
+        return 0, 0
+    counted = [EVENTS] if EVENTS in parquet.schema_arrow.names else []
+    rows = events = 0
+    first = block.first
+    for batch in parquet.iter_batches(
+        row_groups=[block.group], columns=[*sieve.reads, *counted], use_threads=False
+    ):
+        kept = sieve.kept(batch, first)
+        first += batch.num_rows
+        if kept is not None:
+            gone = pa.array(~kept)
+            rows += int((~kept).sum())
+            for name in counted:
+                events += pc.sum(batch.column(name).filter(gone)).as_py() or 0
+    return rows, events if counted else rows
+
+
+def sifted(
+    rows: pa.Table, sieve: Sieve, first: int, target: pa.Schema
+) -> tuple[pa.Table, Flags | None]:
+    """Return the rows that are not deleted, and which these are (None: all).
+
+    Args:
+        rows: all rows of a file from number ``first`` on, as many as there are.
+        sieve: of the segment.
+        first: the number of the first row.
+        target: the columns and types to return; with addresses if it names them.
+    """
+    if ROOT in target.names:
+        rows = sieve.addressed(rows, first)
+    kept = sieve.kept(rows, first)
+    rows = fitted(rows, target)
+    return (rows, None) if kept is None else (rows.filter(pa.array(kept)), kept)
+
+
+def read_blocks(
+    files: DataFiles,
+    blocks: Sequence[Block],
+    shape: Shape,
+    *,
+    most: float,
+    sieves: Mapping[int, Sieve],
+) -> Iterator[tuple[pa.Table, Ordinals]]:
+    """Yield the rows of blocks that are not deleted, in order, with their ordinals.
+
+    Args:
+        files: where they are.
+        blocks: sorted by input and row group.
+        shape: how the rows shall look.
+        most: how many bytes may be decoded at once.
+        sieves: of the inputs, by number.
+
+    Raises:
+        CorruptTable: a file cannot be decoded.
+        SchemaMismatch: a file's columns do not fit.
+    """
+    target = shape.worded
+    for members in _by_path(blocks):
+        with opened(files, members[0], shape.dictionaries) as parquet:
+            for batch in _batches(members, most / shape.width):
+                number, first = batch[0].input, batch[0].first
+                for table in _tables(parquet, batch, most / shape.width):
+                    rows, kept = sifted(table, sieves[number], first, target)
+                    ordinals = np.arange(first, first + table.num_rows) + (number << ORDINAL_BITS)
+                    first += table.num_rows
+                    if rows.num_rows:
+                        yield rows, ordinals if kept is None else ordinals[kept]
+
+
+def _tables(parquet: pq.ParquetFile, batch: Sequence[Block], most: float) -> Iterator[pa.Table]:
+    groups = [block.group for block in batch]
+    if sum(block.rows for block in batch) <= most:
+        yield parquet.read_row_groups(groups, use_threads=False)
+        return
+    size = max(1, int(most))
+    for rows in parquet.iter_batches(size, row_groups=groups, use_threads=False):
+        yield pa.Table.from_batches([rows])
+
+
+def _by_path(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    held: list[Block] = []
+    for block in blocks:
+        if held and held[0].path != block.path:
+            yield held
+            held = []
+        held.append(block)
+    if held:
+        yield held
+
+
+def _batches(blocks: Sequence[Block], most: float) -> Iterator[list[Block]]:
+    """Group neighbouring row groups, so that their rows are neighbours too."""
+    held: list[Block] = []
+    for block in blocks:
+        full = sum(one.rows for one in held) + block.rows > most
+        if held and (full or held[-1].group + 1 != block.group):
+            yield held
+            held = []
+        held.append(block)
+    if held:
+        yield held
+
+
+def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
+    """Return rows in the target's columns and types, hidden columns filled in."""
+    for field in target:
+        if field.name not in rows.column_names and _made_up(field.name):
+            one = 1 if field.name == EVENTS else None
+            column = pa.repeat(pa.scalar(one, plain(field.type)), rows.num_rows)
+            rows = rows.append_column(field.name, column)
+    return conformed(rows, target)
+
+
+def _made_up(name: str) -> bool:
+    """Tell whether a column may be missing; an address can only be known."""
+    return name.startswith(HIDDEN) and name not in (ROOT, ROW)

@@ -1,0 +1,283 @@
+"""Checksums of data files: every byte is covered, by a chain that begins in the log.
+
+::
+
+    event         footer: [start, CRC-32]  ----.
+                                               v
+    file   PAR1 | pages ................... | indexes | footer: key-value segtable.checksums |
+                 ^ blocks of 128 KiB <------------------------- their lengths and CRC-32s
+
+1. The *body*, from the file's first byte to the last page, is cut into blocks. Their lengths and
+   CRC-32s stand in the footer's key-value metadata, written when the last page is.
+2. The *tail* is everything behind the body: page indexes, footer, its length, the magic number.
+   Its place and CRC-32 stand in the descriptor of the event that publishes the file.
+3. ``CheckedSource`` gives out no byte of a block that it has not compared, so whoever reads through
+   it gets the bytes that were written, or ``ChecksumMismatch``. Blocks are small, so that reading
+   one column does not read the file.
+4. Bytes that are copied from a checked file keep the block's checksum: it was just compared.
+5. A file without a footer checksum in its descriptor is read as it is: older versions wrote it.
+
+Parquet's own page checksums are written, too, for readers that do not come through here (Spark's,
+other engines): they cover pages without their headers, and neither indexes nor footer.
+
+Source of the idea: HDFS, which keeps a CRC for every chunk of a block; Iceberg's manifests, which
+name what a file must be from outside of it.
+"""
+
+import struct
+from base64 import b64decode, b64encode
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
+from airflow_provider_segtable.core.segments.segment import FooterChecksum
+from airflow_provider_segtable.data.files.local_files import PIECE, copy_in_pieces
+from airflow_provider_segtable.data.parquet.page_crc import crc32
+from airflow_provider_segtable.ports.files import Sink, Source
+
+KEY = b"segtable.checksums"
+BLOCK = 128 << 10
+_ENTRY = struct.Struct("<II")
+_FEW = 4
+"""Up to so many blocks are joined to one that is held, instead of loading that again."""
+
+Block = tuple[int, int]
+"""The length and CRC-32 of some neighbouring bytes."""
+
+
+class ChecksumSink:
+    """A ``Sink`` that computes checksums of what passes through; ``entry`` ends the body."""
+
+    def __init__(self, sink: Sink) -> None:
+        """Write to ``sink``, which is empty so far."""
+        self._sink = sink
+        self._blocks: list[Block] = []
+        self._length = self._crc = 0
+        self._tail_start = -1
+
+    @property
+    def path(self) -> str:
+        """Return the path relative to the table's root."""
+        return self._sink.path
+
+    @property
+    def position(self) -> int:
+        """Return the number of bytes written so far."""
+        return self._sink.position
+
+    @property
+    def footer(self) -> FooterChecksum:
+        """Return the checksum of everything behind the body."""
+        return FooterChecksum(self._tail_start, self._crc)
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self._sink.write(data)
+        left = memoryview(data)
+        if self._tail_start >= 0:
+            self._crc = crc32(left, self._crc)
+            return
+        while left:
+            some = left[: BLOCK - self._length]
+            self._crc = crc32(some, self._crc)
+            self._length += len(some)
+            left = left[len(some) :]
+            if self._length == BLOCK:
+                self._end_block()
+
+    def copy_from(self, source: Source, offset: int, length: int) -> None:
+        """Append a range of another file; whole blocks of a checked one keep their checksums."""
+        if not isinstance(source, CheckedSource) or self._tail_start >= 0:
+            copy_in_pieces(source, self, offset, length)
+            return
+        for data, blocks in source.pieces(offset, length):
+            if blocks:
+                self._sink.write(data)
+                self._end_block()
+                self._blocks += blocks
+            else:
+                self.write(data)
+
+    def commit(self) -> None:
+        """Make the file readable under its path, durably."""
+        self._sink.commit()
+
+    def entry(self) -> dict[bytes, bytes]:
+        """End the body; return the key-value metadata with its checksums."""
+        self._end_block()
+        self._tail_start = self._sink.position
+        table = b"".join(_ENTRY.pack(*block) for block in self._blocks)
+        return {KEY: b64encode(table)}
+
+    def _end_block(self) -> None:
+        if self._length:
+            self._blocks.append((self._length, self._crc))
+        self._length = self._crc = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A compared block: its number and its bytes."""
+
+    number: int
+    data: bytes
+
+
+class CheckedSource:
+    """A ``Source`` whose bytes are compared with their checksums before they are given out."""
+
+    def __init__(self, source: Source, footer: FooterChecksum) -> None:
+        """Load and compare the tail.
+
+        Raises:
+            ChecksumMismatch: it is not what the log says.
+        """
+        self.path = source.path
+        self.size = source.size
+        self._source = source
+        self._start = footer.start
+        if not 0 < footer.start < source.size:
+            raise _mismatch(self.path, f"its {source.size} bytes end before the footer")
+        self._tail = source.read_at(footer.start, source.size - footer.start)
+        if crc32(self._tail) != footer.crc:
+            raise _mismatch(self.path, "the footer, or an index before it")
+        self._crcs: list[int] = []
+        self._ends: list[int] = []
+        self._held = _Held(-1, b"")
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes from ``offset``; errors as ``view``."""
+        found = self.view(offset, length)
+        whole = found.obj
+        return whole if isinstance(whole, bytes) and len(whole) == len(found) else bytes(found)
+
+    def view(self, offset: int, length: int) -> memoryview:
+        """Return exactly ``length`` bytes from ``offset``, not copied where that can be.
+
+        Raises:
+            ChecksumMismatch: a block that has some of them is not what was written.
+        """
+        end = offset + length
+        if offset < 0 or length <= 0 or end > self.size:
+            return memoryview(self._source.read_at(offset, length))  # which says what is wrong
+        tail = memoryview(self._tail)
+        if offset >= self._start:
+            return tail[offset - self._start : end - self._start]
+        body = self._body(offset, min(end, self._start))
+        return body if end <= self._start else _joined(body, tail[: end - self._start])
+
+    def check(self) -> None:
+        """Compare every byte.
+
+        Raises:
+            ChecksumMismatch: one is not what was written.
+        """
+        for offset in range(0, self._start, PIECE):
+            self._body(offset, min(offset + PIECE, self._start))
+
+    def pieces(self, offset: int, length: int) -> Iterator[tuple[bytes, list[Block]]]:
+        """Yield a range in compared pieces, each with the whole blocks that it consists of.
+
+        A piece that is but a part of a block comes without.
+        """
+        end = offset + length
+        while offset < end:
+            if end > self._start:
+                raise CorruptTable(f"{self.path}: row groups reach into the footer: restore it")
+            first = bisect_right(self._table(), offset)
+            begin = self._ends[first - 1] if first else 0
+            last = bisect_right(self._ends, min(end, offset + PIECE))
+            if begin == offset and first < last:
+                stop = self._ends[last - 1]
+                bounds = [offset, *self._ends[first:last]]
+                blocks = [
+                    (b - a, crc)
+                    for a, b, crc in zip(bounds, bounds[1:], self._crcs[first:last], strict=False)
+                ]
+            else:
+                stop, blocks = min(end, self._ends[first]), []
+            yield self.read_at(offset, stop - offset), blocks
+            offset = stop
+
+    def _table(self) -> list[int]:
+        """Return where blocks end; loaded from the tail when first needed."""
+        if not self._ends:
+            try:
+                entries = pq.read_metadata(pa.BufferReader(self._tail)).metadata or {}
+                table = _decoded(self.path, entries[KEY])
+            except (pa.ArrowException, KeyError) as error:
+                what = f"{self.path} has no checksums of its blocks ({error!r}): restore it"
+                raise CorruptTable(what) from None
+            self._crcs = [crc for _, crc in table]
+            ends = [*accumulate(length for length, _ in table)]
+            if not ends or ends[-1] != self._start:
+                raise _mismatch(self.path, "its blocks do not end where its footer begins")
+            self._ends = ends
+        return self._ends
+
+    def _body(self, offset: int, end: int) -> memoryview:
+        ends = self._table()
+        first, last = bisect_right(ends, offset), bisect_left(ends, end)
+        begin, held = ends[first - 1] if first else 0, self._held
+        if held.number != first or last - first > _FEW:  # loading a block again copies less
+            whole = self._blocks(first, last)
+        elif first == last:
+            whole = memoryview(held.data)
+        else:
+            whole = _joined(held.data, self._blocks(first + 1, last))
+        return whole[offset - begin : end - begin]
+
+    def _blocks(self, first: int, last: int) -> memoryview:
+        """Load and compare blocks ``first`` to ``last``; hold the last: the next read begins there.
+
+        Raises:
+            ChecksumMismatch: one is not what was written.
+        """
+        start, at = self._ends[first - 1] if first else 0, 0
+        raw = memoryview(self._source.read_at(start, self._ends[last] - start))
+        for number in range(first, last + 1):
+            end = self._ends[number] - start
+            if crc32(raw[at:end]) != self._crcs[number]:
+                raise _mismatch(self.path, f"bytes {start + at} to {start + end - 1}")
+            if number == last:
+                self._held = _Held(number, bytes(raw[at:end]))
+            at = end
+        return raw
+
+
+def _joined(*parts: bytes | memoryview) -> memoryview:
+    return memoryview(b"".join(parts))
+
+
+def _decoded(path: str, entry: bytes) -> list[Block]:
+    try:
+        return [*_ENTRY.iter_unpack(b64decode(entry, validate=True))]
+    except (ValueError, struct.error) as error:
+        raise CorruptTable(f"{path}: its checksums are garbled ({error}): restore it") from None
+
+
+def footer_checksum(source: Source, metadata: Mapping[bytes, bytes]) -> FooterChecksum | None:
+    """Return the checksum of a file's footer as it is; None if an older version wrote the file.
+
+    Args:
+        source: the open file.
+        metadata: the key-value metadata of its footer.
+    """
+    if KEY not in metadata:
+        return None
+    start = sum(length for length, _ in _decoded(source.path, metadata[KEY]))
+    if start > source.size:
+        raise _mismatch(source.path, "its blocks pass its end")
+    return FooterChecksum(start, crc32(source.read_at(start, source.size - start)))
+
+
+def _mismatch(path: str, where: str) -> ChecksumMismatch:
+    return ChecksumMismatch(
+        f"{path} was damaged after it was written ({where}): restore it from a backup; "
+        "`segtable verify --deep` finds all such files"
+    )

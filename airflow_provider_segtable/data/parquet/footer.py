@@ -1,0 +1,297 @@
+"""Parquet footers: read far enough to move row groups into another file, and written.
+
+1. A file ends with its footer (``FileMetaData``), the footer's length and ``PAR1``.
+2. Of the row groups only positions, lengths and row counts are noted, each with the place where
+   it stands in the footer's bytes, so that it can be replaced there.
+3. A footer whose row groups have something unknown, encrypted or external is readable
+   (schema, rows, metadata), but ``foreign`` says why its row groups must not be moved.
+
+Source: apache/parquet-format, ``parquet.thrift``; the moving of row groups is what parquet-java
+does in ``ParquetFileWriter.appendFile``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
+from airflow_provider_segtable.data.parquet import thrift
+from airflow_provider_segtable.data.parquet.thrift import (
+    FORBID,
+    I32,
+    I64,
+    LIST,
+    SKIP,
+    STRUCT,
+    BrokenThrift,
+    Span,
+    UnknownField,
+)
+from airflow_provider_segtable.ports.files import Source
+
+MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
+_TAIL = 64 << 10
+_KNOWN_VERSIONS = {1, 2}
+_FOOTER_FIELDS = set(range(1, 8))  # behind them: encryption
+
+_COLUMN_META: thrift.Shape = {
+    **dict.fromkeys((1, 2, 3, 4, 5, 6, 8, 12, 13, 16, 17), SKIP),
+    7: "size",
+    9: "data",
+    10: "index",
+    11: "dictionary",
+    14: "bloom",
+    15: "bloom_length",
+}
+_COLUMN: thrift.Shape = {
+    1: FORBID,  # a chunk in another file
+    2: "file_offset",
+    3: _COLUMN_META,
+    4: "offset_index",
+    5: "offset_index_length",
+    6: "column_index",
+    7: "column_index_length",
+    8: FORBID,  # encryption
+    9: FORBID,
+}
+_GROUP: thrift.Shape = {
+    2: SKIP,
+    3: "rows",
+    4: SKIP,
+    5: "file_offset",
+    6: SKIP,
+    7: "ordinal",
+}
+
+Marks = Mapping[str, Span]
+"""The noted numbers of one struct by name: where each starts and ends, and its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One row group: its place in the footer's bytes and what was noted in it."""
+
+    start: int
+    end: int
+    marks: Marks
+    columns: tuple[Marks, ...]
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return self.marks["rows"][2]
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the group's column chunks."""
+        return sum(column["size"][2] for column in self.columns)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Return where the group's column chunks start and end in the file."""
+        starts = [chunk_start(column) for column in self.columns]
+        ends = (
+            start + column["size"][2] for start, column in zip(starts, self.columns, strict=True)
+        )
+        return min(starts), max(ends)
+
+
+def chunk_start(column: Marks) -> int:
+    """Return where a column chunk starts: at its dictionary page if it has one."""
+    data = column["data"][2]
+    dictionary = column["dictionary"][2] if "dictionary" in column else 0
+    return dictionary if 0 < dictionary < data else data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footer:
+    """What a Parquet file says about itself.
+
+    ``start`` is the footer's place in the file; ``data`` its bytes; ``schema`` and
+    ``column_orders`` are raw Thrift lists; ``tail`` are the file's last bytes before the footer,
+    as many as came along. ``foreign`` is why row groups must not be moved, or empty.
+    """
+
+    path: str
+    start: int
+    data: bytes
+    tail: bytes
+    version: int = 0
+    schema: bytes = b""
+    rows: int = -1
+    groups: tuple[Group, ...] = ()  # empty if foreign
+    group_count: int = 0
+    metadata: Mapping[bytes, bytes]
+    created_by: bytes = b""
+    column_orders: bytes = b""
+    foreign: str = ""
+
+
+def read_footer(source: Source, like: Footer | None = None) -> Footer:
+    """Load a file's footer.
+
+    Args:
+        source: the open file.
+        like: another file's footer; where its schema is the same, reading is faster.
+
+    Raises:
+        CorruptTable: the file is truncated, garbled, or no Parquet file.
+        UnsupportedFormat: the whole footer is encrypted.
+    """
+    size = source.size
+    if size < 12:
+        raise CorruptTable(f"{source.path} has {size} bytes: that is no Parquet file; restore it")
+    tail = source.read_at(max(0, size - _TAIL), min(size, _TAIL))
+    if tail.endswith(_ENCRYPTED_MAGIC):
+        raise UnsupportedFormat(f"{source.path} is encrypted: rewrite it without encryption")
+    if not tail.endswith(MAGIC):
+        raise CorruptTable(f"{source.path} ends with {tail[-4:]!r}, not {MAGIC!r}: restore it")
+    length = int.from_bytes(tail[-8:-4], "little")
+    start = size - 8 - length
+    if length < 1 or start < len(MAGIC):
+        raise CorruptTable(f"{source.path}: a footer of {length} bytes does not fit: restore it")
+    if length + 8 > len(tail):
+        tail = source.read_at(start, length + 8)
+    split = len(tail) - 8 - length
+    blank = Footer(
+        path=source.path, start=start, data=tail[split:-8], tail=tail[:split], metadata={}
+    )
+    try:
+        footer = _parsed(blank, like)
+    except (BrokenThrift, IndexError, KeyError, ValueError) as error:
+        raise CorruptTable(f"{source.path}: the footer is garbled ({error}): restore it") from None
+    return _checked(footer)
+
+
+def _parsed(blank: Footer, like: Footer | None) -> Footer:
+    """Return the footer with everything read; raw fields first, then what they mean."""
+    data, at, field = blank.data, 0, 0
+    known = {2: like.schema, 7: like.column_orders} if like else {}
+    raw: dict[int, bytes] = {}
+    footer = blank
+    while True:
+        field, kind, at = thrift.read_field(data, at, field)
+        if not kind:
+            break
+        if field == 4:  # row_groups
+            footer, at = _with_groups(footer, at)
+            continue
+        start = at
+        expected = known.get(field, b"")
+        seen = expected and data.startswith(expected, at)
+        at = at + len(expected) if seen else thrift.skip(data, at, kind)
+        raw[field] = data[start:at]
+    if at != len(data):
+        raise BrokenThrift(f"{len(data) - at} bytes too many")
+    unknown = sorted(raw.keys() - _FOOTER_FIELDS)
+    return replace(
+        footer,
+        version=thrift.read_number(raw[1], 0)[0],
+        schema=raw[2],
+        rows=thrift.read_number(raw[3], 0)[0],
+        metadata=_metadata(raw[5]) if 5 in raw else {},  # key-value pairs
+        created_by=thrift.read_binary(raw[6], 0)[0] if 6 in raw else b"",
+        column_orders=raw.get(7, b""),
+        foreign=f"footer field {unknown[0]} is not known" if unknown else footer.foreign,
+    )
+
+
+def _with_groups(footer: Footer, at: int) -> tuple[Footer, int]:
+    data, first = footer.data, at
+    count, kind, at = thrift.read_list(data, at)
+    if count and kind != STRUCT:
+        raise BrokenThrift("row groups are no structs")
+    groups = []
+    try:
+        for _ in range(count):
+            group, at = _group(data, at)
+            groups.append(group)
+    except UnknownField as error:
+        foreign = f"row group {len(groups)}: {error}"
+        return replace(footer, group_count=count, foreign=foreign), thrift.skip(data, first, LIST)
+    return replace(footer, groups=tuple(groups), group_count=count), at
+
+
+def _group(data: bytes, start: int) -> tuple[Group, int]:
+    columns: list[Marks] = []
+    field, kind, at = thrift.read_field(data, start, 0)
+    if (field, kind) != (1, LIST):
+        raise UnknownField("it does not start with its columns")
+    count, _, at = thrift.read_list(data, at)
+    if not count:
+        raise UnknownField("it has no columns")
+    for _ in range(count):
+        column: dict[str, Span] = {}
+        at = thrift.scan(data, at, _COLUMN, column)
+        if "data" not in column or "size" not in column:
+            raise UnknownField("a column chunk has no metadata")
+        columns.append(column)
+    marks: dict[str, Span] = {}
+    at = thrift.scan(data, at, _GROUP, marks, field)
+    if "rows" not in marks:
+        raise UnknownField("it has no row count")
+    return Group(start, at, marks, tuple(columns)), at
+
+
+def _metadata(data: bytes) -> dict[bytes, bytes]:
+    entries: dict[bytes, bytes] = {}
+    count, _, at = thrift.read_list(data, 0)
+    for _ in range(count):
+        field, pair = 0, [b"", b"", b""]
+        while True:
+            field, kind, at = thrift.read_field(data, at, field)
+            if not kind:
+                break
+            pair[field], at = thrift.read_binary(data, at)
+        entries[pair[1]] = pair[2]
+    return entries
+
+
+def _checked(footer: Footer) -> Footer:
+    if footer.version not in _KNOWN_VERSIONS:
+        footer = replace(footer, foreign=f"Parquet version {footer.version} is not known")
+    if footer.foreign:
+        return footer
+    rows = sum(group.rows for group in footer.groups)
+    if rows != footer.rows or not footer.schema:
+        raise CorruptTable(
+            f"{footer.path}: {rows} rows in its row groups, {footer.rows} in its footer: restore it"
+        )
+    for group in footer.groups:
+        start, end = group.extent if group.rows else (len(MAGIC),) * 2  # empty ones point anywhere
+        if start < len(MAGIC) or end > footer.start:
+            raise CorruptTable(
+                f"{footer.path}: a row group at {start}..{end} lies outside the file's "
+                f"{footer.start} bytes of data: restore it"
+            )
+    return footer
+
+
+def footer_bytes(
+    like: Footer,
+    *,
+    version: int,
+    groups: Sequence[bytes],
+    rows: int,
+    metadata: Iterable[tuple[bytes, bytes]],
+    created_by: bytes,
+) -> bytes:
+    """Return a footer with its length and magic: schema and column orders as in ``like``."""
+    pairs = [
+        b"\x18" + thrift.binary(key) + b"\x18" + thrift.binary(value) + b"\0"
+        for key, value in metadata
+    ]
+    parts = [
+        bytes([1 << 4 | I32]) + thrift.number(version),
+        bytes([1 << 4 | LIST]) + like.schema,
+        bytes([1 << 4 | I64]) + thrift.number(rows),
+        bytes([1 << 4 | LIST]) + thrift.list_header(len(groups), STRUCT),
+        *groups,
+        bytes([1 << 4 | LIST]) + thrift.list_header(len(pairs), STRUCT),
+        *pairs,
+        bytes([1 << 4 | thrift.BINARY]) + thrift.binary(created_by),
+        bytes([1 << 4 | LIST]) + like.column_orders if like.column_orders else b"",
+        b"\0",
+    ]
+    body = b"".join(parts)
+    return body + len(body).to_bytes(4, "little") + MAGIC

@@ -1,0 +1,294 @@
+"""Moving row groups from file to file undecoded.
+
+::
+
+    input A   PAR1 | chunks ............ | blooms | column ix | offset ix | footer
+    input B   PAR1 | chunks ... | blooms | column ix | offset ix | footer
+                      |  one copy an input
+    output    PAR1 | chunks of A | chunks of B | blooms | column ix A,B | offset ix A,B | footer
+
+1. The column chunks of one input lie between its first and its last chunk; that range is copied
+   in one piece, so all its offsets move by one shift. What else lies in the range comes along.
+2. Column indexes hold no offsets and are copied as they are; offset indexes hold the offset of
+   every page and are patched; both stand together before the new footer.
+3. Bloom filters outside the range are copied one by one, which needs their length.
+4. The row group structs of the old footers are copied with every absolute offset replaced: file
+   offset, data, dictionary and index page, bloom filter, column index, offset index; and the
+   ordinal. All other fields, statistics included, stay byte for byte.
+5. Row groups without rows are left out.
+6. Whatever does not fit these rules makes a file *foreign*: ``examined`` says why, and the file
+   has to be decoded.
+
+Source of the idea: parquet-java ``ParquetFileWriter.appendFile``, which drops page indexes and
+bloom filters or rewrites them one chunk at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.data.parquet import thrift
+from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.footer import (
+    MAGIC,
+    Footer,
+    Group,
+    Marks,
+    chunk_start,
+    footer_bytes,
+)
+from airflow_provider_segtable.data.parquet.thrift import (
+    LIST,
+    SKIP,
+    BrokenThrift,
+    Span,
+    UnknownField,
+)
+from airflow_provider_segtable.ports.files import Sink, Source
+
+MOST_GROUPS = 32767
+"""A row group's ordinal is a 16 bit number."""
+
+_PAGE_LOCATION: thrift.Shape = {1: "offset", 2: SKIP, 3: SKIP}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Movable:
+    """A file whose row groups can be moved: its footer, and its page indexes' bytes.
+
+    ``pages`` has, for each offset index by its place in the file, where its offsets stand.
+    """
+
+    footer: Footer
+    index_start: int = 0
+    indexes: bytes = b""
+    pages: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
+
+    def index(self, column: Marks, name: str) -> bytes:
+        """Return a chunk's column or offset index, as it stands in the file."""
+        if name not in column:
+            return b""
+        start = column[name][2] - self.index_start
+        return self.indexes[start : start + column[f"{name}_length"][2]]
+
+
+def examined(source: Source, footer: Footer) -> Movable | str:
+    """Return the file's row groups as movable, or the reason why they are not."""
+    if footer.foreign:
+        return footer.foreign
+    columns = [column for group in footer.groups if group.rows for column in group.columns]
+    for column in columns:
+        for name in ("column_index", "offset_index"):
+            if (name in column) != (f"{name}_length" in column):
+                return f"a {name} has no length"
+        if "bloom" in column and "bloom_length" not in column:
+            return "a bloom filter has no length"
+        if "bloom" in column and not _inside(footer, column["bloom"], column["bloom_length"]):
+            return "a bloom filter lies outside the file"
+    return _with_indexes(source, footer, columns)
+
+
+def _inside(footer: Footer, start: Span, length: Span) -> bool:
+    return len(MAGIC) <= start[2] and length[2] >= 0 and start[2] + length[2] <= footer.start
+
+
+def _with_indexes(source: Source, footer: Footer, columns: Sequence[Marks]) -> Movable | str:
+    offset_indexes = [c for c in columns if "offset_index" in c]
+    places = [
+        (column[name], column[f"{name}_length"])
+        for name in ("column_index", "offset_index")
+        for column in columns
+        if name in column
+    ]
+    bare = replace(footer, tail=b"")
+    if not places:
+        return Movable(footer=bare)
+    if not all(_inside(footer, *place) for place in places):
+        return "a page index lies outside the file"
+    first = min(start[2] for start, _ in places)
+    have = footer.start - len(footer.tail)
+    indexes = (
+        footer.tail[first - have :]
+        if first >= have
+        else source.read_at(first, max(s[2] + n[2] for s, n in places) - first)
+    )
+    try:
+        pages = {
+            at: tuple(_page_offsets(indexes, at - first, c["offset_index_length"][2]))
+            for c in offset_indexes
+            for at in (c["offset_index"][2],)
+        }
+    except (BrokenThrift, UnknownField, IndexError, KeyError) as error:
+        return f"an offset index is unknown ({error!r})"
+    return Movable(footer=bare, index_start=first, indexes=indexes, pages=pages)
+
+
+def _page_offsets(data: bytes, start: int, length: int) -> list[Span]:
+    """Return where the page offsets of an offset index stand, relative to its start."""
+    data = data[start : start + length]
+    found: list[Span] = []
+    at = last = 0
+    while True:
+        last, kind, at = thrift.read_field(data, at, last)
+        if not kind:
+            return found
+        if (last, kind) == (1, LIST):
+            count, _, at = thrift.read_list(data, at)
+            for _ in range(count):
+                location: dict[str, Span] = {}
+                at = thrift.scan(data, at, _PAGE_LOCATION, location)
+                found.append(location["offset"])
+        elif (last, kind) == (2, LIST):  # sizes of strings, no offsets
+            at = thrift.skip(data, at, kind)
+        else:
+            raise UnknownField(f"field {last} is not known")
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A row group in its new place: by how much it moved, its blooms, its page indexes."""
+
+    footer: Footer
+    group: Group
+    body: tuple[int, int]
+    shift: int
+    blooms: Mapping[int, int]
+    column_indexes: tuple[bytes, ...]
+    offset_indexes: tuple[bytes, ...]
+
+
+class Assembly:
+    """A Parquet file being put together from row groups of other files, in order."""
+
+    def __init__(self, sink: Sink) -> None:
+        """Start the file."""
+        self._sink = sink
+        self._moved: list[_Moved] = []
+        sink.write(MAGIC)
+
+    @property
+    def rows(self) -> int:
+        """Return the rows so far."""
+        return sum(moved.group.rows for moved in self._moved)
+
+    @property
+    def row_groups(self) -> int:
+        """Return the row groups so far."""
+        return len(self._moved)
+
+    def append(self, source: Source, file: Movable, first: int = 0, end: int | None = None) -> None:
+        """Move the row groups ``[first, end)`` of a file in, undecoded.
+
+        Args:
+            source: the open file.
+            file: what ``examined`` found in it.
+            first: the first row group.
+            end: behind the last row group; None for all.
+        """
+        groups = [group for group in file.footer.groups[first:end] if group.rows]
+        if not groups:
+            return
+        extents = [group.extent for group in groups]
+        body = min(start for start, _ in extents), max(end for _, end in extents)
+        shift = self._sink.position - body[0]
+        self._sink.copy_from(source, body[0], body[1] - body[0])
+        for group in groups:
+            self._moved.append(
+                _Moved(
+                    footer=file.footer,
+                    group=group,
+                    body=body,
+                    shift=shift,
+                    blooms=self._blooms(source, group, body, shift),
+                    column_indexes=tuple(file.index(c, "column_index") for c in group.columns),
+                    offset_indexes=tuple(_shifted(file, c, shift) for c in group.columns),
+                )
+            )
+
+    def _blooms(
+        self, source: Source, group: Group, body: tuple[int, int], shift: int
+    ) -> dict[int, int]:
+        """Return the new place of each old bloom filter; copies those outside the body."""
+        places: dict[int, int] = {}
+        for column in group.columns:
+            if "bloom" in column:
+                at, length = column["bloom"][2], column["bloom_length"][2]
+                if body[0] <= at and at + length <= body[1]:
+                    places[at] = at + shift
+                else:
+                    places[at] = self._sink.position
+                    self._sink.copy_from(source, at, length)
+        return places
+
+    def finish(self, metadata: Mapping[bytes, bytes], created_by: bytes, like: Footer) -> None:
+        """Write page indexes and footer.
+
+        Args:
+            metadata: all key-value metadata the file shall have, but for that of the sink.
+            created_by: who wrote the pages, for readers that know old writers' faults.
+            like: where schema and column orders come from.
+        """
+        own = self._sink.entry() if isinstance(self._sink, ChecksumSink) else {}
+        column_at = self._sink.position
+        column_indexes = [ix for moved in self._moved for ix in moved.column_indexes]
+        offset_at = column_at + sum(map(len, column_indexes))
+        offset_indexes = [ix for moved in self._moved for ix in moved.offset_indexes]
+        groups = []
+        for ordinal, moved in enumerate(self._moved):
+            groups.append(_group_bytes(moved, ordinal, column_at, offset_at))
+            column_at += sum(map(len, moved.column_indexes))
+            offset_at += sum(map(len, moved.offset_indexes))
+        footer = footer_bytes(
+            like,
+            version=max((moved.footer.version for moved in self._moved), default=like.version),
+            groups=groups,
+            rows=self.rows,
+            metadata={**metadata, **own}.items(),
+            created_by=created_by,
+        )
+        self._sink.write(b"".join((*column_indexes, *offset_indexes, footer)))
+
+
+def _shifted(file: Movable, column: Marks, shift: int) -> bytes:
+    """Return a chunk's offset index with every page offset moved."""
+    data = file.index(column, "offset_index")
+    if not data:
+        return data
+    edits = [(span, span[2] + shift) for span in file.pages[column["offset_index"][2]]]
+    return thrift.patched(data, 0, len(data), edits)
+
+
+def _group_bytes(moved: _Moved, ordinal: int, column_at: int, offset_at: int) -> bytes:
+    """Return a row group's struct with every absolute offset replaced."""
+    group = moved.group
+    edits: list[tuple[Span, int]] = []
+    indexes = zip(moved.column_indexes, moved.offset_indexes, strict=True)
+    for column, (column_index, offset_index) in zip(group.columns, indexes, strict=True):
+        edits += _page_edits(moved, column)
+        if "offset_index" in column:
+            edits.append((column["offset_index"], offset_at))
+            edits.append((column["offset_index_length"], len(offset_index)))
+        if "column_index" in column:
+            edits.append((column["column_index"], column_at))
+        column_at += len(column_index)
+        offset_at += len(offset_index)
+    if "file_offset" in group.marks:
+        edits.append((group.marks["file_offset"], chunk_start(group.columns[0]) + moved.shift))
+    if "ordinal" in group.marks:
+        edits.append((group.marks["ordinal"], ordinal))
+    edits.sort()
+    return thrift.patched(moved.footer.data, group.start, group.end, edits)
+
+
+def _page_edits(moved: _Moved, column: Marks) -> list[tuple[Span, int]]:
+    edits = [(column["data"], column["data"][2] + moved.shift)]
+    for name in ("dictionary", "index"):
+        if name in column and column[name][2] > 0:  # some writers say 0 for none
+            edits.append((column[name], column[name][2] + moved.shift))
+    if "bloom" in column:
+        edits.append((column["bloom"], moved.blooms[column["bloom"][2]]))
+    if "file_offset" in column and column["file_offset"][2]:
+        # Deprecated: 0, or the first page, or a copy of the metadata that is not taken along.
+        old = column["file_offset"][2]
+        inside = moved.body[0] <= old < moved.body[1]
+        edits.append((column["file_offset"], old + moved.shift if inside else 0))
+    return edits

@@ -1,0 +1,140 @@
+"""Reading the rows of one segment as Arrow batches.
+
+1. Columns come in the order asked for, in the table's types, whatever the file stored.
+2. ``clip`` keeps rows whose event time lies in it; a segment that lies in it wholly (by its
+   descriptor) is not filtered.
+3. Bytes are compared with their checksums as they are read (``checksums``), unless that is
+   switched off.
+4. A ``sieve`` holds deleted rows back, and tells the others' root addresses if they are asked for.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, Sieve
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
+from airflow_provider_segtable.ports.files import DataFiles, Source
+
+
+class SourceFile(io.RawIOBase):
+    """A ``Source`` as a seekable Python file, for pyarrow."""
+
+    def __init__(self, source: Source) -> None:
+        """Read ``source`` from its start."""
+        self._source = source
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position."""
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._source.size}[whence]
+        self._at = origin + offset
+        return self._at
+
+    def read(self, size: int = -1) -> Any:
+        """Return up to ``size`` bytes, or a view of them: pyarrow takes both."""
+        source = self._source
+        left = max(source.size - self._at, 0)
+        length = left if size < 0 else min(size, left)
+        at, self._at = self._at, self._at + length
+        if not length:
+            return b""
+        return (
+            source.view(at, length)
+            if isinstance(source, CheckedSource)
+            else source.read_at(at, length)
+        )
+
+
+def read_segment(  # noqa: PLR0913 - each names what is read
+    files: DataFiles,
+    segment: Segment,
+    *,
+    schema: pa.Schema,
+    time_column: str,
+    columns: Sequence[str] | None = None,
+    clip: Interval | None = None,
+    sieve: Sieve | None = None,
+    addressed: bool = False,
+    checked: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Yield a segment's rows.
+
+    Args:
+        files: where the segment's file is.
+        segment: its descriptor.
+        schema: the table's Arrow schema.
+        time_column: the name of the event time column.
+        columns: which columns, in which order; all if None.
+        clip: keep only rows with event time in it.
+        sieve: what is deleted; nothing if None.
+        addressed: add each row's root address, as the hidden columns ``ROOT`` and ``ROW``.
+        checked: compare bytes with their checksums.
+
+    Raises:
+        NotFound: the file is gone (cleaned, or lost).
+        ChecksumMismatch: the file was damaged after it was written.
+        CorruptTable: the file is not what the log says.
+    """
+    sieve = sieve or Sieve.idle(segment)
+    wanted = list(schema.names if columns is None else columns)
+    if clip is not None and clip.holds(segment.time_min) and clip.holds(segment.time_max):
+        clip = None
+    target = pa.schema([schema.field(name) for name in wanted])
+    hidden = (ROOT, ROW) if addressed and not sieve.runs else ()
+    read = [*wanted, *([time_column] if clip else []), *sieve.reads, *hidden]
+    words = [ROOT] if ROOT in read else []  # pyarrow insists that it is there
+    if addressed:
+        target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
+    try:
+        with (
+            (SegmentFiles(files, [segment]) if checked else files).open(segment.path) as source,
+            pq.ParquetFile(SourceFile(source), read_dictionary=words) as parquet,
+        ):
+            first = 0
+            for batch in parquet.iter_batches(columns=list(dict.fromkeys(read))):
+                rows = sieve.addressed(batch, first) if addressed else batch
+                kept = sieve.sifted(rows, first)
+                first += batch.num_rows
+                yield _in_schema(_clipped(kept, time_column, clip) if clip else kept, target)
+    except NotFound:
+        raise NotFound(
+            f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
+            "or run `segtable table segments` to see what the log says"
+        ) from None
+    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+        raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
+
+
+def _clipped(batch: pa.RecordBatch, time_column: str, clip: Interval) -> pa.RecordBatch:
+    times = instants(batch.column(time_column))
+    keep = pc.and_(pc.greater_equal(times, clip.start), pc.less(times, clip.end))
+    return batch.filter(keep)
+
+
+def _in_schema(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    if not target.names:
+        return batch.select([])  # keeps the number of rows; a cast would not
+    arrays = [batch.column(field.name).cast(field.type) for field in target]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)

@@ -1,0 +1,139 @@
+"""Sorted rows into Parquet: one writer for all sorted segments, and what a row will take there.
+
+1. Row groups are smaller than an append's: a quarter of a million rows, so that readers of a
+   sorted file skip more of it, and the next sort reads less.
+2. Dictionaries stay dictionaries; each row group gets the words that it has. The file's Arrow
+   schema is the table's, as if the words had been written one by one.
+3. A dictionary is written where a sorted sample is smaller with it; text always tries, row numbers
+   (``ROW``) never do.
+4. The bytes of dictionaries are spread over a full row group when a small sample is measured.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.data.jobs.segment_writer import ENCODINGS, GROUP_BYTES, PARQUET
+from airflow_provider_segtable.data.sort.ranges import Keying, plain
+from airflow_provider_segtable.data.sort.sort_keys import is_sorted, stable_order
+
+SORTED_ROWS = 262_144
+"""Rows of a full row group."""
+ARROW_SCHEMA = b"ARROW:schema"
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with its dictionaries' word types."""
+    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+
+
+def arrow_schema_entry(schema: pa.Schema) -> bytes:
+    """Return the footer entry with which pyarrow's writer keeps a schema."""
+    stream = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), stream, **PARQUET)
+    entry: bytes = pq.read_metadata(pa.BufferReader(stream.getvalue())).metadata[ARROW_SCHEMA]
+    return entry
+
+
+def writer(
+    sink: object, schema: pa.Schema, keying: Keying, coded: Iterable[str]
+) -> pq.ParquetWriter:
+    """Return a writer of rows in ``schema``, which may have dictionaries.
+
+    Only columns of ``coded`` are written with one: trying costs as much as all the rest.
+    """
+    sorting = None
+    if not keying.grids:
+        sorting = pq.SortingColumn.from_ordering(
+            plain_schema(schema),
+            [(name, "ascending") for name in keying.columns],
+            null_placement="at_start",
+        )
+    options = {**PARQUET, "use_dictionary": sorted(coded), **_encodings(schema)}
+    return pq.ParquetWriter(sink, schema, store_schema=False, sorting_columns=sorting, **options)
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Return the option that names the encodings of columns without a dictionary."""
+    known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
+    return {"column_encoding": known} if known else {}
+
+
+def group_rows(rows: pa.Table) -> int:
+    """Return how many rows to write as one row group: full ones, about equal."""
+    width = max(1, rows.nbytes // max(1, rows.num_rows))
+    most = max(1, min(SORTED_ROWS, GROUP_BYTES // width))
+    groups = -(-rows.num_rows // most)
+    return int(max(1, -(-rows.num_rows // max(1, groups))))
+
+
+def sorted_rows(rows: pa.Table, keying: Keying) -> pa.Table:
+    """Return rows in the order of their keys (stable)."""
+    keys = keying.keys(rows)
+    return rows if is_sorted(keys) else rows.take(pa.array(stable_order(keys)))
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """How sorted rows encode: bytes a row, and columns (by path) that gain by a dictionary."""
+
+    width: float
+    coded: frozenset[str]
+
+
+def probed(rows: pa.Table, coded: Iterable[str] | None = None) -> Probe:
+    """Encode a sample of sorted rows.
+
+    Args:
+        rows: of one row group.
+        coded: the columns that get a dictionary; found out if left out.
+    """
+    rows = rows.unify_dictionaries()
+    bare = _encodings(rows.schema)
+    if coded is not None:
+        found = _encoded(rows, {"use_dictionary": sorted(coded), **bare})
+        return Probe(sum(full for _, full in found.values()), frozenset(coded))
+    with_words = _encoded(rows, {})
+    without = _encoded(rows, {"use_dictionary": False, **bare})
+    kept = frozenset(
+        path
+        for path, (size, _) in with_words.items()
+        if path not in ENCODINGS and (size <= without[path][0] or _text(rows, path))
+    )
+    width = sum((with_words if path in kept else without)[path][1] for path in with_words)
+    return Probe(width, kept)
+
+
+def _text(rows: pa.Table, path: str) -> bool:
+    if path not in rows.schema.names:
+        return False
+    kind = plain(rows.schema.field(path).type)
+    return any(
+        known(kind)
+        for known in (
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+        )
+    )
+
+
+def _encoded(rows: pa.Table, how: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return, for each column, bytes a row in this sample, and in a full row group."""
+    stream = pa.BufferOutputStream()
+    count = max(1, rows.num_rows)
+    options = {**PARQUET, **how}
+    pq.write_table(rows, stream, row_group_size=count, store_schema=False, **options)
+    group = pq.read_metadata(pa.BufferReader(stream.getvalue())).row_group(0)
+    found = {}
+    for chunk in (group.column(at) for at in range(group.num_columns)):
+        words = chunk.data_page_offset - (chunk.dictionary_page_offset or chunk.data_page_offset)
+        size = chunk.total_compressed_size
+        few = words * 2 < size
+        full = size - words + words * (min(1.0, count / SORTED_ROWS) if few else 1)
+        found[chunk.path_in_schema] = (size / count, full / count)
+    return found

@@ -1,0 +1,1 @@
+"""Rolling up rows: grouping codes, metrics and estimates."""

@@ -1,0 +1,321 @@
+"""Rolling up rows: given ones into rolled-up ones, and those again into fewer.
+
+1. *Physical* rows are what files hold: the stored schema and the hidden columns of
+   ``core.tables.rollup_spec``. ``from_input`` makes them of given rows, ``rolled_up`` of physical
+   rows; both give one row a group, sorted by dimensions, then time, nulls first.
+2. However rows are split, rolled up and joined, the end is the same (but for the last digits of
+   floating sums), and the sum of ``__segtable_events`` is the number of given rows.
+3. Sketches are Spark's and stay opaque here: tables that have them roll up by
+   ``spark.writes.dataframe_rollup``.
+4. Dictionaries stay dictionaries; nothing is needed but Arrow and numpy.
+5. ``RollupJob`` is minor compaction of a rollup table: adjacent small segments become few, rolled
+   up as far as these go. Its books are kept in events, those of deleted rows left out. Where fewer
+   groups are left than segments asked for, rows are not rolled up but only divided; where deletions
+   leave fewer rows, some segments are empty.
+
+Source of the idea: Druid's IncrementalIndex and its combining aggregator factories.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import (
+    BooksDoNotBalance,
+    CorruptTable,
+    InvalidInput,
+    StorageError,
+)
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, inherited
+from airflow_provider_segtable.core.tables.rollup_spec import (
+    EVENTS,
+    HIDDEN,
+    Metric,
+    MetricKind,
+    Rollup,
+)
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.arrow.arrow_schema import parse_type, to_arrow
+from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.deletes.row_filter import Sieve, sieve_of
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.jobs.segment_writer import (
+    Standing,
+    check_times,
+    conformed,
+    emptied,
+    write_segment,
+)
+from airflow_provider_segtable.data.parquet.descriptor import read_definition, read_descriptor
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.rollup.rollup_codes import (
+    Groups,
+    Longs,
+    coded,
+    combined,
+    cut_times,
+    grouped,
+    plain,
+)
+from airflow_provider_segtable.data.rollup.rollup_metrics import REDUCED, sizes, summed, timed
+from airflow_provider_segtable.ports.files import DataFiles
+
+Columns = dict[str, pa.Array]
+_ALL_EVENTS = Metric(name=EVENTS, kind=MetricKind.COUNT)
+
+
+def physical_schema(table_schema: pa.Schema, rollup: Rollup) -> pa.Schema:
+    """Return what files hold: the stored schema, then the hidden columns."""
+    return pa.schema([*table_schema, *to_arrow(Schema(rollup.hidden))])
+
+
+def visible(rows: pa.Table) -> pa.Table:
+    """Return the rows without hidden columns."""
+    return rows.select([name for name in rows.column_names if not name.startswith(HIDDEN)])
+
+
+def from_input(rows: pa.Table, rollup: Rollup, *, time_column: str) -> pa.Table:
+    """Roll up given rows.
+
+    Args:
+        rows: in the input schema.
+        rollup: of the table.
+        time_column: the event time.
+
+    Returns:
+        Physical rows, one a group, sorted by dimensions, then time.
+
+    Raises:
+        InvalidInput: the rollup has sketches, or a sum does not fit.
+        TimeOutOfRange: an event time is null or absurd.
+    """
+    check_arrow(rollup)
+    check_times(rows.column(time_column), time_column)
+    at = plain(instants(combined(rows.column(time_column))))
+    groups, columns = _grouped(rows, rollup, time_column)
+    hidden = {EVENTS: sizes(groups)}
+    for metric in rollup.metrics:
+        if metric.source is None:
+            columns[metric.name] = hidden[EVENTS]
+        elif metric.kind.timed:
+            source = rows.column(metric.source)
+            columns[metric.name], hidden[metric.at] = timed(metric, source, at, groups)
+        else:
+            columns[metric.name] = REDUCED[metric.kind](metric, rows.column(metric.source), groups)
+    return _table(columns | hidden, _made_schema(rows.schema, rollup, time_column))
+
+
+def rolled_up(rows: pa.Table, rollup: Rollup, *, time_column: str) -> pa.Table:
+    """Roll up physical rows, of any mixture of generations, perfectly.
+
+    Args:
+        rows: with the columns of ``physical_schema``.
+        rollup: of the table.
+        time_column: the event time.
+
+    Returns:
+        Physical rows, one a group, sorted by dimensions, then time.
+
+    Raises:
+        InvalidInput: the rollup has sketches, or a sum does not fit.
+    """
+    check_arrow(rollup)
+    groups, columns = _grouped(rows, rollup, time_column)
+    hidden = {EVENTS: summed(_ALL_EVENTS, rows.column(EVENTS), groups)}
+    for metric in rollup.metrics:
+        values = rows.column(metric.name)
+        if metric.kind.timed:
+            at = _exact(rows, metric)
+            columns[metric.name], hidden[metric.at] = timed(metric, values, at, groups)
+        else:
+            columns[metric.name] = REDUCED[metric.kind](metric, values, groups)
+    return _table(columns | hidden, rows.schema)
+
+
+def check_arrow(rollup: Rollup) -> None:
+    """Refuse a rollup that only Spark can do.
+
+    Raises:
+        InvalidInput: it has sketches.
+    """
+    if rollup.sketches:
+        raise InvalidInput(
+            f"metric {rollup.sketches[0]} is a sketch, which only Spark can make and merge: "
+            "append by spark.ingest, read by spark.scan(..., rolled_up=True), compact in Spark"
+        )
+
+
+def _grouped(rows: pa.Table, rollup: Rollup, time_column: str) -> tuple[Groups, Columns]:
+    """Return the groups and their time and dimensions."""
+    steps = cut_times(rows.column(time_column), rollup.query_granularity)
+    keys = {name: coded(rows.column(name)) for name in rollup.dimensions}
+    groups = grouped([*keys.values(), steps.codes], rows.num_rows)
+    columns = {time_column: steps.column(groups.a_row)}
+    return groups, columns | {name: codes.taken(groups.a_row) for name, codes in keys.items()}
+
+
+def _exact(rows: pa.Table, metric: Metric) -> Longs:
+    return plain(combined(rows.column(metric.at)))
+
+
+def _made_schema(given: pa.Schema, rollup: Rollup, time_column: str) -> pa.Schema:
+    """Return the physical schema of what is made of rows with the given schema."""
+    fields = [given.field(name) for name in (time_column, *rollup.dimensions)]
+    for metric in rollup.metrics:
+        source = None
+        if metric.source is not None:
+            kind = given.field(metric.source).type
+            value = kind.value_type if pa.types.is_dictionary(kind) else kind
+            source = Column(name=metric.source, type=str(value))
+        stored = metric.stored(source)
+        fields.append(pa.field(stored.name, parse_type(stored.type), stored.nullable))
+    return physical_schema(pa.schema(fields), rollup)
+
+
+def _table(columns: Columns, schema: pa.Schema) -> pa.Table:
+    arrays = [_as(columns[field.name], field.type) for field in schema]
+    return pa.table(arrays, schema=schema.remove_metadata())
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    words = pa.types.is_dictionary(kind) and not pa.types.is_dictionary(array.type)
+    return (array.dictionary_encode() if words else array).cast(kind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollupJob:
+    """One minor compaction of a rollup table, fit to be sent to another process.
+
+    ``inputs``, ``outputs``, ``sieves`` and ``purged`` are as in ``data.jobs.minor_job``; ``schema``
+    is the table's, as stored; ``attempt`` is 16 hex digits, unique to each try.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    inputs: tuple[Segment, ...]
+    outputs: tuple[tuple[SegmentId, Shard], ...]
+    created: Instant
+    time_column: str
+    schema: Schema
+    rollup: Rollup
+    attempt: str
+    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
+    purged: int = 0
+
+    @property
+    def cost(self) -> int:
+        """Return how many bytes it reads."""
+        return sum(segment.size for segment in self.inputs)
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        return f"roll up {len(self.inputs)} segments into {len(self.outputs)}"
+
+    def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
+        """Write the outputs and return their descriptors.
+
+        Raises:
+            InvalidInput: the rollup has sketches, a sum does not fit, or there are fewer rows
+                than outputs (and none is deleted).
+            CorruptTable: an input is not what the log says; the message names the file.
+            BooksDoNotBalance: the outputs stand for other numbers of given rows than the inputs'
+                rows that are not deleted.
+            StorageError: nothing is left behind.
+        """
+        check_arrow(self.rollup)
+        files = open_files(self.uri, self.storage_options) if files is None else files
+        files = SegmentFiles(files, self.inputs)
+        schema = physical_schema(to_arrow(self.schema), self.rollup)
+        read = [self._read(files, one, schema) for one in self.inputs if one.rows]
+        tables = [left for left, _ in read]
+        rows = pa.concat_tables(tables) if tables else schema.empty_table()
+        merged = rolled_up(rows, self.rollup, time_column=self.time_column)
+        enough = merged.num_rows >= len(self.outputs)
+        dropped = sum(events for _, events in read)
+        written: list[Segment] = []
+        try:
+            self._write(files, conformed(merged if enough else rows, schema), written)
+            self._check_books(written, dropped)
+        except Exception:
+            for segment in (one for one in written if one.path):
+                with suppress(StorageError):  # what counts is why it failed
+                    files.delete(segment.path)
+            raise
+        return tuple(written)
+
+    def _read(self, files: DataFiles, segment: Segment, schema: pa.Schema) -> tuple[pa.Table, int]:
+        """Return the rows that are not deleted, and for how many events the others stand."""
+        found = read_descriptor(files, segment.path).id
+        if found != segment.file_id:
+            raise CorruptTable(
+                f"{segment.path} says it is segment {found}, the log says {segment.file_id}: "
+                "restore the file"
+            )
+        words = [name for name in self.rollup.dimensions if _text(schema.field(name).type)]
+        try:
+            with (
+                files.open(segment.path) as source,
+                pq.ParquetFile(SourceFile(source), read_dictionary=words) as file,
+            ):
+                rows = file.read(columns=schema.names)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptTable(f"{segment.path} cannot be decoded ({error}): restore it") from error
+        events = pc.sum(rows.column(EVENTS)).as_py() if EVENTS in rows.column_names else None
+        if (rows.num_rows, events) != (segment.rows, segment.events):
+            raise CorruptTable(
+                f"{segment.path} has {rows.num_rows} rows of {events} events, segment "
+                f"{segment.id} has {segment.rows} of {segment.events}: restore the file"
+            )
+        left = sieve_of(self.sieves, segment).sifted(rows, 0)
+        return left, segment.events - (pc.sum(left.column(EVENTS)).as_py() or 0)
+
+    def _write(self, files: DataFiles, rows: pa.Table, written: list[Segment]) -> None:
+        parts = len(self.outputs)
+        full = all(one.rows for one in self.inputs)
+        if rows.num_rows < parts and full and not any(s.predicates for s in self.sieves.values()):
+            raise InvalidInput(
+                f"{rows.num_rows} rows cannot be divided among {parts} outputs: plan fewer"
+            )
+        bounds = [rows.num_rows * part // parts for part in range(parts + 1)]
+        given = next((one.path for one in self.inputs if one.rows), None)
+        table = read_definition(files, given) if given else b""
+        for (segment_id, shard), (start, end) in zip(self.outputs, pairwise(bounds), strict=True):
+            replaces = () if start else inherited(self.inputs)
+            standing = Standing(shard=shard, replaces=replaces, purged=self.purged)
+            if start == end:
+                written.append(emptied(segment_id, self.created, standing))
+                continue
+            segment = write_segment(
+                files,
+                rows.slice(start, end - start),
+                segment_id=segment_id,
+                time_column=self.time_column,
+                created=self.created,
+                token=self.attempt,
+                standing=standing,
+                definition=table,
+            )
+            written.append(segment)
+
+    def _check_books(self, written: Sequence[Segment], dropped: int) -> None:
+        given = sum(segment.events for segment in self.inputs)
+        kept = sum(segment.events for segment in written)
+        if given - dropped != kept:
+            raise BooksDoNotBalance(
+                f"{kept} events out, {given} events in, {dropped} of these deleted, for "
+                f"{written[0].id}; nothing was published"
+            )
+
+
+def _text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))

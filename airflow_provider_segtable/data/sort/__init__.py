@@ -1,0 +1,1 @@
+"""Sorting segments in bounded memory: sample, scatter, gather."""

@@ -1,0 +1,397 @@
+"""The jobs that move rows: scatter parts them by range, gather sorts ranges into segments.
+
+1. A scatter job reads some row groups (bounded), parts their rows by range and writes them as a
+   run. It need not sort: gathering does, and sorting integers costs little beside moving rows.
+2. A gather job reads its ranges, from runs or straight from row groups that may have rows of them,
+   sorts them by key and writes them; equal keys stay in the order of the inputs.
+3. A large segment is gathered in *parts*, ranges one after another, each no more than its share of
+   memory. Small segments are gathered several at once, so that what they share is read once.
+4. With rollup, rows are rolled up when they are scattered and again, wholly, when gathered.
+5. A segment that no row is left for is empty: it has no file, but is there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import BooksDoNotBalance, StorageError
+from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
+from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied
+from airflow_provider_segtable.data.parquet.blocks import Block, Shape, read_blocks
+from airflow_provider_segtable.data.parquet.descriptor import (
+    KEY,
+    definition_entry,
+    encode_descriptor,
+    segment_path,
+)
+from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.sorted_writer import (
+    ARROW_SCHEMA,
+    arrow_schema_entry,
+    group_rows,
+    plain_schema,
+    probed,
+    sorted_rows,
+    writer,
+)
+from airflow_provider_segtable.data.rollup.distinct import noted
+from airflow_provider_segtable.data.rollup.rollup_hook import Rolling
+from airflow_provider_segtable.data.sort.ranges import Keying, Marks, Ordinals, Slices, assigned
+from airflow_provider_segtable.data.sort.runs import FOLDER, SortRun, read_run, write_run
+from airflow_provider_segtable.data.sort.sort_keys import Numbers, is_sorted, stable_order
+from airflow_provider_segtable.ports.files import DataFiles
+
+PROBE_ROWS = 32_768
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What scatter and gather jobs share; ``most`` is how many bytes may be decoded at once.
+
+    ``roots`` are those that the inputs may have rows of; ``purged`` is the event up to which the
+    jobs' sieves know what is deleted.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    shape: Shape
+    keying: Keying
+    marks: Marks
+    rolling: Rolling
+    most: float
+    roots: tuple[Roots, ...] = ()
+    purged: int = 0
+
+    def open(self) -> DataFiles:
+        """Open the table's data files."""
+        return open_files(self.uri, self.storage_options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterJob:
+    """Part the rows of some blocks by range; ``folder`` is where the run goes.
+
+    ``sieves`` are those of the blocks' inputs, by number.
+    """
+
+    task: Task
+    blocks: tuple[Block, ...]
+    sieves: Mapping[int, Sieve]
+    folder: str
+    attempt: str
+
+    @property
+    def cost(self) -> int:
+        """Return about how many bytes it handles."""
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        return f"sort: part {len(self.blocks)} row groups"
+
+    def run(self, files: DataFiles | None = None) -> tuple[SortRun, ...]:
+        """Do it; a row group larger than memory becomes several runs.
+
+        Raises:
+            CorruptTable: an input cannot be decoded.
+            StorageError: nothing is left behind.
+        """
+        files = self.task.open() if files is None else files
+        runs: list[SortRun] = []
+        try:
+            for held in _bounded(files, self):
+                runs.append(_scattered(self, files, held, len(runs)))
+        except Exception:
+            for run in runs:
+                with suppress(StorageError):  # what counts is why it failed
+                    files.delete(run.path)
+            raise
+        return tuple(runs)
+
+
+Read = list[tuple[pa.Table, Ordinals]]
+
+
+def _bounded(files: DataFiles, job: ScatterJob) -> Iterator[Read]:
+    """Yield rows as read, together about what may be decoded at once."""
+    held: Read = []
+    size, task = 0, job.task
+    for rows, ordinals in read_blocks(
+        files, job.blocks, task.shape, most=task.most, sieves=job.sieves
+    ):
+        if held and size + rows.nbytes > 1.5 * task.most:
+            yield held
+            held, size = [], 0
+        held.append((rows, ordinals))
+        size += rows.nbytes
+    if held:
+        yield held
+
+
+def _scattered(job: ScatterJob, files: DataFiles, held: Read, number: int) -> SortRun:
+    keying = job.task.keying
+    rows = united([rows for rows, _ in held])
+    ordinals = np.concatenate([some for _, some in held])
+    held.clear()
+    rows = job.task.rolling.rolled(rows, keying.time_column)
+    found = list(_parted(rows, assigned(keying, rows, ordinals, job.task.marks)))
+    first = job.blocks[0]
+    name = f"{first.input:06d}-{first.group:06d}-{number:03d}-{job.attempt}.arrow"
+    parts = ((number, rows.take(places)) for number, places in found)
+    run = write_run(files, f"{FOLDER}/{job.folder}/{name}", rows.schema, parts)
+    run = replace(run, density=_density(rows, found, job.task))
+    return replace(run, noted=_noted(rows, found, keying)) if job.task.rolling.wanted else run
+
+
+def united(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables as one, with one chunk a column."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _parted(rows: pa.Table, labels: Slices) -> Iterator[tuple[int, pa.Array]]:
+    """Yield each label that occurs, in order, with its rows' numbers."""
+    if not rows.num_rows:
+        return
+    top = int(labels.max())
+    small = labels.astype(np.uint16) if top < 1 << 16 else labels  # radix sort, in one pass
+    order = np.argsort(small, kind="stable")
+    ends = np.cumsum(np.bincount(labels, minlength=top + 1))
+    first = 0
+    for number, end in enumerate(ends):
+        if end > first:
+            yield number, pa.array(order[first:end])
+        first = int(end)
+
+
+def _noted(
+    rows: pa.Table, found: Sequence[tuple[int, pa.Array]], keying: Keying
+) -> tuple[Numbers, ...]:
+    hashes = noted(rows, keying.columns)
+    parts = (hashes[np.asarray(places)] for _, places in found)
+    return tuple(part[part != 0] for part in parts)
+
+
+def _density(rows: pa.Table, found: Sequence[tuple[int, pa.Array]], task: Task) -> float:
+    """Return bytes a row of the run in a sorted file, by some ranges in a row in its middle."""
+    ends = np.cumsum([len(places) for _, places in found])
+    start = max(0, int(ends[-1]) // 2 - PROBE_ROWS // 2)
+    first, last = np.searchsorted(ends, [start, start + PROBE_ROWS - 1], side="right")
+    some = pa.chunked_array([places for _, places in found[first : last + 1]])
+    sample = sorted_rows(rows.take(some.combine_chunks()), task.keying).slice(0, 2 * PROBE_ROWS)
+    return probed(sample, task.shape.coded).width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A segment to be written from ranges ``[first, end)``."""
+
+    id: SegmentId
+    shard: Shard
+    first: int
+    end: int
+    replaces: tuple[Roots, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherJob:
+    """Write segments: several in one part, or one in several parts.
+
+    Attributes:
+        outputs: the segments, in order of their ranges.
+        parts: the ranges that are read and sorted at once.
+        runs: where the rows are, or
+        blocks: row groups that may have some, with the first and last range of each.
+        sieves: of the blocks' inputs, by number.
+        clustering: the order's text.
+        created: when the attempt began.
+        size: about how many bytes it reads.
+    """
+
+    task: Task
+    outputs: tuple[Output, ...]
+    parts: tuple[tuple[int, int], ...]
+    runs: tuple[SortRun, ...] = ()
+    blocks: tuple[tuple[Block, int, int], ...] = ()
+    sieves: Mapping[int, Sieve] = field(default_factory=dict)
+    clustering: str
+    created: Instant
+    size: int
+    attempt: str
+
+    @property
+    def cost(self) -> int:
+        """Return about how many bytes it handles."""
+        return self.size
+
+    @property
+    def title(self) -> str:
+        """Return what Spark's pages are to call it."""
+        return f"sort: write {self.outputs[0].id}" + (
+            f" and {len(self.outputs) - 1} more" if len(self.outputs) > 1 else ""
+        )
+
+    def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
+        """Do it.
+
+        Raises:
+            CorruptTable: an input or a run cannot be decoded.
+            BooksDoNotBalance: a segment would have rows of another time chunk.
+            StorageError: nothing is left behind.
+        """
+        files = self.task.open() if files is None else files
+        written: list[Segment] = []
+        try:
+            if len(self.outputs) == 1:
+                rows = (_load(self, files, *part)[0] for part in self.parts)
+                written.append(_write(self, files, self.outputs[0], rows))
+                return tuple(written)
+            rows, labels = _load(self, files, *self.parts[0])
+            places = dict(_parted(rows, _of_output(self.outputs, labels)))
+            for number, output in enumerate(self.outputs):
+                some = [rows.take(places[number])] if number in places else []
+                written.append(_write(self, files, output, iter(some)))
+        except Exception:
+            for segment in (one for one in written if one.path):
+                with suppress(StorageError):  # what counts is why it failed
+                    files.delete(segment.path)
+            raise
+        return tuple(written)
+
+
+def _of_output(outputs: Sequence[Output], labels: Slices) -> Slices:
+    firsts = np.array([output.first for output in outputs])
+    return np.searchsorted(firsts, labels, side="right") - 1
+
+
+def _load(job: GatherJob, files: DataFiles, first: int, end: int) -> tuple[pa.Table, Slices]:
+    """Return the rows of ranges ``[first, end)``, in the order of the inputs, and their ranges."""
+    read = _from_runs if job.runs else _from_blocks
+    tables, labels = [], []
+    for rows, of_rows in read(job, files, first, end):
+        tables.append(rows)
+        labels.append(of_rows)
+    if not tables:
+        return job.task.shape.worded.empty_table(), np.zeros(0, np.int64)
+    return united(tables), np.concatenate(labels)
+
+
+def _from_runs(
+    job: GatherJob, files: DataFiles, first: int, end: int
+) -> Iterator[tuple[pa.Table, Slices]]:
+    for run in job.runs:
+        for number, rows in read_run(files, run, first, end):
+            yield rows, np.full(rows.num_rows, number)
+
+
+def _from_blocks(
+    job: GatherJob, files: DataFiles, first: int, end: int
+) -> Iterator[tuple[pa.Table, Slices]]:
+    task = job.task
+    near = {b: (low, high) for b, low, high in job.blocks if low < end and high >= first}
+    one = len(job.outputs) == 1
+    picks = [at for at in (first - 1, end - 1) if 0 <= at < len(task.marks)]
+    marks = task.marks.some(picks) if one else task.marks
+    for rows, ordinals in read_blocks(
+        files, list(near), task.shape, most=task.most / 2, sieves=job.sieves
+    ):
+        if task.rolling.wanted:
+            rows = task.rolling.rolled(rows, task.keying.time_column)  # noqa: PLW2901
+        labels = assigned(task.keying, rows, ordinals, marks)
+        if one:  # 0: before the part, if it does not begin at the first range
+            labels = np.where(labels == int(first > 0), first, -1)
+        inside = (labels >= first) & (labels < end)
+        if inside.all():
+            yield rows, labels
+        elif inside.any():
+            yield rows.filter(pa.array(inside)), labels[inside]
+
+
+def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.Table]) -> Segment:
+    task, path = job.task, segment_path(output.id, job.attempt)
+    schema = task.shape.worded
+    seen = _Written()
+    with files.create(path) as plain:
+        sink = ChecksumSink(plain)
+        with writer(SinkFile(sink), schema, task.keying, task.shape.coded) as parquet:
+            for group in _groups(task, parts):
+                parquet.write_table(group, row_group_size=max(1, group.num_rows))
+                seen.add(group, task)
+            if not seen.rows:
+                return emptied(output.id, job.created, _standing(job, output))
+            seen.check(output)
+            segment = _described(job, output, seen)
+            entry = arrow_schema_entry(plain_schema(schema))
+            own = {KEY: encode_descriptor(segment), ARROW_SCHEMA: entry, **sink.entry()}
+            parquet.add_key_value_metadata(own | definition_entry(task.shape.definition))
+        segment = replace(segment, path=path, size=sink.position, footer=sink.footer)
+        sink.commit()
+    return segment
+
+
+@dataclass(slots=True)
+class _Written:
+    """What was written of a segment so far."""
+
+    rows: int = 0
+    events: int = 0
+    groups: int = 0
+    times: list[Instant] = field(default_factory=list)
+
+    def add(self, group: pa.Table, task: Task) -> None:
+        self.rows += group.num_rows
+        self.events += task.rolling.events(group)
+        self.groups += 1
+        bounds = pc.min_max(instants(group.column(task.keying.time_column)))
+        self.times += (bounds["min"].as_py(), bounds["max"].as_py())
+
+    def check(self, output: Output) -> None:
+        for at in (min(self.times), max(self.times)):
+            if not output.id.interval.holds(at):
+                raise BooksDoNotBalance(
+                    f"segment {output.id} would have a row at {at} µs, outside its time chunk; "
+                    "nothing was published"
+                )
+
+
+def _standing(job: GatherJob, output: Output) -> Standing:
+    return Standing(
+        shard=output.shard,
+        clustering=job.clustering,
+        replaces=output.replaces,
+        purged=job.task.purged,
+    )
+
+
+def _described(job: GatherJob, output: Output, seen: _Written) -> Segment:
+    return replace(
+        emptied(output.id, job.created, _standing(job, output)),
+        rows=seen.rows,
+        events=seen.events,
+        row_groups=seen.groups,
+        time_min=min(seen.times),
+        time_max=max(seen.times),
+        roots=job.task.roots,
+    )
+
+
+def _groups(task: Task, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Yield sorted row groups; only one is there twice."""
+    for part in parts:
+        rows = task.rolling.rolled(part, task.keying.time_column)
+        keys = task.keying.keys(rows)
+        order = None if is_sorted(keys) else stable_order(keys)
+        step = group_rows(rows)
+        for start in range(0, rows.num_rows, step):
+            if order is None:
+                yield rows.slice(start, step)
+            else:
+                yield rows.take(pa.array(order[start : start + step]))

@@ -1,0 +1,264 @@
+"""What to sort, and the plan that a survey leads to.
+
+1. The order is checked before anything is read.
+2. How many ranges a time chunk gets: several for each segment to be, and enough that what is moved
+   at once stays within its share of memory.
+3. The plan gathers *directly* from the inputs if that reads little twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, roots_of
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.deletes.row_filter import Sieve, sieve_of
+from airflow_provider_segtable.data.parquet.blocks import Block, Shape
+from airflow_provider_segtable.data.rollup.rollup_hook import Rolling
+from airflow_provider_segtable.data.sort.ranges import (
+    Keying,
+    Ranges,
+    assigned,
+    cut,
+    grid_of,
+    joined,
+)
+from airflow_provider_segtable.data.sort.sizing import Sizing, grouped, packed, parts_of
+from airflow_provider_segtable.data.sort.sort_jobs import Task
+from airflow_provider_segtable.data.sort.sort_keys import Indices, check_sortable
+from airflow_provider_segtable.data.sort.sort_sample import Surveyed, SurveyJob, physical
+
+DIRECT = 2.0
+"""Gathering straight from the inputs may read so many times their bytes."""
+SAMPLED_BLOCKS = 24
+SAMPLED_ROWS = 50_000
+POINTS = 60
+"""Sampled rows for each range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortSpec:
+    """What to sort, and into what.
+
+    Attributes:
+        uri: of the table.
+        storage_options: of the table.
+        schema: the table's.
+        time_column: the event time.
+        order: how rows are sorted; empty: by event time.
+        intervals: the target time chunks, sorted and disjoint; most may stay empty.
+        target_size: wanted bytes of a segment.
+        memory: decoded bytes that one task may hold.
+        parallelism: how many tasks may run at once.
+        attempt: 16 hex digits, part of every file name.
+        created: when the attempt began.
+        rollup: the table's.
+        replaces: what the result stands for, kept in the first segment of each time chunk.
+        most: there may be no more segments than that (0: any number).
+        member: at least one segment is needed, an empty one if no row is left.
+        sieves: what is deleted, by input; nothing from those that are not there.
+        purged: the event up to which the sieves know what is deleted.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    schema: Schema
+    time_column: str
+    order: Order
+    intervals: tuple[Interval, ...]
+    target_size: int
+    memory: int = 512 << 20
+    parallelism: int = 2
+    attempt: str
+    created: Instant
+    rollup: Rollup | None = None
+    replaces: tuple[Roots, ...] = ()
+    most: int = 0
+    member: bool = False
+    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
+    purged: int = 0
+
+    def sieves_of(self, inputs: Sequence[Segment]) -> dict[int, Sieve]:
+        """Return the sieves of inputs, by their numbers."""
+        return {number: sieve_of(self.sieves, one) for number, one in enumerate(inputs)}
+
+    @property
+    def share(self) -> float:
+        """Return how many decoded bytes are moved at once."""
+        return self.memory / 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortPlan:
+    """What the survey led to; ``sieves`` are by the inputs' numbers."""
+
+    spec: SortSpec
+    sieves: Mapping[int, Sieve]
+    task: Task
+    ranges: Ranges
+    blocks: tuple[tuple[Block, int, int], ...]
+    density: float
+
+    @property
+    def direct(self) -> bool:
+        """Tell whether to gather straight from the inputs."""
+        if self.ranges.count == 1:
+            return True
+        if self.spec.rollup is not None:
+            return False
+        sizing = self.sizing(self.density)
+        read = 0
+        for outputs in packed(grouped(self.ranges, sizing), self.ranges.rows, sizing):
+            for first, end in parts_of(outputs, self.ranges.rows, sizing):
+                read += sum(b.size for b, low, high in self.blocks if low < end and high >= first)
+        return read <= DIRECT * sum(block.size for block, _, _ in self.blocks)
+
+    def sizing(self, density: float) -> Sizing:
+        """Return how large segments and parts shall be."""
+        return Sizing(
+            rows=max(1.0, self.spec.target_size / max(density, 1e-9)),
+            part=self.spec.share / self.task.shape.width,
+            most=self.spec.most,
+        )
+
+
+def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
+    """Return how rows are compared, before a sample is there.
+
+    Raises:
+        InvalidInput: the order names a column that is not there or cannot be sorted by.
+    """
+    for name in spec.order.columns:
+        if name not in schema.names:
+            raise InvalidInput(
+                f"order {spec.order} names {name!r}; the table has {', '.join(schema.names)}"
+            )
+        check_sortable(name, schema.field(name).type)
+    if not spec.intervals:
+        raise InvalidInput("there is no target time chunk to sort into")
+    dimensions = spec.rollup.dimensions if spec.rollup else ()
+    columns = (*spec.order.columns, *dimensions, spec.time_column)
+    return Keying(
+        columns=tuple(dict.fromkeys(columns)),
+        time_column=spec.time_column,
+        order=len(spec.order.columns),
+        intervals=spec.intervals,
+    )
+
+
+def survey_jobs(
+    spec: SortSpec, inputs: Sequence[Segment], schema: pa.Schema, keying: Keying
+) -> list[SurveyJob]:
+    """Return the jobs of the first stage."""
+    groups = sum(max(1, segment.row_groups) for segment in inputs)
+    rows = sum(segment.rows for segment in inputs)
+    size = sum(segment.size for segment in inputs)
+    segments = max(1, size // spec.target_size)
+    points = max(SAMPLED_ROWS, POINTS * Sizing.RANGES * segments + 10 * len(spec.intervals))
+    numbered, sieves = list(enumerate(inputs)), spec.sieves_of(inputs)
+    jobs = min(len(inputs), spec.parallelism)
+    bounds = np.linspace(0, len(inputs), jobs + 1).astype(int)
+    return [
+        SurveyJob(
+            uri=spec.uri,
+            storage_options=spec.storage_options,
+            inputs=tuple(segment for _, segment in numbered[a:b]),
+            numbers=tuple(number for number, _ in numbered[a:b]),
+            sieves={number: sieves[number] for number, _ in numbered[a:b]},
+            schema=schema,
+            keying=keying,
+            stride=max(1, groups // SAMPLED_BLOCKS),
+            rate=min(1.0, points / rows),
+            rolling=Rolling(spec.rollup),
+            attempt=spec.attempt,
+        )
+        for a, b in pairwise(bounds.tolist())
+    ]
+
+
+def planned(
+    spec: SortSpec, inputs: Sequence[Segment], keying: Keying, surveys: Sequence[Surveyed]
+) -> SortPlan:
+    """Return the plan that the surveys lead to; one of them at least found rows."""
+    surveys = [one for one in surveys if one.blocks]
+    sample = joined([one.sample for one in surveys])
+    if spec.order.curve == "zorder":
+        columns = [sample.values.column(name) for name in spec.order.columns]
+        keying = replace(keying, grids=tuple(grid_of(c.combine_chunks()) for c in columns))
+    shape = _shape(spec, surveys)
+    counts = np.sum([one.counts for one in surveys], axis=0)
+    weight = np.array([one.sampled for one in surveys], float)
+    density = float(np.average([one.density for one in surveys], weights=weight))
+    wanted = _wanted(spec, counts, density, shape.width)
+    ranges = cut(keying, sample, counts, wanted, divisible=spec.rollup is None)
+    blocks = [
+        placed
+        for one in surveys
+        for placed in zip(one.blocks, *_spans(keying, one, ranges), strict=True)
+    ]
+    task = Task(
+        uri=spec.uri,
+        storage_options=spec.storage_options,
+        shape=shape,
+        keying=keying,
+        marks=ranges.marks,
+        rolling=Rolling(spec.rollup),
+        most=spec.share,
+        roots=() if spec.rollup else roots_of(inputs),
+        purged=spec.purged,
+    )
+    return SortPlan(
+        spec=spec,
+        sieves=spec.sieves_of(inputs),
+        task=task,
+        ranges=ranges,
+        blocks=tuple(blocks),
+        density=density,
+    )
+
+
+def _shape(spec: SortSpec, surveys: Sequence[Surveyed]) -> Shape:
+    hidden = {column.name: column for one in surveys for column in one.hidden}
+    schema = physical(to_arrow(spec.schema), hidden.values(), Rolling(spec.rollup))
+    sampled = sum(one.sampled for one in surveys)
+    words = [n for n in schema.names if 2 * sum(s.words.get(n, 0) for s in surveys) > sampled]
+    width = max(one.width for one in surveys)
+    coded = frozenset().union(*(one.coded for one in surveys))
+    return Shape(
+        schema=schema,
+        words=tuple(words),
+        width=width,
+        coded=coded,
+        definition=next((one.definition for one in surveys if one.definition), b""),
+    )
+
+
+def _wanted(spec: SortSpec, counts: Indices, density: float, width: float) -> list[int]:
+    """Return how many ranges to make in each time chunk."""
+    segments = np.maximum(1, np.round(counts * density / spec.target_size))
+    parts = np.ceil(counts * width / spec.share)
+    several = np.where(segments > 1, segments * Sizing.RANGES, 1)
+    nearly = counts * density > spec.target_size / 2  # the estimate may turn out low
+    several = np.where((segments == 1) & nearly, Sizing.RANGES, several)
+    return [int(n) for n in np.maximum(several, parts * np.where(parts > 1, 2, 1))]
+
+
+def _spans(keying: Keying, survey: Surveyed, ranges: Ranges) -> tuple[list[int], list[int]]:
+    """Return the first and last range in which each block may have rows."""
+    last = ranges.count - 1
+    known = pa.array(np.flatnonzero(survey.bounded))
+    ends = [[0, last] for _ in survey.blocks]
+    ordinals = np.array([block.ordinals for block in survey.blocks]).reshape(-1, 2)
+    for side, table in enumerate((survey.low, survey.high)):
+        found = assigned(keying, table.take(known), ordinals[known, side], ranges.marks)
+        for at, number in zip(known.to_pylist(), found, strict=True):
+            ends[at][side] = int(number)
+    return [low for low, _ in ends], [high for _, high in ends]

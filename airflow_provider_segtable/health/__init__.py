@@ -1,0 +1,1 @@
+"""Health checks: verify a table, and diagnose its operation."""

@@ -1,0 +1,223 @@
+"""Looking at the operation of a table: gather what can be seen, and let ``health_findings`` judge.
+
+1. Reads only: no lock is taken, nothing is written, not even to the coordinator.
+2. ``data/`` and ``deletes/`` are listed before the log is read, so that what is committed in
+   between is named; the log before the locks, so that a worker that finishes in between is never
+   taken for dead.
+3. A coordinator that does not answer is a finding, never an error. The same holds for a policy
+   that the table's columns cannot carry out.
+4. Whether a worker moves needs two looks, ``watch_s`` apart; with 0 there is one look.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.errors import (
+    CoordinationError,
+    InvalidInput,
+    NotFound,
+    StorageError,
+)
+from airflow_provider_segtable.core.locks.lockbox import Lock
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.damage_findings import damaged_vectors, unread_vectors
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.health.log_times import log_ahead
+from airflow_provider_segtable.health.vector_check import named
+from airflow_provider_segtable.planning.findings.delete_findings import undone_deletions
+from airflow_provider_segtable.planning.findings.health_findings import (
+    Bounds,
+    Observed,
+    Progress,
+    diagnose,
+)
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.ports.coordination import StrayNode
+from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.services.compaction.request import checked_order
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
+
+HOUR_US = 3_600_000_000
+DATA = "data"
+DELETES = "deletes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """The version that was looked at, and everything that is wrong with its operation."""
+
+    version: int
+    coordinator: str | None
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Workers:
+    """What the coordinator said; ``locks`` is None if it did not answer."""
+
+    locks: tuple[Lock, ...] | None = None
+    silence: str = ""
+    progress: Progress | None = None
+    moved: Progress | None = None
+    strays: tuple[StrayNode, ...] = ()
+
+
+def examine(
+    ports: TablePorts, bounds: Bounds | None = None, *, watch_s: float = 0.0
+) -> Examination:
+    """Look at a table's operation.
+
+    Args:
+        ports: the table's ports; without a coordinator nobody is called dead.
+        bounds: from where on something is worth telling.
+        watch_s: seconds between two looks at workers' progress; 0: one look.
+
+    Raises:
+        NotATable, CorruptTable: there is no log, or it cannot be read (``segtable verify``).
+    """
+    bounds = bounds or Bounds()
+    findings: list[Finding] = []
+    listed = [e for folder in (DATA, DELETES) for e in _listed(ports, folder, findings)]
+    state = EventLog(ports.storage).load()
+    workers = _workers(ports, state, watch_s)
+    policy, planned = _planned(ports, state, findings)
+    now = ports.clock.now()
+    checkpoints = _listed(ports, CHECKPOINTS, findings)
+    findings += _ahead(ports, state, bounds)
+    seen = Observed(
+        table=ports.uri,
+        state=state,
+        now=now,
+        policy=policy,
+        planned=planned,
+        locks=workers.locks,
+        silence=workers.silence,
+        progress=workers.progress or {},
+        moved=workers.moved,
+        checkpoint=max((n for e in checkpoints if (n := _number(e)) is not None), default=None),
+        orphans={
+            entry.path: entry.size
+            for entry in _unnamed(listed, state)
+            if now - entry.modified > bounds.orphan_hours * HOUR_US
+        },
+    )
+    known = ports.coordinator_
+    return Examination(
+        version=state.n,
+        coordinator=known.address if known else None,
+        findings=(
+            *findings,
+            *diagnose(seen, bounds),
+            *_stray_nodes(ports, workers.strays),
+            *undone_deletions(seen),
+            *_lost_vectors(ports, state, listed),
+        ),
+    )
+
+
+def _listed(ports: TablePorts, folder: str, findings: list[Finding]) -> list[Entry]:
+    try:
+        return list(ports.storage.list(folder))
+    except StorageError as error:
+        findings.append(_unlisted(folder, error))
+        return []
+
+
+def _unlisted(folder: str, error: StorageError) -> Finding:
+    return Finding(
+        code="unlisted",
+        severity=Severity.UNCHECKED,
+        where=folder,
+        what=f"it could not be listed: {error}",
+        why="nobody knows what is there",
+        do="make the storage readable from here, then run again",
+    )
+
+
+def _ahead(ports: TablePorts, state: State, bounds: Bounds) -> list[Finding]:
+    try:
+        return [*log_ahead(ports, state, bounds.clock_skew_s)]
+    except StorageError as error:
+        return [_unlisted(TIMELINE, error)]
+
+
+def _number(entry: Entry) -> int | None:
+    stem = entry.path.rsplit("/", 1)[-1].removesuffix(".parquet")
+    return int(stem) if stem.isdecimal() else None
+
+
+def _unnamed(listed: list[Entry], state: State) -> list[Entry]:
+    """Return the files that neither a present segment nor the list of the doomed names."""
+    named = {segment.path for segment in state.timeline.segments()} | paths(state.vectors)
+    return [entry for entry in listed if entry.path not in named | state.doomed]
+
+
+def _lost_vectors(ports: TablePorts, state: State, listed: list[Entry]) -> Iterator[Finding]:
+    """Yield files of deletions that were not listed, and are not there for anybody."""
+    there = {entry.path for entry in listed}
+    for path in sorted(paths(state.vectors) - there):  # committed since, or gone
+        try:
+            with ports.files.open(path):
+                continue
+        except NotFound:
+            yield damaged_vectors(
+                path, "missing-vectors", "it is not there", named(state.vectors, path)
+            )
+        except StorageError as error:
+            yield unread_vectors(path, error)
+
+
+def _workers(ports: TablePorts, state: State, watch_s: float) -> _Workers:
+    if ports.coordinator_ is None:
+        return _Workers()
+    coordinator, table = ports.coordinator_, state.table.table_id
+    try:
+        progress = coordinator.progress(table)
+        moved = None
+        if watch_s > 0:
+            ports.clock.sleep(watch_s)
+            moved = coordinator.progress(table)
+        locks = (*coordinator.locks(table), *coordinator.waiters(table))
+        strays = coordinator.strays(table)
+    except CoordinationError as error:
+        return _Workers(silence=str(error))
+    return _Workers(locks=locks, progress=progress, moved=moved, strays=strays)
+
+
+def _stray_nodes(ports: TablePorts, strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
+    """Yield what the coordinator keeps and nobody can read."""
+    for stray in strays:
+        yield Finding(
+            code="stray-node",
+            severity=Severity.CRITICAL if stray.blocks else Severity.WARNING,
+            where=stray.name,
+            what=f"a node of the coordinator that is no lock of segtable: {stray.why}",
+            why="it may be a lock, so compactions or appends beside it are refused"
+            if stray.blocks
+            else "it counts for nothing, but it was not made by segtable",
+            do=f"if no worker of a newer segtable made it: segtable locks {ports.uri} "
+            f"--release {stray.name}",
+        )
+
+
+def _planned(ports: TablePorts, state: State, findings: list[Finding]) -> tuple[Policy, Planned]:
+    try:
+        policy = Policy.read(state.table.properties)
+        checked_order(policy.clustering, state)
+        return policy, plan_all(state, policy, ports.clock.now())
+    except InvalidInput as error:
+        findings.append(
+            Finding(
+                code="bad-policy",
+                severity=Severity.CRITICAL,
+                where=ports.uri,
+                what=f"the table's policy cannot be carried out: {error}",
+                why="every planner run fails, so nothing is compacted",
+                do=f"override it: segtable compact {ports.uri} --all --property KEY=VALUE",
+            )
+        )
+        return Policy(), Planned(chosen=(), skipped=())

@@ -1,0 +1,98 @@
+"""Checking files of deletion vectors against the log that names them.
+
+1. Each file that a deletion names is there and decodes, and has as many rows of each root as the
+   log says.
+2. No row of a root is deleted by two events. No number is over the root's rows, where a segment
+   that is nothing but the root is present.
+3. A file that is not there is lost only if a newer log still names it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.deletes.deletion import Vectors, checksums, paths
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    NotFound,
+    SegtableError,
+    StorageError,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.damage_findings import damaged_vectors, unread_vectors
+from airflow_provider_segtable.core.recovery.diagnosis import Finding
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.data.deletes.vector_file import Rows, read_vectors
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
+
+
+def check_vectors(ports: TablePorts, state: State) -> Iterator[Finding]:
+    """Yield what is wrong with the files of vectors that a state names."""
+    read: dict[str, Rows] = {}
+    missing: list[str] = []
+    for path, checksum in sorted(checksums(state.vectors).items()):
+        try:
+            read[path] = read_vectors(ports.files, path, checksum)
+        except NotFound:
+            missing.append(path)
+        except CorruptTable as error:
+            yield damaged_vectors(path, "bad-vectors", str(error), named(state.vectors, path))
+        except StorageError as error:
+            yield unread_vectors(path, error)
+    yield from _lost(ports, state, missing)
+    sizes = dict(root_sizes(state.timeline.segments()))
+    for root, some in state.vectors.items():
+        given = {each.path: read[each.path] for each in some if each.path in read}
+        for each in some:
+            if each.path in given:
+                for what in _wrong(root, each.rows, given[each.path], sizes):
+                    yield damaged_vectors(each.path, "wrong-vectors", what, each.rows)
+        yield from _overlapping(root, given)
+
+
+def _lost(ports: TablePorts, state: State, missing: list[str]) -> Iterator[Finding]:
+    if not missing:
+        return
+    try:
+        newest = EventLog(ports.storage).refresh(state)
+    except SegtableError:
+        newest = state  # whoever looks at the log has told of it
+    for path in missing:
+        if path in paths(newest.vectors):
+            count = named(state.vectors, path)
+            yield damaged_vectors(path, "missing-vectors", "it is not there", count)
+
+
+def named(vectors: Vectors, path: str) -> int:
+    """Return how many rows a file deletes, by the log."""
+    return sum(each.rows for some in vectors.values() for each in some if each.path == path)
+
+
+def root_sizes(segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, int]]:
+    """Yield how many rows a root has, where a segment is nothing else."""
+    for segment in segments:
+        run = segment.runs[0] if len(segment.runs) == 1 else None
+        if run and not segment.shard.minor_version and not run.start:
+            yield run.root, run.rows
+
+
+def _wrong(root: SegmentId, rows: int, given: Rows, sizes: Mapping[SegmentId, int]) -> list[str]:
+    bitmap = given.get(root, BitMap())
+    wrong = []
+    if len(bitmap) != rows:
+        wrong.append(f"it names {len(bitmap)} rows of {root}, the log says {rows}")
+    if bitmap and bitmap.max() >= sizes.get(root, bitmap.max() + 1):
+        wrong.append(f"it names row {bitmap.max()} of {root}, which has {sizes[root]}")
+    return wrong
+
+
+def _overlapping(root: SegmentId, given: Mapping[str, Rows]) -> Iterator[Finding]:
+    seen: BitMap = BitMap()
+    for path, rows in given.items():
+        bitmap = rows.get(root, BitMap())
+        both = len(seen & bitmap)
+        if both:
+            what = f"{both} of the rows of {root} that it names were deleted before"
+            yield damaged_vectors(path, "overlapping-vectors", what, both)
+        seen |= bitmap

@@ -1,0 +1,329 @@
+"""Verifying a table: its log, its files, and that both say the same. Reads only.
+
+1. *The log*, as far as it is kept: numbers without gaps, every checksum, times strictly
+   increasing, every event accepted by the fold, every checkpoint equal to the fold. If the log's
+   start has expired, or an event is broken, the fold goes on from the next checkpoint. Tagged
+   versions have the checkpoint they need.
+2. *The state*: the invariants at the newest version; with ``all_versions`` at every version, each
+   time only where the event changed something. No file is visible twice.
+3. *The files* of all visible segments (``all_versions``: of all present ones): footers, with
+   ``deep`` every byte and row (``data.parquet.inspection``). A few threads read at once.
+4. *The vectors* that the newest version needs, every row number of them (``health.vector_check``).
+5. It needs no coordinator and no lock. What is listed first is the snapshot; a file that is not
+   there is called lost only if a newer snapshot still has its segment.
+6. Storage that fails is no proof of damage: what it kept from being read is UNCHECKED.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    NotATable,
+    NotFound,
+    SegtableError,
+    StorageError,
+    UnsupportedFormat,
+)
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.recovery.damage_findings import (
+    bad_checkpoint,
+    bad_tag,
+    broken_event,
+    broken_invariant,
+    damaged_file,
+    doubled_file,
+    log_gap,
+    log_without_base,
+    unread_file,
+    wrong_checkpoint,
+)
+from airflow_provider_segtable.core.recovery.diagnosis import (
+    Finding,
+    shared_files,
+    violations_since,
+)
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.data.parquet.inspection import (
+    inspect_bytes,
+    inspect_footer,
+    inspect_rows,
+)
+from airflow_provider_segtable.health.vector_check import check_vectors
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
+from airflow_provider_segtable.table.log.event_log import (
+    CHECKPOINTS,
+    TAGS,
+    TIMELINE,
+    TRIES,
+    EventLog,
+    checkpoint_path,
+    event_path,
+    number,
+    tag_path,
+)
+
+THREADS = 4
+BLOCK = 256
+
+Report = Callable[[str, int, int], None]
+"""Told the stage, how much of it is done, and how much there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What was looked at, and everything that is wrong.
+
+    ``first`` and ``version`` are the oldest and newest event that were read; ``versions``,
+    ``checkpoints`` and ``files`` count what was checked; ``rows`` is 0 unless ``deep``.
+    """
+
+    first: int
+    version: int
+    versions: int
+    checkpoints: int
+    files: int
+    rows: int
+    findings: tuple[Finding, ...]
+
+
+def verify(
+    ports: TablePorts,
+    *,
+    all_versions: bool = False,
+    deep: bool = False,
+    threads: int = THREADS,
+    report: Report = lambda _stage, _done, _total: None,
+) -> Verification:
+    """Check a table.
+
+    Args:
+        ports: the table's ports; no coordinator is needed.
+        all_versions: check the invariants at every version, and hidden segments' files, too.
+        deep: decode every row.
+        threads: how many files are read at once.
+        report: told of progress.
+
+    Raises:
+        NotATable: there is no log here.
+        UnsupportedFormat: a newer segtable wrote to it.
+        StorageError: the log could not be listed or read.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        walk = _walked(ports, pool, report, all_versions=all_versions)
+        findings = walk.findings
+        state = walk.good
+        if state is None:
+            return _verification(walk, 0, 0)
+        wrong = () if walk.checked == state.n else violations(state)
+        findings += [broken_invariant(state.n, each) for each in wrong]
+        findings += [doubled_file(*each) for each in shared_files(state)]
+        findings += _bad_tags(walk, state)
+        timeline = state.timeline
+        chosen = timeline.segments() if all_versions else timeline.visible_segments()
+        segments = list({(s.path, s.id): s for s in chosen if s.path}.values())
+        files = _Files(ports=ports, state=state, deep=deep)
+        for done, found in enumerate(pool.map(files.check, segments), 1):
+            findings += found
+            report("files", done, len(segments))
+        findings += files.still_lost(EventLog(ports.storage))
+        findings += check_vectors(ports, state)
+    rows = sum(segment.rows for segment in segments) if deep else 0
+    return _verification(walk, len(segments), rows)
+
+
+def _walked(
+    ports: TablePorts, pool: ThreadPoolExecutor, report: Report, *, all_versions: bool
+) -> "_Walk":
+    """Read the log; once more if it expired under our hands."""
+    for _ in range(TRIES):
+        walk = _Walk(ports=ports, all_versions=all_versions)
+        walk.go(pool, report)
+        if walk.first == EventLog(ports.storage).first():
+            break
+    return walk
+
+
+def _verification(walk: "_Walk", files: int, rows: int) -> Verification:
+    return Verification(
+        first=walk.first,
+        version=walk.last,
+        versions=walk.versions,
+        checkpoints=walk.compared,
+        files=files,
+        rows=rows,
+        findings=tuple(walk.findings),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """One pass over the log; ``state`` is the fold so far, None while an event is missing.
+
+    ``good`` is the newest state there was, ``checked`` the newest version at which the invariants
+    were checked; ``tagged`` are the states that checkpoints of tags should be.
+    """
+
+    ports: TablePorts
+    all_versions: bool
+    first: int = 0
+    last: int = -1
+    state: State | None = None
+    good: State | None = None
+    before: Event | None = None
+    versions: int = 0
+    compared: int = 0
+    checked: int = -1
+    tagged: dict[int, State] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    def go(self, pool: ThreadPoolExecutor, report: Report) -> None:
+        """Read, fold and check all events, and checkpoints."""
+        storage, log = self.ports.storage, EventLog(self.ports.storage)
+        self.first = log.first()
+        numbers = [n for e in storage.list(TIMELINE) if (n := number(e.path)) is not None]
+        if not numbers:
+            raise NotATable(f"{storage.uri} holds no segtable table: check the path")
+        self.last = max(*numbers, self.first)
+        checkpoints = {n for n in log.checkpoints() if n >= self.first}
+        tagged = {n for e in storage.list(TAGS) if (n := tagged_number(e.path)) is not None}
+        for start in range(self.first, self.last + 1, BLOCK):
+            block = range(start, min(start + BLOCK, self.last + 1))
+            for n, event in zip(block, pool.map(self._read, block), strict=True):
+                self._take(n, event)
+                if n in checkpoints:
+                    self._compare(n)
+                if self.state and n in tagged:
+                    self.tagged[n] = self.state
+                self.good = self.state or self.good
+                report("log", n - self.first + 1, self.last + 1 - self.first)
+        if self.good is None and not self.findings:
+            self.findings.append(log_without_base(CHECKPOINTS, self.first))
+
+    def _read(self, n: int) -> Event | Finding:
+        try:
+            event = EventLog(self.ports.storage).event(n)
+        except CorruptTable as error:
+            return broken_event(event_path(n), str(error))
+        return event or log_gap(event_path(n), n, self.last)
+
+    def _take(self, n: int, event: Event | Finding) -> None:
+        if isinstance(event, Finding):
+            self.findings.append(event)
+            self.state = None
+            return
+        if self.before and event.time <= self.before.time:
+            times = f"{iso(event.time)}, not after event {self.before.n} at {iso(self.before.time)}"
+            self.findings.append(broken_event(event_path(n), f"event {n} is of {times}"))
+        self.before = event
+        self._fold(n, event)
+
+    def _fold(self, n: int, event: Event) -> None:
+        if self.state is None and n > 0:
+            return
+        whole = self.state is None or self.checked != n - 1
+        try:
+            self.state = apply(self.state, event)
+        except CorruptTable as error:
+            self.state = None
+            self.findings.append(broken_event(event_path(n), str(error)))
+            return
+        self.versions += 1
+        if self.all_versions:
+            wrong = violations(self.state) if whole else violations_since(self.state, event)
+            self.findings += [broken_invariant(n, each) for each in wrong]
+            self.checked = n
+
+    def _compare(self, n: int) -> None:
+        found = self._checkpoint(n)
+        if self.state is None:
+            self.state = found
+            return
+        self.compared += found is not None
+        if found and not same_state(found, self.state):
+            self.findings.append(wrong_checkpoint(checkpoint_path(n), n))
+
+    def _checkpoint(self, n: int) -> State | None:
+        path = checkpoint_path(n)
+        try:
+            return read_checkpoint(self.ports.storage.read(path))
+        except NotFound:
+            return None  # expired meanwhile
+        except (CorruptTable, UnsupportedFormat) as error:
+            other = "checkpoint has format" in str(error)
+            self.findings.append(bad_checkpoint(path, str(error), other_format=other))
+            return None
+
+
+def same_state(one: State, other: State) -> bool:
+    """Tell whether two states are equal, whatever way their timelines came about."""
+    empty = Timeline.empty()
+    if replace(one, timeline=empty) != replace(other, timeline=empty):
+        return False
+    return list(one.timeline.segments()) == list(other.timeline.segments())
+
+
+def tagged_number(path: str) -> int | None:
+    """Return the version that the checkpoint of a tag is of; None for other files."""
+    digits = path.removesuffix(".parquet").rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else None
+
+
+def _bad_tags(walk: "_Walk", state: State) -> Iterator[Finding]:
+    """Yield what is wrong with the checkpoints of tagged versions."""
+    for name, n in state.tags.items():
+        path, lost = tag_path(name, n), n not in walk.tagged
+        try:
+            found = read_checkpoint(walk.ports.storage.read(path))
+        except (NotFound, CorruptTable) as error:
+            yield bad_tag(path, name, str(error), lost=n < walk.first)
+            continue
+        if found.n != n or not (lost or same_state(found, walk.tagged[n])):
+            yield bad_tag(path, name, f"its checkpoint is not version {n}", lost=n < walk.first)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Files:
+    """Checks of data files; safe among threads, as each only appends to ``missing``."""
+
+    ports: TablePorts
+    state: State
+    deep: bool
+    missing: list[Segment] = field(default_factory=list)
+
+    def check(self, segment: Segment) -> list[Finding]:
+        """Look at one segment's file."""
+        try:
+            problems = inspect_footer(self.ports.files, segment, self.state.table)
+            codes = {each.code for each in problems}
+            if self.deep and "wrong-checksum" not in codes:
+                problems += inspect_bytes(self.ports.files, segment)
+            if self.deep and not codes & _HOPELESS:
+                problems += inspect_rows(self.ports.files, segment, self.state.table)
+        except NotFound:
+            self.missing.append(segment)
+            return []
+        except (StorageError, UnsupportedFormat) as error:
+            return [unread_file(segment, error)]
+        return [damaged_file(segment, each.code, each.what) for each in problems]
+
+    def still_lost(self, log: EventLog) -> Iterator[Finding]:
+        """Yield the missing files that no cleaner took away meanwhile, as the log says now."""
+        if not self.missing:
+            return
+        try:
+            newest = log.refresh(self.state)
+        except SegtableError:
+            newest = self.state  # the walk has told of it
+        for segment in sorted(self.missing, key=lambda each: each.id):
+            if segment.id in newest.timeline and segment.path not in newest.doomed:
+                yield damaged_file(segment, "missing-file", "it is not there")
+
+
+_HOPELESS = frozenset({"bad-footer", "foreign-file"})

@@ -1,0 +1,122 @@
+"""How much of each segment is deleted already, told by the log alone: no file is read.
+
+1. The log says how many rows of a root each event deleted, and which segments may hold the root:
+   those of its time. Where one segment holds all of it that is exact. Else the rows are spread in
+   proportion: to how many rows of the root a traced segment has, to all rows of one with hidden
+   columns. Those that were rewritten since have no part in it, though they may have had the rows:
+   better too much than too little.
+2. Only deletions that still apply count (``Segment.purged``). Whatever was rewritten since has none
+   left, however wrong the estimate was, so planning by it comes to an end.
+3. How many rows a predicate deletes from a rollup table is unknown before reading: what counts is
+   how many predicates wait for a segment, and may hold at any of its time.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.deletes.deletion import roots_among
+from airflow_provider_segtable.core.deletes.predicate import may_hold
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Roots, Segment, SegmentId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deleted:
+    """What is deleted and still in files: estimated ``rows``, and how many predicates wait."""
+
+    rows: Mapping[SegmentId, float] = field(default_factory=dict)
+    predicates: Mapping[SegmentId, int] = field(default_factory=dict)
+
+    def rows_of(self, segments: Iterable[Segment]) -> float:
+        """Return about how many rows of some segments are deleted."""
+        return sum(self.rows.get(segment.id, 0.0) for segment in segments)
+
+    def share(self, segments: Iterable[Segment]) -> float:
+        """Return which share of the rows of some segments is deleted, 0 to 1."""
+        some = tuple(segments)
+        return self.rows_of(some) / max(1, sum(segment.rows for segment in some))
+
+    def waiting(self, segments: Iterable[Segment]) -> int:
+        """Return how many predicates wait for the segment that most wait for."""
+        return max((self.predicates.get(segment.id, 0) for segment in segments), default=0)
+
+    def touches(self, segment: Segment) -> bool:
+        """Tell whether anything may be deleted in a segment."""
+        return segment.id in self.rows or segment.id in self.predicates
+
+    def bytes_of(self, segments: Iterable[Segment]) -> float:
+        """Return about how many bytes of some segments are deleted."""
+        return sum(
+            segment.size * self.rows.get(segment.id, 0.0) / max(1, segment.rows)
+            for segment in segments
+        )
+
+
+def deleted_in(state: State) -> Deleted:
+    """Return what is deleted in the visible segments of a state."""
+    if not state.vectors and not state.erasures:
+        return Deleted()
+    visible = [segment for segment in state.timeline.visible_segments() if segment.rows]
+    return Deleted(rows=dict(_spread(state, visible)), predicates=dict(_waiting(state, visible)))
+
+
+def _waiting(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, int]]:
+    time = state.table.time_column
+    column = state.table.schema.find(time)
+    exact = column is not None and not column.type.startswith("timestamp[ns")
+    for segment in segments if state.erasures else ():
+        hitting = [
+            each
+            for each in state.erased(segment)
+            if may_hold(each.predicate, time, segment.time_min, segment.time_max, exact=exact)
+        ]
+        if hitting:
+            yield segment.id, len(hitting)
+
+
+@dataclass(slots=True)
+class _Holders:
+    """Segments that hold, or may hold, the same roots: rows of each, and deleted ones so far."""
+
+    segments: list[Segment]
+    purged: int
+    deleted: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        return sum(segment.rows for segment in self.segments)
+
+    def rows_of(self, root: SegmentId) -> int:
+        """Return how many rows of a root they have: that is known, or all may be."""
+        runs = self.segments[0].runs
+        return sum(run.rows for run in runs if run.root == root) if runs else self.rows
+
+
+def _spread(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, float]]:
+    by_root: dict[SegmentId, list[tuple[_Holders, int]]] = {}
+    every = [*_together(segments)]
+    for holders in every:
+        for root in roots_among(holders.segments[0], state.vectors):
+            by_root.setdefault(root, []).append((holders, holders.rows_of(root)))
+    for root, held in by_root.items():
+        for deletion in state.vectors[root]:
+            due = [(holders, rows) for holders, rows in held if holders.purged < deletion.n]
+            whole = sum(rows for _, rows in due)
+            for holders, rows in due:
+                holders.deleted += deletion.rows * rows / whole
+    for holders in every:
+        share = min(1.0, holders.deleted / max(1, holders.rows))
+        if share:
+            yield from ((segment.id, share * segment.rows) for segment in holders.segments)
+
+
+def _together(segments: Iterable[Segment]) -> Iterator[_Holders]:
+    """Yield traced segments alone, and the others with those of their plan and chunk."""
+    alike: dict[tuple[ChunkKey, tuple[Roots, ...], int], list[Segment]] = {}
+    for segment in segments:
+        if segment.traced:
+            yield _Holders([segment], segment.purged)
+        else:
+            alike.setdefault((segment.id.chunk, segment.roots, segment.purged), []).append(segment)
+    for (_, _, purged), members in alike.items():
+        yield _Holders(members, purged)

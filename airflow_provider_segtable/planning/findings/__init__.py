@@ -1,0 +1,1 @@
+"""What is wrong with the operation of a table."""

@@ -1,0 +1,45 @@
+"""What is wrong where much is deleted: nobody rewrites it. Pure, over what was observed."""
+
+from collections.abc import Iterator
+
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.planning.findings.health_findings import Observed
+from airflow_provider_segtable.planning.planner_context import Survey, survey
+
+
+def undone_deletions(seen: Observed) -> Iterator[Finding]:
+    """Yield that much is deleted in chunks that no plan is about, and what hinders it."""
+    found = survey(seen.state, seen.policy, seen.now)
+    about = [known.plan.interval for known in found.pending]
+    about += [plan.interval for plan in seen.planned.chosen]
+    idle = {
+        chunk.interval: much
+        for chunk in found.chunks()
+        if not any(interval.overlaps(chunk.interval) for interval in about)
+        and (much := found.much_deleted(found.segments(chunk.interval)))
+    }
+    if not idle:
+        return
+    worst = max(idle, key=lambda interval: _weight(found, interval))
+    rows = found.deleted.rows_of(found.segments(worst))
+    yield Finding(
+        code="deleted-rows",
+        severity=Severity.WARNING,
+        where=str(worst),
+        what=f"{idle[worst]} ({rows:.0f} rows), and nothing is planned"
+        f"{_why(seen, worst)}; {len(idle)} time chunks are like this",
+        why="reading decodes rows only to leave them out, and their space is not freed",
+        do=f"segtable compact {seen.table} --kind major --interval {worst}",
+    )
+
+
+def _weight(found: Survey, interval: Interval) -> tuple[float, int]:
+    segments = found.segments(interval)
+    return found.deleted.bytes_of(segments), found.deleted.waiting(segments)
+
+
+def _why(seen: Observed, interval: Interval) -> str:
+    reasons = (s.reason for s in seen.planned.skipped if s.chunk.interval.overlaps(interval))
+    reason = next((reason for reason in reasons if "delete" in reason), None)
+    return f": {reason}" if reason else ""

@@ -1,0 +1,364 @@
+"""What is wrong with the operation of a table; pure, over what was observed.
+
+Each rule looks at one thing and yields findings:
+
+1. A pending plan that no live worker holds or waits for, after ``pending_minutes``.
+2. A lock older than ``lock_minutes``; a worker whose progress did not move between two looks.
+3. Attempts that died, near the bound at which a plan is aborted; plans that gave way so often that
+   they do so no more.
+4. Ids that a dead writer left between segments (holes): they break adjacency until voided.
+5. Chunks whose compaction was aborted, or is over the budget; ids or minor versions running out.
+6. Too many events since the newest checkpoint; clocks that disagree; compaction that pays and has
+   not happened for ``idle_minutes``; files that nothing names.
+
+What could not be observed (no coordinator) is no reason to call anybody dead.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Generation, Lock
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.segments.segment import MAX_MINOR_VERSION, ChunkKey
+from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.reasons import Planned, describe_size
+
+Progress = Mapping[str, Mapping[str, str]]
+NEARLY = 0.9
+SHOWN = 5
+_STUCK = ("was aborted", "over the budget")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """From where on something is worth telling.
+
+    Attributes:
+        pending_minutes: a plan may wait so long for a worker (30).
+        lock_minutes: a lock may be so old (60).
+        checkpoint_events: there may be so many events since the newest checkpoint (96).
+        clock_skew_s: clocks may differ by so many seconds (60, where authors are refused).
+        idle_minutes: compaction that pays may wait so long (1440).
+        orphan_hours: a file that nothing names may be so young (72).
+    """
+
+    pending_minutes: float = 30.0
+    lock_minutes: float = 60.0
+    checkpoint_events: int = 96
+    clock_skew_s: float = 60.0
+    idle_minutes: float = 1440.0
+    orphan_hours: float = 72.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What a look at a table found.
+
+    Attributes:
+        table: its URI, for commands.
+        state: at its newest version.
+        now: this machine's clock.
+        policy: the table's.
+        planned: the planner's dry run.
+        locks: holders and waiters; None if no coordinator could be asked, see ``silence``.
+        silence: why there was no answer; empty if no address is known.
+        progress: what workers reported, by lock group.
+        moved: the same some time later; None if nobody looked twice.
+        checkpoint: the number of the newest checkpoint.
+        orphans: bytes of each file that nothing names, older than ``orphan_hours``.
+    """
+
+    table: str
+    state: State
+    now: Instant
+    policy: Policy
+    planned: Planned
+    locks: tuple[Lock, ...] | None = None
+    silence: str = ""
+    progress: Progress = field(default_factory=dict)
+    moved: Progress | None = None
+    checkpoint: int | None = None
+    orphans: Mapping[str, int] = field(default_factory=dict)
+
+    def minutes_since(self, time: Instant) -> float:
+        """Return the age of an instant."""
+        return max(0, self.now - time) / MINUTE_US
+
+    def alive(self, plan_id: str) -> bool:
+        """Tell whether a live worker holds, or waits for, the locks of a plan."""
+        return any(lock.purpose == plan_id for lock in self.locks or ())
+
+
+def diagnose(seen: Observed, bounds: Bounds) -> tuple[Finding, ...]:
+    """Return everything that is wrong, in the order of the rules."""
+    return (
+        *_coordinator(seen),
+        *_abandoned_plans(seen, bounds),
+        *_old_locks(seen, bounds),
+        *_idle_workers(seen),
+        *_dying(seen),
+        *_holes(seen),
+        *_stuck(seen),
+        *_limits(seen),
+        *_checkpoint(seen, bounds),
+        *_clocks(seen, bounds),
+        *_uncompacted(seen, bounds),
+        *_orphans(seen, bounds),
+    )
+
+
+def _coordinator(seen: Observed) -> Iterator[Finding]:
+    if seen.locks is not None:
+        return
+    yield Finding(
+        code="no-coordinator",
+        severity=Severity.CRITICAL if seen.silence else Severity.UNCHECKED,
+        where="ZooKeeper",
+        what=seen.silence or "no address of ZooKeeper is known, so nobody's locks were looked at",
+        why="without it nothing can be appended or compacted; reading goes on",
+        do="segtable zookeeper start --background, or name yours: --zookeeper host:port"
+        " (SEGTABLE_ZOOKEEPER)",
+    )
+
+
+def _abandoned_plans(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
+    for known in seen.state.pending_plans() if seen.locks is not None else ():
+        minutes = seen.minutes_since(known.changed_at)
+        if seen.alive(known.plan.id) or minutes < bounds.pending_minutes:
+            continue
+        yield Finding(
+            code="abandoned-plan",
+            severity=Severity.WARNING,
+            where=known.plan.id,
+            what=f"{known.status.value} since {iso(known.changed_at)} ({_age(minutes)}), and no "
+            f"live worker has it; last heard of: {known.author}",
+            why=f"nothing else is compacted in {known.plan.interval} where it has its inputs",
+            do=f"segtable compact {seen.table} {known.plan.id}",
+        )
+
+
+def _old_locks(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
+    for lock in seen.locks or ():
+        minutes = seen.minutes_since(lock.since)
+        if minutes < bounds.lock_minutes:
+            continue
+        does = "waits" if lock.waiting else "holds its lock"
+        yield Finding(
+            code="old-wait" if lock.waiting else "old-lock",
+            severity=Severity.WARNING,
+            where=lock.group,
+            what=f"{lock.holder} {does} for {lock.purpose} since {_age(minutes)}",
+            why="a worker that lives and hangs keeps others out for as long as it does",
+            do=f"look at it ({lock.holder}); if it hangs: "
+            f"segtable locks {seen.table} --release {lock.group}",
+        )
+
+
+def _idle_workers(seen: Observed) -> Iterator[Finding]:
+    for lock in seen.locks or ():
+        said = seen.progress.get(lock.group)
+        if seen.moved is None or not said or seen.moved.get(lock.group) != said:
+            continue
+        stands = ", ".join(f"{key} {value}" for key, value in said.items())
+        yield Finding(
+            code="no-progress",
+            severity=Severity.WARNING,
+            where=lock.group,
+            what=f"{lock.holder} for {lock.purpose} did not move: {stands}",
+            why="it may hang; a long stage (one large sort) looks the same",
+            do=f"look again with a longer --watch; if it hangs: "
+            f"segtable locks {seen.table} --release {lock.group}",
+        )
+
+
+def _dying(seen: Observed) -> Iterator[Finding]:
+    for known in seen.state.pending_plans():
+        died = _deaths(known, seen)
+        most = seen.policy.max_attempts
+        if died:
+            last = died >= most - 1
+            yield Finding(
+                code="dying-attempts",
+                severity=Severity.CRITICAL if last else Severity.WARNING,
+                where=known.plan.id,
+                what=f"{died} of at most {most} attempts died, the last was {known.author}",
+                why="after that many it is aborted, and its segments stay as they are for a while",
+                do=f"find why in the worker's log (memory, disk), then: "
+                f"segtable compact {seen.table} {known.plan.id}",
+            )
+        if known.yields >= MAX_YIELDS:
+            yield Finding(
+                code="gave-way-often",
+                severity=Severity.INFO,
+                where=known.plan.id,
+                what=f"gave way {known.yields} times, last: {known.note}",
+                why=f"after {MAX_YIELDS} times it gives way no more, and others wait for it",
+                do=f"run it where fewer others write: segtable compact {seen.table} "
+                f"{known.plan.id}",
+            )
+
+
+def _deaths(known: PlanState, seen: Observed) -> int:
+    """Return how many attempts died; without a coordinator the last one may live."""
+    running = known.status is PlanStatus.INFLIGHT
+    alive = running and (seen.locks is None or seen.alive(known.plan.id))
+    return known.attempts - known.yields - alive
+
+
+def _holes(seen: Observed) -> Iterator[Finding]:
+    if seen.locks is None:
+        return
+    alive = {segment_id for lock in seen.locks for segment_id in lock.allocated}
+    for chunk in seen.state.timeline.visible_chunks():
+        holes = seen.state.id_space(chunk, Generation.FIRST).holes
+        gone = sorted(p for p in holes if chunk.segment(p) not in alive)
+        if gone:
+            yield Finding(
+                code="abandoned-ids",
+                severity=Severity.WARNING,
+                where=str(chunk),
+                what=f"ids {_some(gone)} were allocated by writers that are gone",
+                why="segments on both sides of them cannot be joined until they are voided",
+                do=f"segtable plan {seen.table} --request",
+            )
+
+
+def _stuck(seen: Observed) -> Iterator[Finding]:
+    reasons: dict[ChunkKey, str] = {}
+    for skipped in seen.planned.skipped:
+        if any(word in skipped.reason for word in _STUCK):
+            reasons.setdefault(skipped.chunk, f"{skipped.kind.value}: {skipped.reason}")
+    for chunk, reason in reasons.items():
+        aborted = "was aborted" in reason
+        yield Finding(
+            code="stuck-chunk",
+            severity=Severity.WARNING,
+            where=str(chunk.interval),
+            what=f"cannot be compacted: {reason}",
+            why="it stays fragmented, and reading it slow",
+            do=f"find why it was aborted, then: segtable compact {seen.table} --kind minor "
+            f"--interval {chunk.interval}"
+            if aborted
+            else f"segtable compact {seen.table} --all --property compaction.max_plan_bytes=BYTES",
+        )
+
+
+def _limits(seen: Observed) -> Iterator[Finding]:
+    for chunk in seen.state.timeline.visible_chunks():
+        used = {
+            f"{generation.value}-generation ids": (
+                seen.state.id_space(chunk, generation).next - generation.ids.start,
+                len(generation.ids),
+            )
+            for generation in Generation
+        }
+        groups = seen.state.timeline.visible_groups(chunk)
+        minors = (group.key.minor_version for group in groups)
+        used["minor versions"] = (max(minors, default=0), MAX_MINOR_VERSION)
+        for what, (count, most) in used.items():
+            if count >= NEARLY * most:
+                yield Finding(
+                    code="limit-near",
+                    severity=Severity.CRITICAL,
+                    where=str(chunk),
+                    what=f"{count} of {most} {what} are used",
+                    why="at the limit appends and compactions of this chunk are refused",
+                    do=f"segtable compact {seen.table} --kind {PlanKind.MAJOR.value} "
+                    f"--interval {chunk.interval}",
+                )
+
+
+def _checkpoint(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
+    newest = -1 if seen.checkpoint is None else seen.checkpoint
+    since = seen.state.n - newest
+    if since <= bounds.checkpoint_events:
+        return
+    where = "there is none" if seen.checkpoint is None else f"the newest is of {newest}"
+    yield Finding(
+        code="late-checkpoint",
+        severity=Severity.WARNING,
+        where="_segtable/checkpoints",
+        what=f"{since} events since the newest checkpoint ({where}, the log ends with "
+        f"{seen.state.n})",
+        why="whoever opens the table reads all of them, one by one",
+        do=f"see that writers may write {seen.table}/_segtable/checkpoints; they make one with "
+        "every 32nd event",
+    )
+
+
+def _clocks(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
+    theirs = {"the newest event": seen.state.time}
+    if seen.locks:
+        theirs["ZooKeeper, at its newest lock,"] = max(lock.since for lock in seen.locks)
+    for whose, time in theirs.items():
+        ahead_s = (time - seen.now) / 1e6
+        if ahead_s > bounds.clock_skew_s:
+            yield Finding(
+                code="clock-skew",
+                severity=Severity.CRITICAL,
+                where="this machine",
+                what=f"{whose} is {ahead_s:.0f} s ahead of this machine's clock ({iso(seen.now)})",
+                why="writers whose clocks are more than 60 s off are refused; ages are wrong",
+                do="set the clock right (NTP) here, or on the host that wrote: "
+                f"segtable table timeline {seen.table} --limit 1",
+            )
+
+
+def _uncompacted(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
+    chosen = seen.planned.chosen
+    if not chosen:
+        return
+    done = [
+        known.changed_at
+        for known in seen.state.plans.values()
+        if known.status is PlanStatus.COMPLETED
+    ]
+    timeline = seen.state.timeline
+    inputs = (timeline.get(each) for plan in chosen for each in plan.inputs)
+    oldest = min((s.created for s in inputs if s), default=seen.now)
+    minutes = seen.minutes_since(max((oldest, *done)))
+    if minutes < bounds.idle_minutes:
+        return
+    segments = sum(len(plan.inputs) for plan in chosen)
+    size = describe_size(sum(plan.size for plan in chosen))
+    yield Finding(
+        code="not-compacted",
+        severity=Severity.WARNING,
+        where=seen.table,
+        what=f"nothing was compacted for {_age(minutes)}, though {len(chosen)} plans over "
+        f"{segments} segments ({size}) would pay",
+        why="reading gets slower with every small segment",
+        do=f"segtable compact {seen.table} --all, and see that its DAG runs",
+    )
+
+
+def _orphans(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
+    if not seen.orphans:
+        return
+    count, size = len(seen.orphans), describe_size(sum(seen.orphans.values()))
+    examples = ", ".join(sorted(seen.orphans)[:SHOWN])
+    yield Finding(
+        code="orphans",
+        severity=Severity.INFO,
+        where="data/",
+        what=f"{count} files ({size}) older than {bounds.orphan_hours:g} h that nothing names: "
+        f"{examples}{' ...' if count > SHOWN else ''}",
+        why="workers that died left them: they cost space, and are never read",
+        do=f"segtable clean {seen.table}",
+    )
+
+
+def _some(numbers: list[int]) -> str:
+    shown = ", ".join(map(str, numbers[:SHOWN]))
+    return f"{shown} and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else shown
+
+
+def _age(minutes: float) -> str:
+    if minutes < 120:
+        return f"{minutes:.0f} min"
+    hours = minutes / 60
+    return f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"

@@ -1,0 +1,91 @@
+"""All three compactions of a table together: who goes first, and who gives way.
+
+1. Where a larger compaction is due, the smaller ones that it makes needless give way to it; if
+   the budget has no room for it, they get their turn (``planning.selection``).
+2. Where a larger compaction is due but other plans are pending, nothing new is planned: the
+   place drains, so that appends, which go on all the time, starve nobody.
+3. Nothing is planned in the region of a pending major compaction, nor over segments that a
+   pending plan has.
+4. What is left is ranked by gain per cost, whatever its kind, and chosen within the budget.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.planning.major import major_due
+from airflow_provider_segtable.planning.minor import minor_candidates
+from airflow_provider_segtable.planning.planner_context import Survey, survey
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.reasons import Planned, Skipped
+from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
+from airflow_provider_segtable.planning.semi_major import semi_major_due
+
+
+def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
+    """Plan every compaction of a table.
+
+    Args:
+        state: the table at one version.
+        policy: when which compaction pays.
+        now: the wall clock, for ages.
+
+    Returns:
+        The chosen plans, best first, and a reason for everything skipped.
+    """
+    found = survey(state, policy, now)
+    skipped: list[Skipped] = []
+    due = major_due(found, skipped)
+    draining = [one for one in due if isinstance(one, Draining)]
+    smaller: list[Candidate] = []
+    for chunk in found.open_chunks(skipped):
+        drain = _holding(draining, chunk)
+        if drain is None:
+            smaller += _of_chunk(found, chunk, skipped)
+        else:
+            skipped.append(Skipped(chunk=chunk, partitions=(), reason=drain.reason))
+    majors = (one for one in due if isinstance(one, Candidate))
+    return choose(_ranked(list(majors), smaller), policy, skipped)
+
+
+def _of_chunk(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> list[Candidate]:
+    larger = semi_major_due(found, chunk, skipped)
+    if isinstance(larger, Draining):
+        skipped.append(Skipped(chunk=chunk, partitions=(), reason=larger.reason))
+        return []
+    minors = minor_candidates(found, chunk, skipped)
+    if larger is None:
+        return list(minors)
+    inputs = set(larger.plan.inputs)
+    beside = [minor for minor in minors if inputs.isdisjoint(minor.plan.inputs)]
+    return [_before(larger, [minor for minor in minors if minor not in beside]), *beside]
+
+
+def _ranked(majors: Sequence[Candidate], smaller: Sequence[Candidate]) -> list[Candidate]:
+    """Put each smaller candidate behind the major one of its time, if there is one."""
+    behind: dict[str, list[Candidate]] = {major.plan.id: [] for major in majors}
+    ranked: list[Candidate] = []
+    by_start = sorted(majors, key=lambda major: major.plan.interval)
+    for one in smaller:
+        major = _covering(by_start, one)
+        (behind[major.plan.id] if major else ranked).append(one)
+    return [*(_before(major, behind[major.plan.id]) for major in majors), *ranked]
+
+
+def _covering(majors: Sequence[Candidate], one: Candidate) -> Candidate | None:
+    """Return the major candidate over the same time, of candidates sorted and disjoint in time."""
+    interval = one.plan.interval
+    at = bisect_right(majors, interval.start, key=lambda major: major.plan.interval.start) - 1
+    near = majors[max(at, 0) : at + 2]
+    return next((major for major in near if major.plan.interval.overlaps(interval)), None)
+
+
+def _before(larger: Candidate, smaller: Sequence[Candidate]) -> Candidate:
+    return replace(larger, instead=tuple(smaller))
+
+
+def _holding(draining: Sequence[Draining], chunk: ChunkKey) -> Draining | None:
+    return next((one for one in draining if one.interval.overlaps(chunk.interval)), None)

@@ -1,0 +1,1 @@
+"""Repair: rebuild a log or a lost segment from the files that remain."""

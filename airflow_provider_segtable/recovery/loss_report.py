@@ -1,0 +1,59 @@
+"""What a repair of a table whose log stands would take away from readers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
+from airflow_provider_segtable.core.recovery.version_claims import united
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.planning.deleted_rows import deleted_in
+
+
+def losses(state: State, found: Recovered) -> list[Doubt]:
+    """Return which rows are shown now and no longer, by stretch of time."""
+    before, after = state.timeline.visible_segments(), found.shown
+    doubts: list[Doubt] = []
+    for piece in united({s.id.interval for s in (*before, *after)}):
+        was = [s for s in before if piece.encloses(s.id.interval)]
+        will = [s for s in after if piece.encloses(s.id.interval)]
+        fewer = round(_live(state, was) - _live(state, will))
+        if fewer > 0:
+            gone = {s.path for s in was} - {s.path for s in will}
+            doubts.append(
+                Doubt(
+                    reason=Reason.ROWS_LOST,
+                    interval=piece,
+                    note=f"{fewer} rows are gone: nothing else holds them",
+                    paths=tuple(sorted(gone)),
+                    rows=fewer,
+                )
+            )
+    return doubts
+
+
+def _live(state: State, segments: Sequence[Segment]) -> float:
+    """Return how many rows of some segments are not deleted."""
+    shown = replace(state, timeline=Timeline.empty().with_changes(add=segments))
+    return sum(s.events for s in segments) - deleted_in(shown).rows_of(segments)
+
+
+def fits(found: Recovered, state: State) -> bool:
+    """Tell whether time may stay cut as the log says."""
+    return all(
+        s.tombstone or state.layout.holds(s.time_min, s.time_max) == s.id.interval
+        for s in found.shown
+    )
+
+
+def fell_across(found: Recovered, state: State) -> Iterator[Doubt]:
+    """Yield a doubt if a version falls back to one that cut time otherwise: by what zones?"""
+    torn = [s for s in found.dropped if s.id in state.timeline and s.shard.core]
+    if torn and not fits(found, state):
+        yield Doubt(
+            reason=Reason.LAYOUT,
+            interval=torn[0].id.interval,
+            note=f"version {torn[0].id.version} cut time anew, and is torn: restore its files",
+            paths=tuple(segment.path for segment in torn),
+        )

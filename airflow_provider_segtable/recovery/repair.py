@@ -1,0 +1,389 @@
+"""Repair: the log from the files where it is lost, inputs for outputs where a file is lost.
+
+1. *Look*: what is left of the log (``recovery.evidence``); if events were lost, the footers of the
+   files that the log does not know; and which known files are gone.
+2. *Plan*: ``core.recovery.replay`` tells what the table is, ``recovery.delete_recovery`` what is
+   deleted. The plan is a value, the same for a dry run; what is in doubt stands in it. Nothing is
+   written while a doubt blocks.
+3. *Put aside*: torn files of the log are copied to ``_segtable/lost/<time>/``, then deleted there
+   where they were. A folder without ``done`` says that a repair is not finished.
+4. *Write*: where a prefix of the log stands, one event ``Restored`` follows it. Where nothing
+   stands, event 1 (``Restored``) is written before event 0 (``TableCreated``): without event 0
+   there is no table, so nobody ever sees an empty one.
+5. Every step may be repeated, and two repairs write the same. Writers must be stopped meanwhile:
+   one that has read the old log could go on writing it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CorruptTable,
+    InvalidInput,
+    NotATable,
+    NotFound,
+    OutcomeUnknown,
+)
+from airflow_provider_segtable.core.log.codec import decode, encode
+from airflow_provider_segtable.core.log.events import Event, Restored, TableCreated
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.recovered import (
+    Doubt,
+    Reason,
+    Recovered,
+    holes,
+    missing,
+    unproven,
+)
+from airflow_provider_segtable.core.recovery.replay import recover
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.recovery.delete_recovery import (
+    DeletesLeft,
+    Undeleted,
+    Verdict,
+    addressed,
+    adopted,
+    deletes_of,
+    forgotten_predicates,
+    left_out,
+    read_deletes,
+    undeleted,
+)
+from airflow_provider_segtable.recovery.evidence import (
+    LOST,
+    FilesFound,
+    LogLeft,
+    definition_of,
+    lost_files,
+    read_files,
+    read_log,
+)
+from airflow_provider_segtable.recovery.loss_report import fell_across, fits, losses
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """What a person has decided.
+
+    Attributes:
+        without: paths of files that are no part of the table.
+        also: paths of files that are, although another one has their id.
+        accept_loss: rows that nothing stands for may go.
+        definition: what the table is, if its files do not tell.
+        deletes: whether deletions that nothing proves are applied.
+    """
+
+    without: frozenset[str] = frozenset()
+    also: frozenset[str] = frozenset()
+    accept_loss: bool = False
+    definition: TableCreated | None = None
+    deletes: Verdict | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairPlan:
+    """What a repair will do; the dry run shows this very object.
+
+    Attributes:
+        table: what the table is.
+        log: what is left of its log.
+        files: what was found besides what the log knows.
+        lost: segments whose files are gone.
+        shown: what readers will see.
+        event: what will be written; None if nothing is wrong.
+        doubts: what nobody can tell from files alone.
+        accept_loss: whether lost rows were accepted.
+        deletes: files of deletions that the log does not know.
+        undeleted: what becomes of them.
+    """
+
+    table: TableCreated
+    log: LogLeft
+    files: FilesFound
+    lost: tuple[Segment, ...]
+    shown: tuple[Segment, ...]
+    event: Restored | None
+    doubts: tuple[Doubt, ...]
+    accept_loss: bool = False
+    deletes: DeletesLeft = field(default_factory=DeletesLeft)
+    undeleted: Undeleted = field(default_factory=Undeleted)
+
+    @property
+    def blocking(self) -> tuple[Doubt, ...]:
+        """Return the doubts that have to be decided first."""
+        forgiven = {Reason.ROWS_LOST} if self.accept_loss else set()
+        return tuple(d for d in self.doubts if d.blocking and d.reason not in forgiven)
+
+    @property
+    def fresh(self) -> bool:
+        """Tell whether a new log begins."""
+        return self.log.state is None
+
+    @property
+    def needed(self) -> bool:
+        """Tell whether there is anything to do."""
+        return self.event is not None or self.log.damaged or not self.log.sound
+
+
+def plan_repair(ports: TablePorts, decisions: Decisions | None = None) -> RepairPlan:
+    """Look, and return what a repair would do; nothing is written.
+
+    Raises:
+        NotATable: there is neither a log nor any file of a table.
+        InvalidInput: the files do not tell what the table is, or a decision names no file.
+        UnsupportedFormat: a newer segtable wrote here.
+    """
+    decided = decisions or Decisions()
+    log = read_log(ports)
+    entries = [*ports.storage.list("data")]
+    state = log.state
+    lost = lost_files(state, entries) if state else ()
+    gone = {segment.path for segment in lost}
+    known = _known(log)
+    fresh = [e for e in entries if e.path not in known] if log.damaged else []
+    files = read_files(ports, fresh, log.published)
+    if state is None and not files.segments:
+        raise NotATable(f"{ports.uri} holds no segtable table: neither a log nor data files")
+    deletes = read_deletes(ports, log) if log.damaged else DeletesLeft()
+    _check_decisions(decided, files, deletes)
+    deletes = deletes.but(decided.without)
+    table = state.table if state else definition_of(files, log.events, decided.definition)
+    present = [s for s in state.timeline.segments() if s.path not in gone] if state else []
+    new = [s for s in _candidates(files, state) if s.path not in decided.without]
+    found = recover(
+        (*present, *new),
+        table.granularity,
+        also=decided.also,
+        gone=lost,
+        deletes=deletes_of(deletes, log, rollup=table.rollup is not None),
+    )
+    again = undeleted(ports, deletes, state, found.shown, decided.deletes)
+    event = _event(found, log, lost, files, again)
+    wrong = log.damaged or bool(lost)
+    return RepairPlan(
+        table=table,
+        log=log,
+        files=files,
+        lost=lost,
+        shown=found.shown,
+        event=event if wrong and _changes(event, log) else None,
+        doubts=tuple(_doubts(found, log, again, event, present, table)) if wrong else (),
+        accept_loss=decided.accept_loss,
+        deletes=deletes,
+        undeleted=again,
+    )
+
+
+def _doubts(
+    found: Recovered,
+    log: LogLeft,
+    again: Undeleted,
+    event: Restored,
+    present: Sequence[Segment],
+    table: TableCreated,
+) -> Iterator[Doubt]:
+    if log.state is not None:
+        yield from losses(log.state, found)
+        yield from fell_across(found, log.state)
+    yield from found.doubts
+    yield from again.doubts
+    if log.damaged:
+        yield from unproven(found, {*log.published, *(s.path for s in present)})
+        yield from missing(found, event.voided)
+        yield from forgotten_predicates(log, rollup=table.rollup is not None)
+
+
+def _known(log: LogLeft) -> set[str]:
+    if log.state is None:
+        return set()
+    return {s.path for s in log.state.timeline.segments()} | {*log.state.doomed}
+
+
+def _check_decisions(decided: Decisions, files: FilesFound, deletes: DeletesLeft) -> None:
+    there = {segment.path for segment in files.segments} | {*deletes.files}
+    for path in sorted(decided.without | decided.also):
+        if path not in there:
+            raise InvalidInput(f"{path} is no file that is to be adopted: see the list of files")
+
+
+def _candidates(files: FilesFound, state: State | None) -> list[Segment]:
+    """Return what may be adopted; what was voided was left out before, for good."""
+    if state is None:
+        return [*files.segments]
+    return [
+        s for s in files.segments if s.id.partition not in state.voided.get(s.id.chunk, frozenset())
+    ]
+
+
+def _event(
+    found: Recovered, log: LogLeft, lost: Sequence[Segment], files: FilesFound, again: Undeleted
+) -> Restored:
+    fresh = {segment.path for segment in files.segments}
+    unsafe = left_out(found, again.past)
+    both = (s for s in (*found.kept, *found.carried) if s.id not in unsafe)
+    whole = tuple(addressed(adopted(segment, log.state, fresh) for segment in both))
+    seen = {segment.id for segment in files.segments}
+    if log.state is None:
+        return Restored(
+            segments=whole,
+            vectors=again.file,
+            voided=holes(whole, seen),
+            zones=found.zones,
+            reason="the log was lost; rebuilt from files",
+        )
+    present = {segment.id for segment in log.state.timeline.segments()}
+    out = ({segment.id for segment in (*lost, *found.dropped)} | unsafe) & present
+    new = tuple(segment for segment in whole if segment.id not in present - out)
+    stays = present - out | {segment.id for segment in new}
+    unwanted = (i for i in sorted(seen - stays) if _free(i, log.state))
+    what = "the log was torn" if log.damaged else f"{len(lost)} files were lost"
+    return Restored(
+        segments=new,
+        lost=tuple(sorted(out)),
+        vectors=again.file,
+        voided=tuple(unwanted),
+        zones=None if fits(found, log.state) else found.zones,
+        reason=f"{what}; repaired",
+    )
+
+
+def _free(segment_id: SegmentId, state: State) -> bool:
+    return segment_id.partition not in state.voided.get(segment_id.chunk, frozenset())
+
+
+def _changes(event: Restored, log: LogLeft) -> bool:
+    changed = event.segments or event.lost or event.voided or event.vectors
+    return log.state is None or bool(changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A repair is done; ``state`` is the table's, ``aside`` where torn files of the log are."""
+
+    state: State
+    aside: str = field(default="")
+
+
+def repair(ports: TablePorts, plan: RepairPlan) -> Repaired:
+    """Do what a plan says; done already, it changes nothing.
+
+    Raises:
+        InvalidInput: a doubt is not decided.
+        CommitConflict: the table changed since the plan was made; plan again.
+        StorageError: run the same again.
+    """
+    if plan.blocking:
+        raise InvalidInput(
+            f"{ports.uri}: {len(plan.blocking)} doubts are to be decided first: "
+            f"{plan.blocking[0].note}"
+        )
+    plan.undeleted.keep(ports)
+    aside = _put_aside(ports, plan) if plan.log.torn else ""
+    state = _begin_log(ports, plan) if plan.fresh else _go_on(ports, plan)
+    EventLog(ports.storage).checkpoint(state)
+    for folder in {*plan.log.unfinished, *([aside] if aside else [])}:
+        _create(ports, f"{folder}done", b"")
+    return Repaired(state, aside)
+
+
+def _put_aside(ports: TablePorts, plan: RepairPlan) -> str:
+    now = {entry.path: entry for entry in ports.storage.list("_segtable")}
+    torn = [e for e in plan.log.torn if e.path in now and not _ours(ports, plan, e)]
+    changed = next((e for e in torn if now[e.path] != e), None)
+    if changed:
+        raise CommitConflict(f"{changed.path} was written since the plan was made: plan again")
+    if not torn:
+        return ""
+    folder = f"{LOST}/{max(ports.clock.now(), _newest_time(plan))}/"
+    _create(ports, f"{folder}begun", b"")
+    for entry in torn:
+        data = ports.storage.read(entry.path)
+        _create(ports, f"{folder}{entry.path.removeprefix('_segtable/')}", data)
+    _settle(ports, (f"{folder}{entry.path.removeprefix('_segtable/')}" for entry in torn))
+    for entry in torn:
+        ports.storage.delete(entry.path)
+    _settle(ports, (entry.path for entry in torn))  # or they come back beside the new log
+    return folder
+
+
+def _settle(ports: TablePorts, paths: Iterable[str]) -> None:
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        ports.storage.settle(folder)
+
+
+def _ours(ports: TablePorts, plan: RepairPlan, entry: Entry) -> bool:
+    """Tell whether this is what another repair, or an earlier run, wrote for the same plan."""
+    return plan.fresh and entry.path == event_path(1) and _second(ports, plan) is not None
+
+
+def _second(ports: TablePorts, plan: RepairPlan) -> Event | None:
+    try:
+        found = decode(ports.storage.read(event_path(1)), event_path(1))
+    except (NotFound, CorruptTable):
+        return None
+    return found if found.action == plan.event else None
+
+
+def _create(ports: TablePorts, path: str, data: bytes) -> None:
+    try:
+        ports.storage.create(path, data)
+    except (AlreadyExists, OutcomeUnknown):
+        if ports.storage.read(path) != data:
+            raise
+
+
+def _begin_log(ports: TablePorts, plan: RepairPlan) -> State:
+    if plan.event is None:
+        raise InvalidInput(f"{ports.uri}: there is nothing to begin a log with")
+    event = Event(
+        n=1,
+        time=max(ports.checked_now(), _newest_time(plan) + 2),
+        commit=_commit_id(plan),
+        author=ports.author,
+        action=plan.event,
+    )
+    try:
+        ports.storage.create(event_path(1), encode(event))
+    except (AlreadyExists, OutcomeUnknown):
+        event = _second(ports, plan) or _overtaken(ports)
+    first = replace(event, n=0, time=event.time - 1, commit=f"{event.commit}-0", action=plan.table)
+    try:
+        ports.storage.create(event_path(0), encode(first))
+    except (AlreadyExists, OutcomeUnknown):
+        if EventLog(ports.storage).event(0) != first:
+            _overtaken(ports)
+    return EventLog(ports.storage).load()
+
+
+def _overtaken(ports: TablePorts) -> Event:
+    raise CommitConflict(f"{ports.uri}: another repair wrote a log meanwhile; look again")
+
+
+def _go_on(ports: TablePorts, plan: RepairPlan) -> State:
+    state = plan.log.state
+    if state is None or plan.event is None:
+        return state or EventLog(ports.storage).load()
+    if not plan.log.sound:
+        EventLog(ports.storage).checkpoint(state)  # so that the log can be opened at all
+    change = Change(action=plan.event, commit_id=_commit_id(plan))
+    return commit_or_raise(ports, state, change).state
+
+
+def _newest_time(plan: RepairPlan) -> int:
+    """Return the newest time that anything of the old table tells."""
+    times = [t for s in plan.files.segments for t in (s.created, s.id.version)]
+    return max((*times, *(event.time for event in plan.log.events)), default=0)
+
+
+def _commit_id(plan: RepairPlan) -> str:
+    """Equal plans have equal ids, so two repairs commit once."""
+    n = plan.log.state.n if plan.log.state else 0
+    told = Event(n=n, time=0, commit="", author="", action=plan.event or plan.table)
+    return f"repair-{hashlib.sha256(encode(told)).hexdigest()[:16]}"

@@ -1,0 +1,1 @@
+"""Compaction: request a plan, take its locks, run its stages, publish."""

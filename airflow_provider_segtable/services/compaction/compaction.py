@@ -1,0 +1,307 @@
+"""Compaction: plans that are in the log, carried out.
+
+1. For each plan: its locks and its first event (``services.compaction.attempt``), its stages of
+   jobs (``services.compaction.stages``), and ``PlanCompleted``.
+2. Started twice, a plan is finished once: the second finds the locks held, or the plan done, and
+   says so. A plan whose worker died is simply run again.
+3. Before it commits, an attempt enters the publishing section of its lock: from then on nobody
+   revokes it. The lease is checked before every put; losing it stops the commit. A worker that
+   missed the news is stopped by the log: its attempt is no longer the plan's newest.
+4. Who was revoked says so in the log and lets go; the plan waits to be run again.
+5. Files are deleted only after a certain failure. An attempt that died leaves files under names
+   nobody else uses and ids nobody else gets.
+6. Many plans run in one call, so that one Spark application pays its start-up once: the jobs of
+   all of them go out together, stage by stage. One plan's failure does not stop the others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_segtable.core.errors import (
+    CommitUnknown,
+    CoordinationError,
+    LockRevoked,
+    LockTimeout,
+    SegtableError,
+)
+from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.data.sort.sorting import discard
+from airflow_provider_segtable.services.compaction.attempt import Attempt, begin, give_way
+from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job, Stages
+from airflow_provider_segtable.services.compaction.stages import stages_of
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit_files
+from airflow_provider_segtable.table.log.event_log import EventLog
+
+
+class Ended(StrEnum):
+    """How the run of one plan ended; only FAILED needs anybody's attention."""
+
+    COMPLETED = "completed"
+    DONE_ALREADY = "done already"
+    RUNNING_ELSEWHERE = "running elsewhere"
+    OVERTAKEN = "overtaken"
+    YIELDED = "yielded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanResult:
+    """What became of one plan; sizes in bytes."""
+
+    plan_id: str
+    ended: Ended
+    message: str
+    segments_in: int = 0
+    segments_out: int = 0
+    rows: int = 0
+    size: int = 0
+
+
+@dataclass(slots=True)
+class _Running:
+    """An attempt between two of its stages: the jobs it waits for and what they said."""
+
+    attempt: Attempt
+    stages: Stages
+    jobs: Sequence[Job] = ()
+    values: dict[int, Any] = field(default_factory=dict)
+    error: str | None = None
+    stage: int = 0
+
+    def tell(self) -> None:
+        """Report beside the lock how far it is, for ``segtable locks``."""
+        done = f"{len(self.values)} of {len(self.jobs)} jobs"
+        self.attempt.lease.report({"stage": f"{self.stage}: {self.jobs[0].title}", "done": done})
+
+
+Report = Callable[[PlanResult], None]
+
+
+def compact(
+    ports: TablePorts,
+    plan_ids: Sequence[str],
+    execute: Execute,
+    *,
+    wait_s: float = 0.0,
+    parallelism: int = 2,
+    report: Report = lambda _: None,
+) -> tuple[PlanResult, ...]:
+    """Carry out plans that are in the log.
+
+    Args:
+        ports: the table's ports.
+        plan_ids: which plans.
+        execute: runs the kernels.
+        wait_s: how long to wait for locks that others hold.
+        parallelism: how many jobs run at once, about.
+        report: told each result as it comes, for progress.
+
+    Returns:
+        One result a plan, in the order they ended.
+    """
+    results: list[PlanResult] = []
+    begun: list[_Running] = []
+
+    def ended(result: PlanResult) -> None:
+        results.append(result)
+        report(result)
+
+    try:
+        for plan_id in dict.fromkeys(plan_ids):
+            attempt = _begin(ports, plan_id, wait_s)
+            if isinstance(attempt, PlanResult):
+                ended(attempt)
+            else:
+                stages = stages_of(ports, attempt, parallelism=parallelism)
+                begun.append(_Running(attempt, stages))
+        for result in _run(ports, begun, execute):
+            ended(result)
+    finally:
+        for running in begun:
+            running.stages.close()
+            running.attempt.lease.release()
+    return tuple(results)
+
+
+def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResult:
+    log = EventLog(ports.storage)
+    state = log.load()
+    over = ending(plan_id, state, whole(log))
+    if over:
+        return over
+    try:
+        begun = begin(ports, state.plans[plan_id], state, wait_s=wait_s)
+    except LockTimeout as held:
+        return PlanResult(plan_id=plan_id, ended=Ended.RUNNING_ELSEWHERE, message=str(held))
+    except LockRevoked as revoked:  # before the attempt was in the log: nothing is to be noted
+        return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=str(revoked))
+    except SegtableError as error:
+        return _failed(plan_id, error)
+    return begun if isinstance(begun, Attempt) else _not_committed(plan_id, begun)
+
+
+def ending(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult | None:
+    """Return how a plan ended, or None while it is pending.
+
+    Args:
+        plan_id: the plan.
+        state: the table at its newest version.
+        events: the log (``whole``); read only if the state does not keep the plan any more.
+    """
+    known = state.plans.get(plan_id)
+    if known is None:
+        return _forgotten(plan_id, state, events)
+    if known.status.pending:
+        return None
+    note = f" ({known.note})" if known.note else ""
+    return PlanResult(
+        plan_id=plan_id,
+        ended=Ended.DONE_ALREADY if known.status is PlanStatus.COMPLETED else Ended.OVERTAKEN,
+        message=f"plan {plan_id} was {known.status} by {known.author}, event {known.last_n}{note}",
+    )
+
+
+def _forgotten(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult:
+    """A state keeps the last finished plans only; the log has the others, until it expires.
+
+    An aborted plan may have been requested again, so the newest end counts.
+    """
+    over: PlanResult | None = None
+    for event in events:
+        action = event.action
+        if isinstance(action, PlanCompleted | PlanAborted) and action.plan_id == plan_id:
+            done = isinstance(action, PlanCompleted)
+            over = PlanResult(
+                plan_id=plan_id,
+                ended=Ended.DONE_ALREADY if done else Ended.OVERTAKEN,
+                message=f"plan {plan_id} ended long ago: {event.kind} is event {event.n}",
+            )
+    why = (
+        f"version {state.n} of {state.table.name} has no plan {plan_id}: "
+        "`segtable plan` lists the pending ones"
+    )
+    return over or PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=why)
+
+
+def whole(log: EventLog) -> Iterator[Event]:
+    """Yield the events of a log that are left; nothing is read before the first is asked for."""
+    yield from log.events(log.first())
+
+
+def _run(ports: TablePorts, begun: Sequence[_Running], execute: Execute) -> Iterator[PlanResult]:
+    """Run all attempts stage by stage; each is published as soon as its last job has ended."""
+    live = list(begun)
+    for running in begun:
+        yield from _advance(ports, running, live)
+    while live:
+        jobs = [(running, at) for running in live for at in range(len(running.jobs))]
+        asked = execute([running.jobs[at] for running, at in jobs])
+        left = set(range(len(jobs)))
+        for done in asked:
+            left.discard(done.index)
+            running, at = jobs[done.index]
+            yield from _take(ports, running, at, done, live)
+        for index in sorted(left):
+            running, at = jobs[index]
+            lost = Done(index=index, error="its job ended without a result")
+            yield from _take(ports, running, at, lost, live)
+
+
+def _take(
+    ports: TablePorts, running: _Running, at: int, done: Done, live: list[_Running]
+) -> Iterator[PlanResult]:
+    running.values[at] = done.value
+    running.error = running.error or done.error
+    running.tell()
+    if len(running.values) < len(running.jobs):
+        return
+    if running.error is None:
+        yield from _advance(ports, running, live)
+        return
+    live.remove(running)
+    running.stages.close()
+    discard(ports.files, tuple(running.values.values()))
+    running.attempt.lease.release()
+    yield PlanResult(plan_id=running.attempt.plan.id, ended=Ended.FAILED, message=running.error)
+
+
+def _advance(ports: TablePorts, running: _Running, live: list[_Running]) -> Iterator[PlanResult]:
+    """Go on to the next stage, or publish and end."""
+    attempt = running.attempt
+    results = [running.values[at] for at in range(len(running.jobs))]
+    try:
+        attempt.lease.check()
+        running.values = {}
+        running.jobs = running.stages.send(results) if results else next(running.stages)
+        running.stage += 1
+    except StopIteration as finished:
+        live.remove(running)
+        yield _publish(ports, attempt, finished.value)
+    except SegtableError as error:
+        live.remove(running)
+        running.stages.close()
+        discard(ports.files, results)
+        yield _stopped(ports, attempt, error)
+    else:
+        return
+    attempt.lease.release()
+
+
+def _publish(ports: TablePorts, attempt: Attempt, segments: tuple[Segment, ...]) -> PlanResult:
+    plan, lease = attempt.plan, attempt.lease
+    change = Change(
+        action=PlanCompleted(plan_id=plan.id, attempt=attempt.token, segments=segments),
+        commit_id=f"completed-{attempt.token}",
+        guard=lease.check,
+    )
+    try:
+        lease.publish()
+    except SegtableError as error:
+        discard(ports.files, [segments])
+        return _stopped(ports, attempt, error)
+    try:
+        outcome = commit_files(ports, attempt.state, change, segments)
+    except SegtableError as error:
+        return _stopped(ports, attempt, error)
+    if not isinstance(outcome, Committed):
+        return _not_committed(plan.id, outcome)
+    return PlanResult(
+        plan_id=plan.id,
+        ended=Ended.COMPLETED,
+        message=f"event {outcome.n}: {plan.reason}",
+        segments_in=len(attempt.inputs),
+        segments_out=len(segments),
+        rows=sum(segment.rows for segment in segments),
+        size=sum(segment.size for segment in segments),
+    )
+
+
+def _stopped(ports: TablePorts, attempt: Attempt, error: SegtableError) -> PlanResult:
+    plan_id = attempt.plan.id
+    if not isinstance(error, LockRevoked):
+        return _failed(plan_id, error)
+    try:
+        give_way(ports, attempt, str(error))
+    except SegtableError as other:
+        return _failed(plan_id, other)
+    return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=str(error))
+
+
+def _not_committed(plan_id: str, outcome: Conflict | Unknown) -> PlanResult:
+    if isinstance(outcome, Conflict):
+        won = "" if outcome.winner is None else f" (event {outcome.winner} won)"
+        return PlanResult(plan_id=plan_id, ended=Ended.OVERTAKEN, message=f"{outcome.reason}{won}")
+    unknown = CommitUnknown(f"the reply to event {outcome.n} was lost; run the plan again")
+    return _failed(plan_id, unknown)
+
+
+def _failed(plan_id: str, error: SegtableError) -> PlanResult:
+    kind = "coordination" if isinstance(error, CoordinationError) else type(error).__name__
+    return PlanResult(plan_id=plan_id, ended=Ended.FAILED, message=f"{kind}: {error}")

@@ -1,0 +1,325 @@
+"""A person asks for compaction now, whatever the policy says.
+
+1. All chunks of an interval (or of the table) are asked for; what is sensible about *how* stays the
+   policy's: target sizes, and the clustering unless another is given. *Whether* it pays is the
+   asker's business: counts, ages, intervals between, budgets and rests do not count.
+2. What cannot be is refused before anything is written: perfect rollup under segment locks, another
+   granularity without a new version or finer than a rollup's, an order of columns that the table
+   does not have, or of metrics, a z-order where there are sketches.
+3. One plan a run of small neighbours (minor), a chunk (semi-major), or a region that cuts no chunk
+   apart (major): one that fails does not stop the others. A plan that is pending already is given
+   back as it is.
+4. Segments that other plans have claimed are left alone (a major compaction asks for the time
+   chunk instead, and waits for their workers by its lock). If nothing is left, it says why.
+
+Source of the idea: Druid's manual compaction tasks, CarbonData's ``ALTER TABLE .. COMPACT``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from airflow_provider_segtable.core.errors import (
+    CommitConflict,
+    CommitUnknown,
+    InvalidInput,
+    SchemaMismatch,
+)
+from airflow_provider_segtable.core.locks.lockbox import check_allocation
+from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
+from airflow_provider_segtable.data.sort.sort_keys import check_sortable
+from airflow_provider_segtable.planning.major import Need, regions, replacing
+from airflow_provider_segtable.planning.minor import minor_candidates
+from airflow_provider_segtable.planning.planner_context import KINDS, Survey, survey
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.selection import skipped_plan
+from airflow_provider_segtable.planning.semi_major import longest_run, sorting
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
+from airflow_provider_segtable.table.log.event_log import EventLog
+
+REASONS_SHOWN = 3
+ASKED = "asked for by"
+UNBOUNDED = 2**62
+
+
+def request(
+    ports: TablePorts,
+    kind: PlanKind | str,
+    *,
+    interval: Interval | None = None,
+    granularity: Granularity | str | None = None,
+    clustering: str | None = None,
+    rollup: Literal["best-effort", "perfect"] | None = None,
+    policy: Policy | None = None,
+) -> tuple[PlanState, ...]:
+    """Request compactions of one kind; ``services.compaction.compaction.compact`` carries them out.
+
+    Args:
+        ports: the table's ports.
+        kind: ``minor``, ``semi-major`` or ``major``.
+        interval: every chunk that it touches; the whole table if left out.
+        granularity: how the region is to be cut from now on (major only).
+        clustering: how rows are to be sorted, e.g. ``carrier,origin`` or
+            ``zorder(carrier,origin)``; "" is by event time; the policy's if left out (not minor).
+        rollup: what is expected of a rollup table's result; only major compaction is perfect.
+        policy: overrides the one in the table's properties.
+
+    Returns:
+        The plans, pending, in the order of time.
+
+    Raises:
+        InvalidInput: the wish makes no sense, or there is nothing to compact; says why.
+        CommitConflict: others were faster with everything; ask again.
+        CommitUnknown: a reply was lost; ask again, nothing is requested twice.
+    """
+    state = EventLog(ports.storage).load()
+    kind = _kind(kind)
+    cut = _granularity(granularity, kind)
+    check_cut(cut, state)
+    _check_rollup(rollup, kind, state)
+    order = None if clustering is None else _order(clustering, kind, state)
+    policy = policy or Policy.read(state.table.properties)
+    forced = replace(
+        policy,
+        min_segments=2,
+        max_age_minutes=0.0,
+        tier_ratio=float("inf"),
+        skip_offset_minutes=0.0,
+        retry_aborted_minutes=0.0,
+        max_plan_bytes=UNBOUNDED,
+        clustering=checked_order(policy.clustering, state) if order is None else order,
+    )
+    found = survey(state, forced, ports.clock.now())
+    skipped: list[Skipped] = []
+    plans = _plans(found, kind, interval, cut, skipped, f"{ASKED} {ports.author}")
+    fresh = [plan for plan in plans if _is_new(plan, state)]
+    known = [each for each in state.pending_plans() if _meant(each, kind, interval, order, cut)]
+    if not fresh and not known:
+        raise InvalidInput(_nothing(kind, interval, found, skipped))
+    return _commit(ports, state, fresh, known)
+
+
+def _kind(kind: PlanKind | str) -> PlanKind:
+    if kind not in list(PlanKind):
+        raise InvalidInput(f"{kind!r} is no kind of compaction: write {', '.join(KINDS)}")
+    return PlanKind(kind)
+
+
+def _granularity(granularity: Granularity | str | None, kind: PlanKind) -> Granularity | None:
+    if granularity is None:
+        return None
+    if granularity not in list(Granularity):
+        known = ", ".join(Granularity)
+        raise InvalidInput(f"{granularity!r} is no granularity: write one of {known}")
+    if kind is not PlanKind.MAJOR:
+        raise InvalidInput(
+            f"a {kind} compaction can not cut time anew (granularity {granularity}): it stays "
+            "inside its chunk's version; use a major compaction"
+        )
+    return Granularity(granularity)
+
+
+def check_cut(cut: Granularity | None, state: State) -> None:
+    """Refuse to cut time finer than a rollup table groups it: a group lies in one time chunk.
+
+    Raises:
+        InvalidInput: with both granularities.
+    """
+    rollup = state.table.rollup
+    if cut and rollup and not rollup.query_granularity.fits(cut):
+        query = rollup.query_granularity.value
+        raise InvalidInput(
+            f"{state.table.name} is rolled up by {query}, so its time can not be cut by "
+            f"{cut.value}: ask for granularity {query} or coarser"
+        )
+
+
+def _check_rollup(rollup: str | None, kind: PlanKind, state: State) -> None:
+    if rollup is None:
+        return
+    if rollup not in ("best-effort", "perfect"):
+        raise InvalidInput(f"rollup {rollup!r} is neither best-effort nor perfect")
+    if state.table.rollup is None:
+        raise InvalidInput(
+            f"{state.table.name} is no rollup table, so {rollup} rollup means nothing: leave it out"
+        )
+    lock = "time_chunk" if kind is PlanKind.MAJOR else "segment"
+    check_allocation(lock, perfect_rollup=rollup == "perfect")
+
+
+def _order(clustering: str, kind: PlanKind, state: State) -> str:
+    if kind is PlanKind.MINOR:
+        raise InvalidInput(
+            f"a minor compaction keeps the order of rows (clustering {clustering!r}): "
+            "use semi-major or major"
+        )
+    return checked_order(clustering, state)
+
+
+def checked_order(clustering: str, state: State) -> str:
+    """Return an order of rows in its one form.
+
+    Raises:
+        InvalidInput: it is none, or names columns that rows cannot be sorted by.
+        SchemaMismatch: it names a column that the table does not have.
+    """
+    order, rollup = Order.parse(clustering), state.table.rollup
+    for name in order.columns:
+        column = state.table.schema.find(name)
+        if column is None:
+            names = ", ".join(state.table.schema.names)
+            raise SchemaMismatch(
+                f"clustering {clustering!r} names {name!r}, which {state.table.name} does not "
+                f"have: its columns are {names}"
+            )
+        check_sortable(name, parse_type(column.type))
+    if rollup:
+        _check_rolled_order(order, rollup, state)
+    return str(order)
+
+
+def _check_rolled_order(order: Order, rollup: Rollup, state: State) -> None:
+    """Refuse orders that would keep rows of one group apart, or that Spark cannot follow."""
+    fixed = (state.table.time_column, *rollup.dimensions)
+    for name in order.columns:
+        if name not in fixed:
+            raise InvalidInput(
+                f"{state.table.name} can not be sorted by {order}: {name} is a metric, which "
+                f"changes as rows are rolled up; choose among {', '.join(fixed)}"
+            )
+    if order.curve == "zorder" and rollup.sketches:
+        raise InvalidInput(
+            f"{state.table.name} can not be sorted by {order}: only Spark can merge the sketch "
+            f"{rollup.sketches[0]}, and it sorts by columns one after another; write "
+            f"{','.join(order.columns)}"
+        )
+
+
+def _plans(
+    found: Survey,
+    kind: PlanKind,
+    interval: Interval | None,
+    cut: Granularity | None,
+    skipped: list[Skipped],
+    why: str,
+) -> list[CompactionPlan]:
+    chunks = tuple(c for c in found.chunks() if interval is None or c.interval.overlaps(interval))
+    if kind is PlanKind.MAJOR:
+        return _majors(found, chunks, cut, skipped, why)
+    touched = set(chunks)
+    free = [chunk for chunk in found.open_chunks(skipped) if chunk in touched]
+    if kind is PlanKind.MINOR:
+        candidates = (c for chunk in free for c in minor_candidates(found, chunk, skipped))
+        return [replace(c.plan, reason=f"{c.plan.reason}; {why}") for c in candidates]
+    return [plan for chunk in free for plan in _semi_major(found, chunk, skipped, why)]
+
+
+def _semi_major(
+    found: Survey, chunk: ChunkKey, skipped: list[Skipped], why: str
+) -> Iterable[CompactionPlan]:
+    groups, order = found.groups(chunk), found.policy.clustering
+    sorted_so = all(s.clustering == order for g in groups for s in g.segments)
+    if order and sorted_so and len(groups) == 1:
+        reason = f"sorted by {order} already, all in one piece"
+        skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason, kind=PlanKind.SEMI_MAJOR))
+        return
+    run = longest_run(found, chunk, skipped)
+    if run:
+        yield sorting(found, chunk, run, why).plan
+
+
+def _majors(
+    found: Survey,
+    chunks: tuple[ChunkKey, ...],
+    cut: Granularity | None,
+    skipped: list[Skipped],
+    why: str,
+) -> list[CompactionPlan]:
+    plans: list[CompactionPlan] = []
+    for region in regions(found, chunks, cut):
+        need = Need(why=why, segments=found.segments(region))
+        plan = replacing(found, region, cut, (need,)).plan
+        pending = found.major_over(region)
+        if pending and pending.plan.id != plan.id:
+            skipped.append(skipped_plan(plan, f"claimed by pending plan {pending.plan.id}"))
+        else:
+            plans.append(plan)
+    return plans
+
+
+def _is_new(plan: CompactionPlan, state: State) -> bool:
+    known = state.plans.get(plan.id)
+    return known is None or not known.status.pending
+
+
+def _meant(
+    known: PlanState,
+    kind: PlanKind,
+    interval: Interval | None,
+    order: str | None,
+    cut: Granularity | None,
+) -> bool:
+    """Tell whether a pending plan is what is asked for."""
+    plan = known.plan
+    return (
+        plan.kind is kind
+        and (interval is None or plan.interval.overlaps(interval))
+        and (order is None or plan.clustering == order)
+        and (cut is None or plan.granularity is cut)
+    )
+
+
+def _nothing(
+    kind: PlanKind, interval: Interval | None, found: Survey, skipped: Iterable[Skipped]
+) -> str:
+    where = f" in {interval}" if interval else ""
+    table = found.state.table.name
+    reasons: Mapping[str, Interval] = {
+        each.reason: each.chunk.interval
+        for each in skipped
+        if interval is None or each.chunk.interval.overlaps(interval)
+    }
+    if not reasons:
+        return f"{table} has no rows{where}: there is nothing to compact"
+    told = [f"{chunk}: {reason}" for reason, chunk in list(reasons.items())[:REASONS_SHOWN]]
+    more = len(reasons) - len(told)
+    tail = f"; and {more} more" if more > 0 else ""
+    waits = any("pending" in reason for reason in reasons)
+    way_out = "; carry out what is pending first (segtable compact TABLE)" if waits else ""
+    return f"nothing to compact for a {kind} compaction{where}: {'; '.join(told)}{tail}{way_out}"
+
+
+def _commit(
+    ports: TablePorts, state: State, plans: Iterable[CompactionPlan], known: Iterable[PlanState]
+) -> tuple[PlanState, ...]:
+    asked = [each.plan.id for each in known]
+    conflicts: list[str] = []
+    for plan in plans:
+        change = Change(
+            action=PlanRequested(plan=plan), commit_id=f"request-{ports.chance.token()}"
+        )
+        outcome = commit(ports, state, change)
+        if isinstance(outcome, Unknown):
+            raise CommitUnknown(
+                f"the reply to event {outcome.n} was lost: ask again, nothing is requested twice"
+            )
+        if isinstance(outcome, Committed):
+            state = outcome.state
+            asked.append(plan.id)
+        else:
+            conflicts.append(outcome.reason)
+    state = EventLog(ports.storage).refresh(state)
+    pending = [state.plans[plan_id] for plan_id in asked if plan_id in state.plans]
+    if not pending:
+        raise CommitConflict(f"others were faster: {'; '.join(conflicts)}; ask again")
+    return tuple(sorted(pending, key=lambda each: (each.plan.interval, each.plan.root_start)))

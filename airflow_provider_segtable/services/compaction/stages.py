@@ -1,0 +1,128 @@
+"""What a compaction of each kind does, as stages of jobs.
+
+=============  ==============================================  ====================================
+kind           append table                                    rollup table
+=============  ==============================================  ====================================
+minor          rows in order, undecoded where it can           merged and rolled up, best effort
+semi-major     sorted by the clustering, well sized            the same, rolled up as far as it sees
+major          the same into a new version, by chunk           the same; rollup is perfect
+=============  ==============================================  ====================================
+
+A rollup table with sketches is one job of one stage, for Spark's driver: there all kinds sort, and
+roll up all the rows that they see.
+
+All leave out the rows that are deleted in the state that the attempt began with, and say so: what
+they make is ``purged`` up to its last event.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.replacement import layout_after
+from airflow_provider_segtable.core.segments.segment import SegmentId, Shard, replaced
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.deletes.segment_filters import sieves
+from airflow_provider_segtable.data.jobs.minor_job import MinorJob
+from airflow_provider_segtable.data.rollup.rollup_rows import RollupJob
+from airflow_provider_segtable.data.rollup.sketch_job import SketchJob
+from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, sort_stages
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.services.compaction.attempt import Attempt
+from airflow_provider_segtable.services.compaction.execution import Stages
+from airflow_provider_segtable.table.context import TablePorts
+
+
+def stages_of(ports: TablePorts, attempt: Attempt, *, parallelism: int) -> Stages:
+    """Return what is to be done for an attempt."""
+    rollup = attempt.state.table.rollup
+    if rollup is not None and rollup.sketches:
+        return _sketched(ports, attempt, parallelism)
+    if attempt.plan.kind is not PlanKind.MINOR:
+        return _sorted(ports, attempt, parallelism)
+    return _merged(ports, attempt)
+
+
+def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
+    chunk = attempt.plan.chunk.interval
+    common: dict[str, Any] = {
+        "uri": ports.uri,
+        "storage_options": ports.storage_options,
+        "inputs": attempt.inputs,
+        "outputs": attempt.name({chunk: attempt.plan.outputs})[chunk],
+        "created": ports.clock.now(),
+        "time_column": attempt.state.table.time_column,
+        "attempt": attempt.token,
+        "sieves": sieves(ports.files, attempt.state, attempt.inputs),
+        "purged": attempt.state.n,
+    }
+    table = attempt.state.table
+    if table.rollup is None:
+        results = yield [MinorJob(**common)]
+    else:
+        results = yield [RollupJob(**common, schema=table.schema, rollup=table.rollup)]
+    return tuple(results[0])
+
+
+def _sketched(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+    if not attempt.inputs:
+        return ()
+    spec = _spec(ports, attempt, parallelism)
+    job = SketchJob(spec=spec, inputs=attempt.inputs, outputs=_namer(attempt))
+    results = yield [job]
+    return tuple(results[0])
+
+
+def _sorted(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+    if not attempt.inputs:  # others left nothing of a region
+        return ()
+    spec = _spec(ports, attempt, parallelism)
+    return (yield from sort_stages(spec, attempt.inputs, _namer(attempt)))
+
+
+def _spec(ports: TablePorts, attempt: Attempt, parallelism: int) -> SortSpec:
+    table, plan = attempt.state.table, attempt.plan
+    major = plan.kind is PlanKind.MAJOR
+    return SortSpec(
+        uri=ports.uri,
+        storage_options=ports.storage_options,
+        schema=table.schema,
+        time_column=table.time_column,
+        order=Order.parse(plan.clustering),
+        intervals=tuple(_targets(attempt)),
+        target_size=Policy.read(table.properties).target_size,
+        parallelism=parallelism,
+        attempt=attempt.token,
+        created=ports.clock.now(),
+        rollup=table.rollup,
+        replaces=replaced(attempt.inputs) if major else (),
+        most=0 if major else len(attempt.lease.allocated),
+        member=not major,
+        sieves=sieves(ports.files, attempt.state, attempt.inputs),
+        purged=attempt.state.n,
+    )
+
+
+def _namer(attempt: Attempt) -> Outputs:
+    def name(
+        counts: Mapping[Interval, int],
+    ) -> dict[Interval, Sequence[tuple[SegmentId, Shard]]]:
+        return {**attempt.name(dict(counts))}
+
+    return name
+
+
+def _targets(attempt: Attempt) -> Iterator[Interval]:
+    """Yield the time chunks that rows may go to."""
+    if attempt.plan.kind is not PlanKind.MAJOR:
+        yield attempt.plan.chunk.interval
+        return
+    layout = layout_after(attempt.plan, attempt.state)
+    first = min(segment.time_min for segment in attempt.inputs)
+    last = max(segment.time_max for segment in attempt.inputs)
+    at = first
+    while at <= last:
+        chunk = layout.chunk(at)
+        yield chunk
+        at = chunk.end

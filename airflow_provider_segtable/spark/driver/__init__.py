@@ -1,0 +1,1 @@
+"""The Spark driver: sessions, applications, jobs in tasks, and their failures."""

@@ -1,0 +1,253 @@
+"""What the Spark applications share: arguments, signals, the result line, the exit code.
+
+1. Exit 0: done, or nothing to do. 1: failed, run it again. 2: the arguments are wrong. 143: told
+   to stop (SIGTERM), 130: interrupted; both leave the table right.
+2. The last line of standard output is ``SEGTABLE_RESULT`` and one JSON object;
+   ``--result-file`` gets the object alone, whole or not at all.
+3. ``--leave-result`` is for those who share no file with us: what the log does not tell, a failure
+   or that there was nothing to do, is left beside it (``table.remote_results``).
+4. An expected error is one line on standard error, never a stack, and without credentials.
+   Credentials come by the environment: arguments are seen by all users of a machine.
+5. Spark starts when it is first needed: an application that finds nothing to do is quick.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.core.arguments import seconds
+from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.secret import is_secret_name, redacted
+from airflow_provider_segtable.spark.driver.session import session
+from airflow_provider_segtable.spark.driver.spark_errors import stopped
+from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
+from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.environment import (
+    OPTIONS_VARIABLE,
+    READER_VARIABLE,
+    options_from_environment,
+)
+from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.remote_results import leave
+
+RESULT_PREFIX = "SEGTABLE_RESULT "
+DONE, FAILED, WRONG_ARGUMENTS, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an application did: its exit code, and facts for whoever started it.
+
+    ``logged``: the table's log tells as much, to those who know what was asked.
+    """
+
+    code: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    logged: bool = False
+
+
+class App:
+    """One run of an application."""
+
+    def __init__(self, name: str, arguments: argparse.Namespace) -> None:
+        self.name = name
+        self.arguments = arguments
+        self._own_session = False
+
+    @cached_property
+    def ports(self) -> TablePorts:
+        """Open the table's ports."""
+        given = self.arguments
+        return open_ports(given.table, zookeeper=given.zookeeper, storage_options=self.options())
+
+    def options(self) -> dict[str, str]:
+        """Return the storage options, from the environment and the arguments.
+
+        Raises:
+            InvalidInput: those of the environment are no JSON object.
+        """
+        return {**options_from_environment(OPTIONS_VARIABLE), **dict(self.arguments.storage_option)}
+
+    def reader_options(self) -> dict[str, str]:
+        """Return the options of Spark's reader, from the environment and the arguments.
+
+        Raises:
+            InvalidInput: those of the environment are no JSON object.
+        """
+        return {**options_from_environment(READER_VARIABLE), **dict(self.arguments.option)}
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """Start Spark, or use the session that runs in this process."""
+        self._own_session = SparkSession.getActiveSession() is None
+        spark = session(self.name, self.arguments.master, dict(self.arguments.conf))
+        warning = local_root_warning(self.arguments.table, spark.sparkContext.master)
+        if warning:
+            print(f"segtable: {warning}", file=sys.stderr)  # noqa: T201  # its own voice
+        return spark
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if "ports" in self.__dict__ and self.ports.coordinator_ is not None:
+            self.ports.coordinator_.close()
+        if not self._own_session:
+            return
+        with suppress(Py4JError):  # told to stop while Spark was starting, its JVM may be gone
+            active = SparkSession.getActiveSession()
+            if active is not None:
+                stopped(active)
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Return a parser with the arguments that all applications take."""
+    made = argparse.ArgumentParser(prog=name, description=description, allow_abbrev=False)
+    made.add_argument("--table", required=True, metavar="URI", help="path, s3://, gs:// or az://")
+    made.add_argument("--zookeeper", required=True, metavar="ADDRESS", help="zk://host:2181/chroot")
+    made.add_argument(
+        "--storage-option",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"of the object store; secrets better as JSON in ${OPTIONS_VARIABLE}",
+    )
+    made.add_argument("--master", help="Spark master; spark-submit's, or all local cores")
+    made.add_argument(
+        "--conf",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a Spark setting",
+    )
+    made.add_argument("--wait-s", type=patience, default=0.0, help="seconds to wait for locks (0)")
+    made.add_argument("--result-file", type=Path, help="also write the result as JSON there")
+    made.add_argument(
+        "--leave-result",
+        metavar="NAME",
+        help="leave what the log will not tell below the table, for who waits elsewhere",
+    )
+    made.add_argument(
+        "--die-with-parent", action="store_true", help="stop when the starting process dies"
+    )
+    return made
+
+
+def run(
+    made: argparse.ArgumentParser, argv: Sequence[str] | None, work: Callable[[App], Outcome]
+) -> int:
+    """Parse arguments, do the work, report; return the exit code."""
+    try:
+        arguments = made.parse_args(argv)
+        if arguments.result_file and not arguments.result_file.parent.is_dir():
+            made.error(f"there is no folder {arguments.result_file.parent} for --result-file")
+    except SystemExit as end:
+        return int(end.code or 0)
+    _warn_of_credentials(arguments)
+    before = _arrange_signals(die_with_parent=arguments.die_with_parent)
+    app = App(made.prog, arguments)
+    outcome = Outcome(code=FAILED, facts={"error": "it ended unexpectedly"})
+    try:
+        outcome = work(app)
+    except InvalidInput as error:
+        outcome = _refused(error, WRONG_ARGUMENTS)
+    except SegtableError as error:
+        outcome = _refused(error, FAILED)
+    except KeyboardInterrupt:
+        outcome = Outcome(code=INTERRUPTED, facts={"error": "interrupted"})
+    except SystemExit as end:
+        outcome = Outcome(code=int(end.code or 0), facts={"error": "told to stop"})
+    finally:
+        _leave(app, outcome)
+        app.close()
+        signal.signal(signal.SIGTERM, before)
+        _tell(app, outcome)
+    return outcome.code
+
+
+def _refused(error: SegtableError, code: int) -> Outcome:
+    text = redacted(f"{type(error).__name__}: {error}")
+    print(f"segtable: {text}", file=sys.stderr)  # noqa: T201  # an application's own voice
+    return Outcome(code=code, facts={"error": text})
+
+
+def _leave(app: App, outcome: Outcome) -> None:
+    """Tell those who wait elsewhere; that it cannot be told changes nothing of how it ended."""
+    name = app.arguments.leave_result
+    if name is None or outcome.logged:
+        return
+    try:
+        storage = open_storage(app.arguments.table, app.options())  # ZooKeeper may be what failed
+        leave(storage, name, _facts(app, outcome), now=SystemClock().now())
+    except SegtableError as error:
+        print(f"segtable: the result could not be left: {redacted(str(error))}", file=sys.stderr)  # noqa: T201
+
+
+def _facts(app: App, outcome: Outcome) -> dict[str, Any]:
+    told = {"app": app.name, "table": redacted(app.arguments.table), "code": outcome.code}
+    return {**told, **outcome.facts}
+
+
+def _tell(app: App, outcome: Outcome) -> None:
+    text = json.dumps(_facts(app, outcome))
+    if app.arguments.result_file:
+        target: Path = app.arguments.result_file
+        new = target.with_name(f"{target.name}.{os.getpid()}.new")
+        new.write_text(text)
+        new.replace(target)
+    print(f"{RESULT_PREFIX}{text}", flush=True)  # noqa: T201  # an application's own voice
+
+
+def _arrange_signals(*, die_with_parent: bool) -> Any:
+    before = signal.signal(signal.SIGTERM, _terminated)
+    if die_with_parent and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    return before
+
+
+def _terminated(number: int, _: types.FrameType | None) -> None:
+    signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+    raise SystemExit(TERMINATED)
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE``."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def patience(text: str) -> float:
+    """Parse a number of seconds to wait."""
+    try:
+        return seconds("it", float(text))
+    except (ValueError, InvalidInput):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more") from None
+
+
+def _warn_of_credentials(arguments: argparse.Namespace) -> None:
+    """Say which credentials are on the command line, without their values."""
+    given = (
+        ("--storage-option", arguments.storage_option, OPTIONS_VARIABLE),
+        ("--option", getattr(arguments, "option", ()), READER_VARIABLE),
+    )
+    for name, pairs, variable in given:
+        for key in (key for key, _ in pairs if is_secret_name(key)):
+            text = f"{name} {key} is seen by all users of this machine: set it in ${variable}"
+            print(f"segtable: {text}", file=sys.stderr)  # noqa: T201  # an application's own voice

@@ -1,0 +1,78 @@
+"""What Spark raises, as errors of the tree.
+
+1. A kernel's own error travels from its task as a value (``tasks.faults``), and is raised again in
+   the driver (``raise_told``) with its type and message.
+2. A task that failed otherwise says its last Python exception and its host (``lost_tasks``).
+3. Anything else that Spark raises becomes one line: its condition or first line, not a stack.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_provider_segtable.core import errors
+from airflow_provider_segtable.core.errors import (
+    ChecksumMismatch,
+    ExecutionFailed,
+    InvalidInput,
+    NotFound,
+    SchemaMismatch,
+    SegtableError,
+)
+from airflow_provider_segtable.spark.driver.lost_tasks import LONGEST, lost_task
+
+_CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\].*")
+"""A condition of Spark's and what follows it, behind an exception's name, maybe."""
+_KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
+    ("CRC checksum verification failed", ChecksumMismatch),  # parquet-java's words
+    ("PATH_NOT_FOUND", NotFound),
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", NotFound),
+    ("MALFORMED_RECORD", SchemaMismatch),
+    ("MALFORMED_CSV", SchemaMismatch),
+    ("CANNOT_PARSE", SchemaMismatch),
+    ("CAST_INVALID_INPUT", SchemaMismatch),
+)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Raise what Spark's exceptions mean; ``what`` was being done."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise translate(error, what) from error
+
+
+def translate(error: Exception, what: str) -> SegtableError:
+    """Return the error of the tree that one of Spark's exceptions stands for."""
+    text = str(error)
+    default = InvalidInput if isinstance(error, AnalysisException) else ExecutionFailed
+    kind = next((kind for word, kind in _KINDS if word in text), default)
+    return kind(f"{what}: {lost_task(text) or gist(text)}")
+
+
+def gist(text: str) -> str:
+    """Return the part of a Spark message that says what is wrong, in one line."""
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback"))]
+    named = [found.group() for found in map(_CONDITION.search, lines) if found]
+    best = (named or lines or ["Spark gave no reason"])[0]
+    return best[:LONGEST]
+
+
+def raise_told(kind: str, message: str) -> None:
+    """Raise an error that a task told."""
+    made = getattr(errors, kind, ExecutionFailed)
+    raise made(message)
+
+
+def stopped(spark: SparkSession) -> None:
+    """Stop a session, dead or alive."""
+    try:
+        spark.stop()
+    except (Py4JError, PySparkException, OSError):
+        return  # its JVM is gone, and everything with it

@@ -1,0 +1,1 @@
+"""Reading tables as DataFrames: files, schemas, predicates, deleted rows."""

@@ -1,0 +1,58 @@
+"""Reading segments by pyarrow inside tasks, for columns that Spark's own reader does not know.
+
+1. A task is given descriptors and sieves, and reads the files with ``data.parquet.segment_scan``,
+   as ``Table`` does.
+2. Values are brought to the nearest type that Spark can hold; nanoseconds lose their last three
+   digits.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.tasks.reading import ReadTask
+from airflow_provider_segtable.storage.paths import absolute
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+NAMES = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])
+"""The columns that name rows, as Spark has them."""
+
+
+def arrow_scan(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    segments: Sequence[Segment],
+    schema: pa.Schema,
+    sieves: Mapping[SegmentId, Sieve],
+    *,
+    addressed: bool = False,
+) -> DataFrame:
+    """Return the rows of some segments of a snapshot, in the columns of a schema.
+
+    Args:
+        spark: the session.
+        snapshot: which state of which table.
+        segments: some of its visible ones; none of them empty.
+        schema: columns of the table, in its own types.
+        sieves: what is deleted, by segment.
+        addressed: add the columns ``NAMES``, with root addresses.
+    """
+    target = pa.schema([*readable(schema), *(NAMES if addressed else ())])
+
+    task = ReadTask(
+        uri=absolute(snapshot.ports.uri),
+        storage_options=snapshot.ports.storage_options,
+        segments=spark.sparkContext.broadcast([(each, sieves[each.id]) for each in segments]),
+        schema=schema,
+        target=target,
+        time_column=snapshot.state.table.time_column,
+        addressed=addressed,
+        checked=snapshot.checked,
+    )
+    tasks = min(len(segments), spark.sparkContext.defaultParallelism * 4)
+    numbers = spark.range(0, len(segments), 1, tasks)
+    return numbers.mapInArrow(task.run, spark_schema(target))

@@ -1,0 +1,256 @@
+"""Reading a snapshot as a DataFrame: its files, by Spark's own Parquet reader.
+
+1. Which files are visible is resolved here, from the log; Spark is given their names and the
+   table's schema, so it looks for nothing and infers nothing.
+2. Segments that lie in the asked interval wholly are read as they are; the others with a filter
+   on the event time.
+3. Deleted rows are left out by Spark itself, each by its bit (``marks``): in a traced segment that
+   of its number in the file, worked out here from the segment's runs; in the others that of the
+   address in the hidden columns; in rollup tables by the predicates of the erasures. Segments
+   that no deletion applies to are read as if there were none.
+4. A column that Spark's reader does not know is read by pyarrow in tasks instead (``arrow_scan``):
+   slower, as rows then cross into Spark one by one, but the same rows.
+5. Footers are compared with their checksums here, pages by Spark's reader with Parquet's own:
+   page headers are not (ADR 0015). ``Snapshot.checked`` switches both off.
+6. The files of a rollup table may have several rows of a group, until a major compaction. With
+   ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.deletes.deletion import holds_any
+from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.segments.segment import (
+    ROOT,
+    ROW,
+    Segment,
+    SegmentId,
+    named_roots,
+)
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.deletes.row_bits import flags_of
+from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.segment_filters import sieves
+from airflow_provider_segtable.data.files.segment_files import check_footers
+from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
+from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.arrow_scan import NAMES, arrow_scan
+from airflow_provider_segtable.spark.reads.file_locations import parquet_options, place, spark_paths
+from airflow_provider_segtable.spark.reads.row_bitmaps import Words, united, unmarked, words_of
+from airflow_provider_segtable.spark.reads.spark_predicates import matching
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.reads.spark_times import column, within
+from airflow_provider_segtable.spark.writes import dataframe_rollup as rollup
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+
+def scan(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    interval: Interval | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    rolled_up: bool = False,
+    addressed: bool = False,
+) -> DataFrame:
+    """Return the rows of a snapshot that are not deleted.
+
+    Args:
+        spark: the session.
+        snapshot: which state of which table.
+        interval: only rows with event time in it.
+        columns: only these, in this order.
+        rolled_up: of a rollup table, one row a group.
+        addressed: add two columns, ``__segtable_root`` (text) and ``__segtable_row`` (bigint),
+            which name the row. Only ``change.delete(addresses=...)`` takes them: some are root
+            addresses, others say ``<interval>/<file>`` and the row in that file.
+
+    Raises:
+        SchemaMismatch: a column does not exist, or Spark cannot hold its type.
+        InvalidName: Spark has no reader for the table's URI.
+        InvalidInput: rows of a rollup table have no addresses.
+    """
+    wanted = list(snapshot.schema.names if columns is None else columns)
+    table, known = snapshot.state.table, snapshot.schema
+    if addressed and table.rollup is not None:
+        raise InvalidInput(f"rows of a rollup table have no addresses ({snapshot.ports.uri})")
+    if not rolled_up or table.rollup is None:
+        asked = _Asked(spark, snapshot, interval, known, wanted, addressed=addressed)
+        return asked.rows(_visible(snapshot, interval))
+    _fields(known, wanted)  # hidden columns are not to be asked for
+    known = physical_schema(known, table.rollup)
+    asked = _Asked(spark, snapshot, interval, known, known.names)
+    rows = asked.rows(_visible(snapshot, interval))
+    merged = rollup.rolled_up(rows, table.rollup, time_column=table.time_column)
+    return merged.select([column(merged, name) for name in wanted])
+
+
+def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId]) -> DataFrame:
+    """Return the columns that ``addressed`` adds, of the segments that may have rows of roots."""
+    wanted = frozenset(roots)
+    asked = _Asked(spark, snapshot, None, snapshot.schema, [], addressed=True)
+    return asked.rows(
+        (clip, segment) for clip, segment in _visible(snapshot, None) if holds_any(segment, wanted)
+    )
+
+
+def _visible(
+    snapshot: Snapshot, interval: Interval | None
+) -> Iterator[tuple[Interval | None, Segment]]:
+    """Yield the visible segments with the interval to clip them to; None for not at all."""
+    for found in snapshot.visible(interval):
+        for segment in (segment for segment in found.segments if segment.rows):
+            times = (segment.time_min, segment.time_max)
+            whole = all(map(found.interval.holds, times))
+            yield None if whole else found.interval, segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How some segments are read: clipped to what, told apart by which names, if at all."""
+
+    clip: Interval | None
+    places: bool = False
+    hidden: bool = False
+    predicates: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One scan: what is wanted of which snapshot."""
+
+    spark: SparkSession
+    snapshot: Snapshot
+    interval: Interval | None
+    known: pa.Schema
+    wanted: list[str]
+    addressed: bool = False
+    sieves: dict[SegmentId, Sieve] = field(default_factory=dict)
+
+    def rows(self, visible: Iterable[tuple[Interval | None, Segment]]) -> DataFrame:
+        """Return the rows of segments, each clipped."""
+        found = list(visible)
+        segments = dict.fromkeys(segment for _, segment in found)
+        files, state = self.snapshot.ports.files, self.snapshot.state
+        self.sieves.update(sieves(files, state, segments))
+        ways: dict[_Way, list[Segment]] = {}
+        for clip, segment in found:
+            ways.setdefault(self._way(clip, segment), []).append(segment)
+        names = NAMES.names if self.addressed else []
+        frames = [
+            frame.select([column(frame, name) for name in (*self.wanted, *names)])
+            for frame in (self._frame(way, some) for way, some in ways.items())
+        ]
+        if not frames:
+            schema = readable(_fields(self.known, self.wanted))
+            empty = pa.schema([*schema, *(NAMES if self.addressed else ())])
+            return self.spark.createDataFrame([], spark_schema(empty))
+        return reduce(DataFrame.union, frames)
+
+    def _way(self, clip: Interval | None, segment: Segment) -> _Way:
+        sieve = self.sieves[segment.id]
+        named = bool(sieve.deleted) or self.addressed
+        return _Way(
+            clip,
+            places=named and segment.traced,
+            hidden=named and not segment.traced,
+            predicates=sieve.predicates,
+        )
+
+    def _frame(self, way: _Way, segments: list[Segment]) -> DataFrame:
+        time = self.snapshot.state.table.time_column
+        asked = [*self.wanted, *([time] if way.clip else [])]
+        fields = _fields(self.known, list(dict.fromkeys(asked)))
+        if readable(fields) == fields:
+            if self.snapshot.checked:
+                check_footers(self.snapshot.ports.files, segments)
+            frame = self._sifted(self._read(way, segments, fields), way, segments)
+        else:
+            frame = arrow_scan(
+                self.spark,
+                self.snapshot,
+                segments,
+                fields,
+                self.sieves,
+                addressed=self.addressed,
+            )
+        return frame.where(within(frame, time, way.clip)) if way.clip else frame
+
+    def _read(self, way: _Way, segments: list[Segment], fields: pa.Schema) -> DataFrame:
+        ports = self.snapshot.ports
+        sifting = [n for s in segments for n in self.sieves[s.id].reads if n in self.known.names]
+        more = [self.known.field(n) for n in dict.fromkeys(sifting) if n not in fields.names]
+        schema = spark_schema(pa.schema([*fields, *more, *(NAMES if way.hidden else ())]))
+        options = parquet_options(checked=self.snapshot.checked)
+        reader = self.spark.read.schema(schema).options(**options)
+        with translated(f"reading {ports.uri} at version {self.snapshot.version}"):
+            frame = reader.parquet(*spark_paths(ports.uri, ports.storage_options, segments))
+            return _placed(frame) if way.places else frame
+
+    def _sifted(self, frame: DataFrame, way: _Way, segments: list[Segment]) -> DataFrame:
+        for predicate in way.predicates:
+            frame = frame.where(~F.coalesce(matching(predicate, frame), F.lit(False)))
+        given = [(segment, self.sieves[segment.id]) for segment in segments]
+        if not way.places:
+            roots = (str(root) for segment in segments for root in named_roots(segment))
+            return unmarked(frame, _by_root(given), roots)
+        texts = {_file(place(segment.path)) for segment in segments}
+        full = len(texts) < len(segments)
+        if full:
+            texts = {place(segment.path) for segment in segments}
+        left = unmarked(frame, _by_place(given, full=full), texts, _PLACE if full else _FILE)
+        return left.withColumn(ROOT, F.col(_PLACE)) if self.addressed else left
+
+
+_PLACE, _FILE = "__segtable_place", "__segtable_file"
+
+
+def _placed(frame: DataFrame) -> DataFrame:
+    """Return the rows of files with their place, the last part of it, and their number there.
+
+    What is not asked for is not computed; a file's name costs far less than a part of its path.
+    """
+    metadata = frame.metadataColumn("_metadata")
+    where = F.substring_index(metadata["file_path"], "/", -2)
+    named = {_PLACE: where, _FILE: metadata["file_name"], ROW: metadata["row_index"]}
+    return frame.select("*", *(value.alias(name) for name, value in named.items()))
+
+
+def _file(where: str) -> str:
+    return where.rsplit("/", 1)[-1]
+
+
+def _by_place(given: Iterable[tuple[Segment, Sieve]], *, full: bool) -> dict[str, Words]:
+    marks: dict[str, Words] = {}
+    for segment, sieve in given:
+        words = words_of(sieve.gone())
+        if len(words):
+            name = place(segment.path)
+            marks[name if full else _file(name)] = words
+    return marks
+
+
+def _by_root(given: Iterable[tuple[Segment, Sieve]]) -> dict[str, Words]:
+    """Return the marks of all at once: a deletion that one has applied does it no harm again."""
+    marks: dict[str, Words] = {}
+    for bits, root in {(bits, root) for _, s in given for root, bits in s.deleted.items()}:
+        words = words_of(flags_of(bits))
+        marks[root] = united(marks[root], words) if root in marks else words
+    return marks
+
+
+def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    for name in columns:
+        if name not in known.names:
+            raise SchemaMismatch(f"no column {name!r}: the table has {', '.join(known.names)}")
+    return pa.schema([known.field(name) for name in columns])
+
+
+__all__ = ["addresses", "scan"]

@@ -1,0 +1,84 @@
+"""Where a table's files are, in the words of tasks and of Spark's own readers.
+
+1. A path without a scheme is absolute (``storage.paths``): a task's working directory is its own.
+   Workers of a cluster must see it at the same place, which only the user can know.
+2. Spark's readers know object stores by their Hadoop names and expand ``*?[]{}`` in paths, so
+   those are escaped. Credentials of stores are Spark's own settings (``fs.s3a.*`` and so on).
+3. The *place* of a file is the end of its path, which every reader of it can tell.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from airflow_provider_segtable.core.errors import InvalidName
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.disk.folders import Folders
+from airflow_provider_segtable.storage.paths import absolute, is_local
+
+_HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
+
+
+def local_root_warning(uri: str, master: str | None) -> str | None:
+    """Return a line about a table on this machine's disk that a cluster is to work on."""
+    if (master or "local").startswith("local") or not is_local(uri):
+        return None
+    return (
+        f"{absolute(uri)} is a local path and Spark runs on {master}: every worker must see the "
+        "table at this path (a shared mount), or use an object store"
+    )
+
+
+def spark_root(uri: str, options: Mapping[str, str]) -> str:
+    """Return the root that Spark's readers know a table by, ready to append paths to.
+
+    Raises:
+        InvalidName: if Spark has no reader for the scheme.
+    """
+    parts = urlsplit(uri) if "://" in uri else None
+    if parts is None or parts.scheme == "file":
+        return "file:" + _escaped(str(_local(uri)).rstrip("/"))
+    path = _escaped(unquote(parts.path).rstrip("/"))
+    if parts.scheme == "az":
+        account = options.get("account_name", options.get("azure_storage_account_name", ""))
+        return f"abfss://{parts.netloc}@{account}.dfs.core.windows.net{path}"
+    if parts.scheme not in _HADOOP:
+        raise InvalidName(f"Spark cannot read {uri!r}: use a path, file://, s3://, gs:// or az://")
+    return f"{_HADOOP[parts.scheme]}://{parts.netloc}{path}"
+
+
+def spark_paths(uri: str, options: Mapping[str, str], segments: Iterable[Segment]) -> Iterator[str]:
+    """Yield the paths by which Spark's readers know the files of segments that have rows.
+
+    Raises:
+        InvalidName: if Spark has no reader for the scheme.
+        UnsafePath: a symbolic link is in the way of a local file.
+    """
+    root = spark_root(uri, options)
+    paths = [segment.path for segment in segments if segment.rows]
+    if root.startswith("file:"):
+        Folders(_local(uri)).refuse_links(paths)
+    yield from (f"{root}/{path}" for path in paths)
+
+
+def _local(uri: str) -> Path:
+    parts = urlsplit(uri) if "://" in uri else None
+    return Path(unquote(parts.netloc + parts.path) if parts else uri).absolute()
+
+
+def parquet_options(*, checked: bool) -> dict[str, str]:
+    """Return the options of Spark's reader: pages are compared with Parquet's own checksums."""
+    return {
+        "datetimeRebaseMode": "CORRECTED",
+        "parquet.page.verify-checksum.enabled": str(checked).lower(),
+    }
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([*?\[\]{}\\,])", r"\\\1", path)
+
+
+def place(path: str) -> str:
+    """Return what tells a data file among all of its table: ``<interval>/<file>``."""
+    return "/".join(path.rsplit("/", 2)[-2:])

@@ -1,0 +1,95 @@
+"""Marks: many row numbers of many files, as bits that Spark looks up without leaving its own code.
+
+1. A frame names its rows by two columns, a text and a number. The text is a root, as in hidden
+   columns, or a file.
+2. Bits become a table of one row a text, words of 64 bits each, which is broadcast and joined; a
+   row's bit is then one array access. Nothing is sorted, shuffled, or handed to Python, and the
+   filters and columns asked for still reach the Parquet reader.
+3. Where it is known which texts there can be, and no two of them have one hash, the hash is joined:
+   Spark looks numbers up several times as fast as texts.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.data.deletes.row_bits import Flags
+
+Words: TypeAlias = npt.NDArray[np.int64]
+
+_NAME, _WORDS = "__segtable_name", "__segtable_words"
+
+
+def words_of(flags: Flags) -> Words:
+    """Return flags as words of 64 bits, least first, up to the last one that is set."""
+    packed = np.packbits(np.trim_zeros(flags, "b"), bitorder="little")
+    return np.pad(packed, (0, -len(packed) % 8)).view("<i8")
+
+
+def united(one: Words, other: Words) -> Words:
+    """Return the bits that at least one of them has."""
+    short, long = sorted((one, other), key=len)
+    both = long.copy()
+    both[: len(short)] |= short
+    return both
+
+
+def unmarked(
+    frame: DataFrame, marks: Mapping[str, Words], texts: Iterable[str], name: str = ROOT
+) -> DataFrame:
+    """Return the rows of a frame that are not marked.
+
+    Args:
+        frame: its columns ``name`` and ``ROW`` say which row it is.
+        marks: by text.
+        texts: all that ``name`` can be.
+        name: the column of the text.
+    """
+    if not marks:
+        return frame
+    hashes = _hashes(frame.sparkSession, sorted({*texts, *marks}))
+    if hashes is None:
+        joined = _joined(frame, marks, F.col(name), "left")
+    else:
+        by_hash = {hashes[text]: words for text, words in marks.items()}
+        joined = _joined(frame, by_hash, F.xxhash64(F.col(name)), "left")
+    return joined.where(_bit() == 0).drop(_NAME, _WORDS)
+
+
+def _hashes(spark: SparkSession, texts: list[str]) -> dict[str, int] | None:
+    """Return Spark's hash of each text, found without a job; None if two have the same."""
+    named = spark.createDataFrame(pa.table({_NAME: pa.array(texts, pa.string())}))
+    found = [row[0] for row in named.select(F.xxhash64(_NAME)).collect()]
+    return dict(zip(texts, found, strict=True)) if len(set(found)) == len(texts) else None
+
+
+def marked(frame: DataFrame, marks: Mapping[str, Words]) -> DataFrame:
+    """Return the rows of a frame that are marked; ``ROOT`` and ``ROW`` say which they are."""
+    return _joined(frame, marks, F.col(ROOT), "inner").where(_bit() == 1).drop(_NAME, _WORDS)
+
+
+def _joined(
+    frame: DataFrame, marks: Mapping[str, Words] | Mapping[int, Words], name: Column, how: str
+) -> DataFrame:
+    table = frame.sparkSession.createDataFrame(_table(marks))
+    return frame.join(F.broadcast(table), name == F.col(_NAME), how)
+
+
+def _table(marks: Mapping[str, Words] | Mapping[int, Words]) -> pa.Table:
+    ends = np.cumsum([0, *map(len, marks.values())])
+    words = pa.array(np.concatenate([np.zeros(0, np.int64), *marks.values()]))
+    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), words)
+    return pa.table({_NAME: pa.array(list(marks)), _WORDS: lists})
+
+
+def _bit() -> Column:
+    """Return a row's bit; 0 where the words end before it, or there are none."""
+    word = F.get(F.col(_WORDS), F.shiftright(F.col(ROW), 6).cast("int"))
+    at = F.col(ROW).bitwiseAND(63).cast("int")
+    return F.coalesce(F.call_function("bit_get", word, at), F.lit(0))

@@ -1,0 +1,83 @@
+"""Predicates as Spark columns, meaning exactly what ``data.arrow.arrow_predicates`` means by them.
+
+1. They are three-valued: null where it is unknown, which is no match; the caller coalesces.
+2. A value takes its column's type by Arrow's rules, and is refused where these refuse it.
+3. Floating columns are compared as doubles, NaN as the largest number: here as Spark has it.
+"""
+
+from functools import reduce
+from operator import and_, eq, ge, gt, le, lt, ne, or_
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+from pyspark.sql import types as T  # noqa: N812  # the same
+from pyspark.sql.pandas.types import to_arrow_type
+
+from airflow_provider_segtable.core.deletes.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Compares,
+    IsNull,
+    Not,
+    Predicate,
+    Value,
+)
+from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
+from airflow_provider_segtable.spark.reads.spark_times import column
+
+_OPERATORS = {
+    Compares.EQUAL: eq,
+    Compares.UNEQUAL: ne,
+    Compares.LESS: lt,
+    Compares.AT_MOST: le,
+    Compares.MORE: gt,
+    Compares.AT_LEAST: ge,
+}
+
+
+def matching(predicate: Predicate, frame: DataFrame) -> Column:
+    """Return, for each row, whether the predicate holds for it; null where that is unknown.
+
+    Raises:
+        InvalidInput: a value does not fit its column.
+    """
+    match predicate:
+        case Compare(column=name, how=how, value=value):
+            at, kind = _plain(frame, name)
+            compared: Column = _OPERATORS[how](at, _literal(value, kind, name))
+            return compared
+        case Among(column=name, values=values):
+            at, kind = _plain(frame, name)
+            given = [_literal(value, kind, name) for value in values]
+            return F.when(at.isNotNull(), at.isin(given)) if given else F.lit(False)
+        case IsNull(column=name):
+            return column(frame, name).isNull()
+        case Not(of=one):
+            return ~matching(one, frame)
+        case AllOf(of=some):
+            return reduce(and_, (matching(one, frame) for one in some), F.lit(True))
+        case AnyOf(of=some):
+            return reduce(or_, (matching(one, frame) for one in some), F.lit(False))
+
+
+def _plain(frame: DataFrame, name: str) -> tuple[Column, T.DataType]:
+    at, kind = column(frame, name), frame.schema[name].dataType
+    if isinstance(kind, T.FloatType):
+        return at.cast(T.DoubleType()), T.DoubleType()
+    return at, kind
+
+
+def _literal(value: Value, kind: T.DataType, name: str) -> Column:
+    """Return a value as Spark has it, in the column's type."""
+    if value is None:
+        return F.lit(None).cast(kind)
+    if isinstance(kind, T.TimestampType):
+        micros = scalar(value, pa.timestamp("us", "UTC"), name).cast(pa.int64()).as_py()
+        return F.timestamp_micros(F.lit(micros))
+    if isinstance(kind, T.TimestampNTZType):
+        text = scalar(value, pa.timestamp("us"), name).as_py().isoformat(" ")
+        return F.expr(f"TIMESTAMP_NTZ '{text}'")
+    return F.lit(scalar(value, to_arrow_type(kind), name).as_py()).cast(kind)

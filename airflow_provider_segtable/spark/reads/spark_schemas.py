@@ -1,0 +1,114 @@
+"""Table schemas as Spark schemas, and whether a DataFrame fits a table.
+
+1. A column of a table is read from Parquet by the narrowest Spark type that holds all its values:
+   unsigned integers become the next wider signed type, ``uint64`` becomes ``decimal(20, 0)``.
+2. Spark's Parquet reader knows neither nanoseconds nor half floats; ``readable`` is what comes
+   nearest. Times of day Spark cannot hold at all: such a column is refused by name, and only
+   when it is asked for.
+3. A DataFrame fits if it has exactly the table's columns, in any order, of types that can be cast
+   without loss: the rule itself is ``data.jobs.segment_writer.check_rows``, asked about no rows.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+
+from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.spark.reads.spark_times import column
+
+_WIDER: dict[pa.DataType, T.DataType] = {
+    pa.uint8(): T.ShortType(),
+    pa.uint16(): T.IntegerType(),
+    pa.uint32(): T.LongType(),
+    pa.uint64(): T.DecimalType(20, 0),
+    pa.date64(): T.DateType(),
+}
+
+
+def spark_schema(schema: pa.Schema) -> T.StructType:
+    """Return the Spark schema that reads files of a table with Arrow schema ``schema``.
+
+    Raises:
+        SchemaMismatch: naming the column that Spark cannot read.
+    """
+    return T.StructType([T.StructField(f.name, _spark_type(f), True) for f in schema])
+
+
+def _spark_type(field: "pa.Field[Any]") -> T.DataType:
+    kind = field.type
+    if kind in _WIDER:
+        return _WIDER[kind]
+    if pa.types.is_struct(kind):
+        return spark_schema(pa.schema(list(kind)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return T.ArrayType(_spark_type(kind.value_field), True)
+    if pa.types.is_map(kind):
+        return T.MapType(_spark_type(kind.key_field), _spark_type(kind.item_field), True)
+    try:
+        if not _illegal(kind):
+            return from_arrow_type(kind, prefer_timestamp_ntz=True)
+    except PySparkException:
+        pass
+    raise SchemaMismatch(
+        f"Spark cannot read column {field.name!r} of type {kind} from Parquet: "
+        "leave it out by columns=[...], or read with Table.snapshot().to_arrow()"
+    )
+
+
+def _illegal(kind: pa.DataType) -> bool:
+    nanoseconds = pa.types.is_timestamp(kind) and kind.unit == "ns"
+    return bool(nanoseconds or pa.types.is_float16(kind) or pa.types.is_time(kind))
+
+
+def readable(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with what Spark cannot hold made as near to it as Spark can.
+
+    Nanoseconds become microseconds and half floats become floats, however deep they are.
+    """
+    return pa.schema([_readable(field) for field in schema])
+
+
+def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
+    kind = field.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        kind = pa.timestamp("us", kind.tz)
+    elif pa.types.is_float16(kind):
+        kind = pa.float32()
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_readable(inside) for inside in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_readable(kind.value_field))
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_readable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_readable(kind.key_field), _readable(kind.item_field))
+    return field.with_type(kind)
+
+
+def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFrame:
+    """Return the DataFrame with the table's columns in the table's order.
+
+    Raises:
+        SchemaMismatch: naming the columns that are missing, unknown or of a wrong type.
+    """
+    missing = [name for name in schema.names if name not in df.columns]
+    unknown = [name for name in df.columns if name not in schema.names]
+    twice = sorted({name for name in df.columns if df.columns.count(name) > 1})
+    if missing or unknown or twice:
+        found = (("missing", missing), ("unknown", unknown), ("given twice", twice))
+        text = "; ".join(f"{what}: {', '.join(names)}" for what, names in found if names)
+        raise SchemaMismatch(
+            f"the rows do not have the table's columns ({text}): select or rename them"
+        )
+    ordered = df.select([column(df, name) for name in schema.names])
+    try:
+        offered = to_arrow_schema(ordered.schema, timezone="UTC")
+    except PySparkException as error:
+        raise SchemaMismatch(f"a column has no Arrow type: {error}") from error
+    check_rows(offered.empty_table(), schema, time_column)
+    return ordered

@@ -1,0 +1,1 @@
+"""Writing tables from DataFrames: ingest, streams, changes, rollup."""

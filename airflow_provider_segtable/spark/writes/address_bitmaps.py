@@ -1,0 +1,135 @@
+"""Addresses on their way from Spark to the log: millions of them, as bitmaps.
+
+1. Each partition becomes one row a root (``tasks.packing``); the driver unites them.
+2. A scan names rows of traced segments by place, and the driver turns places into root addresses,
+   by the runs of whatever segment has that file.
+3. What is given from outside is looked up among the rows that are there: an address of a row that
+   is deleted already, or never was, is left out.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from pyroaring import BitMap
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.data.deletes.row_bits import flags_of
+from airflow_provider_segtable.data.deletes.vector_file import Rows
+from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.dataframe_scan import addresses
+from airflow_provider_segtable.spark.reads.file_locations import place
+from airflow_provider_segtable.spark.reads.row_bitmaps import Words, marked, words_of
+from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
+from airflow_provider_segtable.spark.tasks.packing import PACKED, packed
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+MOST_ROWS = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Which rows a frame names, and how often it names one; ``rows`` by root."""
+
+    rows: Rows
+    named: int
+
+    @property
+    def matched(self) -> int:
+        """Return how many rows there are."""
+        return sum(map(len, self.rows.values()))
+
+
+def collected(frame: DataFrame, state: State) -> Collected:
+    """Return the rows that a frame names, as ``scan(addressed=True)`` does.
+
+    Raises:
+        InvalidInput: a name is none, or of a file that is cleaned.
+        ExecutionFailed, InvalidInput: as Spark says.
+    """
+    with translated("looking for the rows to change"):
+        given = frame.select(ROOT, F.col(ROW).cast("bigint").alias(ROW))
+        real = given.where(F.col(ROOT).isNotNull() & F.col(ROW).between(0, MOST_ROWS - 1))
+        found = real.mapInArrow(packed, spark_schema(PACKED)).toArrow()
+    named: dict[str, BitMap] = {}
+    for name, bits in zip(found["name"].to_pylist(), found["bits"].to_pylist(), strict=True):
+        named[name] = named.get(name, BitMap()) | _bitmap(bits)
+    count = sum(found["rows"].to_pylist())
+    return Collected(rows=_rooted(named, state), named=count)
+
+
+def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
+    """Return which of some rows a snapshot has."""
+    wanted = {root: some for root, some in rows.items() if some}
+    if not wanted:
+        return Collected(rows={}, named=0)
+    marks = {str(root): _words(some) for root, some in wanted.items()}
+    for segment in snapshot.segments():
+        some = _places(segment, wanted) if segment.path and segment.traced else BitMap()
+        if some:
+            marks[place(segment.path)] = _words(some)
+    return collected(marked(addresses(spark, snapshot, wanted), marks), snapshot.state)
+
+
+def _bitmap(bits: bytes) -> BitMap:
+    return BitMap(array("I", np.flatnonzero(flags_of(bits)).astype(np.uint32).tobytes()))
+
+
+def _words(rows: BitMap) -> Words:
+    flags = np.zeros(rows.max() + 1, np.bool_)
+    flags[np.frombuffer(rows.to_array(), np.uint32)] = True
+    return words_of(flags)
+
+
+def _rooted(named: Mapping[str, BitMap], state: State) -> dict[SegmentId, BitMap]:
+    """Return rows by root, that were named by root or by place."""
+    places: dict[str, Segment] = {}
+    if any("/" in name for name in named):
+        known = (s for s in state.timeline.segments() if s.path and s.traced)
+        places = {place(segment.path): segment for segment in known}
+    found: dict[SegmentId, BitMap] = {}
+    for name, rows in named.items():
+        for root, some in _by_root(name, rows, places):
+            found[root] = found[root] | some if root in found else some
+    return found
+
+
+def _by_root(
+    name: str, rows: BitMap, places: Mapping[str, Segment]
+) -> Iterator[tuple[SegmentId, BitMap]]:
+    if "/" not in name:
+        yield _root(name), rows
+        return
+    if name not in places:
+        raise InvalidInput(
+            f"{name} is no file of the table any more: scan a newer snapshot for addresses"
+        )
+    at = 0
+    for run in places[name].runs:
+        some = rows & BitMap(range(at, at + run.rows))
+        if some:
+            yield run.root, some.shift(run.start - at)
+        at += run.rows
+
+
+def _root(name: str) -> SegmentId:
+    try:
+        return SegmentId.parse(name)
+    except CorruptTable as error:
+        raise InvalidInput(f"no address: {error}; take them from scan(addressed=True)") from None
+
+
+def _places(segment: Segment, wanted: Rows) -> BitMap:
+    """Return where in a traced segment's file some rows are."""
+    found, at = BitMap(), 0
+    for run in segment.runs:
+        if run.root in wanted:
+            some = wanted[run.root] & BitMap(range(run.start, run.start + run.rows))
+            found |= some.shift(at - run.start)
+        at += run.rows
+    return found

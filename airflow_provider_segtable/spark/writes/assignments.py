@@ -1,0 +1,88 @@
+"""Assigning: SQL expressions as new values of a table's columns.
+
+1. A value of another type is cast as SQL stores it: if that changes it, the change is refused while
+   it runs, whatever ``spark.sql.ansi.enabled`` says. Floating columns take the nearest number.
+2. Columns that Spark holds only nearly (nanoseconds) cannot be written back, so rows that have
+   them are not changed here unless they are set.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+from pyspark.sql import types as T  # noqa: N812  # the same
+
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+
+_EXACT = (T.IntegralType, T.DecimalType)
+
+
+def check_set(given: Mapping[str, str], schema: pa.Schema) -> None:
+    """Refuse names that are no columns.
+
+    Raises:
+        InvalidInput: nothing is set.
+        SchemaMismatch: there is no such column.
+    """
+    if not given:
+        raise InvalidInput("set is empty: name a column and its new value")
+    for name in given:
+        if name not in schema.names:
+            known = ", ".join(schema.names)
+            raise SchemaMismatch(f"there is no column {name!r} to set: the table has {known}")
+
+
+def check_rewritable(schema: pa.Schema, given: Mapping[str, object]) -> None:
+    """Refuse to write back what Spark reads inexactly.
+
+    Raises:
+        InvalidInput: naming the column.
+    """
+    for field, near in zip(schema, readable(schema), strict=True):
+        if field.type != near.type and field.name not in given:
+            raise InvalidInput(
+                f"column {field.name!r} is {field.type}, which Spark cannot write back as it was: "
+                "set it, or use Table.update or Table.merge, which work without Spark"
+            )
+
+
+def assigned(frame: DataFrame, values: Mapping[str, Column], schema: pa.Schema) -> list[Column]:
+    """Return values, by column, in the types of a table's columns.
+
+    Raises:
+        SchemaMismatch: a value cannot become its column's type.
+    """
+    types = spark_schema(readable(pa.schema([schema.field(name) for name in values])))
+    found = frame.select(*(value.alias(name) for name, value in values.items())).schema
+    return [
+        _stored(value, now.dataType, kind).alias(name)
+        for (name, value), now, kind in zip(
+            values.items(), found.fields, (field for field in types.fields), strict=True
+        )
+    ]
+
+
+def _stored(value: Column, now: T.DataType, field: T.StructField) -> Column:
+    kind = field.dataType
+    if now == kind:
+        return value
+    if isinstance(now, T.NullType):
+        return value.cast(kind)
+    if isinstance(kind, T.NumericType) != isinstance(now, T.NumericType) or (
+        isinstance(kind, T.ArrayType | T.MapType | T.StructType | T.BinaryType | T.BooleanType)
+    ):
+        raise SchemaMismatch(
+            f"column {field.name!r} is {kind.simpleString()} and cannot be set to "
+            f"{now.simpleString()}: cast it"
+        )
+    cast = value.try_cast(kind)
+    lost = cast.isNull()
+    if isinstance(kind, _EXACT):
+        lost = lost | (cast != value)
+    message = F.concat(
+        F.lit(f"column {field.name} is {kind.simpleString()} and cannot hold "),
+        value.cast("string"),
+    )
+    return F.when(value.isNotNull() & lost, F.raise_error(message).cast(kind)).otherwise(cast)

@@ -1,0 +1,283 @@
+"""Deletes, updates and merges of any size and by any expression, with Spark.
+
+1. A change looks at one snapshot. What it finds is evaluated once and kept (a local checkpoint), so
+   the rows that go and those that come are of the same evaluation even where an expression is not
+   deterministic; an executor that takes part of it along fails the change, and nothing is written.
+2. Rows that go are collected as bitmaps of addresses; rows that come are written by tasks, as an
+   ingest writes them. ``table.changes.row_change`` commits both as one event, and has this look
+   again if others changed the same rows meanwhile.
+3. Expressions are Spark SQL. They may name the table's columns bare or as ``target.column``, those
+   of a merge's source as ``source.column``, and any temporary view of the session in sub-queries.
+4. In a rollup table a condition over dimensions and time is kept as a predicate, which
+   ``data.arrow.sql`` reads (no sub-queries); nothing else is possible there.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.data.arrow.sql import parse_predicate
+from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.reads.spark_predicates import matching
+from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.writes.address_bitmaps import collected, present
+from airflow_provider_segtable.spark.writes.assignments import assigned, check_rewritable, check_set
+from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, prepared
+from airflow_provider_segtable.spark.writes.dataframe_merge import Merging
+from airflow_provider_segtable.table.changes.erasing import check_erasure
+from airflow_provider_segtable.table.changes.row_change import (
+    ChangeKind,
+    ChangeResult,
+    Find,
+    Found,
+    change,
+)
+from airflow_provider_segtable.table.changes.updating import refuse_rollup
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+WAIT_S = 60.0
+
+
+def delete(
+    spark: SparkSession,
+    ports: TablePorts,
+    where: str | None = None,
+    *,
+    matches: DataFrame | None = None,
+    addresses: DataFrame | None = None,
+    commit_id: str | None = None,
+    wait_s: float = WAIT_S,
+    dry_run: bool = False,
+) -> ChangeResult:
+    """Delete rows, in one atomic event; needs no lock and waits for nobody.
+
+    Args:
+        spark: the session.
+        ports: the table's ports.
+        where: those for which a condition holds; ``"true"`` is all.
+        matches: those that equal one of these rows in all its columns; null equals null. With
+            ``where``, both must hold.
+        addresses: those that a ``scan(addressed=True)`` named so, of this snapshot or another.
+            What is of no row that is there now is left out. Alone.
+        commit_id: equal ids delete once; a fresh one by default.
+        wait_s: seconds to wait for the coordinator, where it is needed.
+        dry_run: only say how many rows match.
+
+    Raises:
+        InvalidInput: what is given says nothing about this table.
+        ExecutionFailed: Spark failed; nothing was committed.
+        ChangeConflict, CommitUnknown: see ``table.changes.row_change``.
+    """
+    wanted = _Rows(spark, where, matches, addresses)
+    asked = _Asked(ports, ChangeKind.DELETE, str(wanted), commit_id, wait_s, dry_run)
+    return asked.run(wanted.deleted)
+
+
+def update(
+    spark: SparkSession,
+    ports: TablePorts,
+    set: Mapping[str, str],  # noqa: A002  # SQL's word
+    where: str | None = None,
+    *,
+    matches: DataFrame | None = None,
+    commit_id: str | None = None,
+    wait_s: float = WAIT_S,
+    dry_run: bool = False,
+) -> ChangeResult:
+    """Change rows: they are deleted and appended as they shall be, in one atomic event.
+
+    Args:
+        spark: the session.
+        ports: the table's ports.
+        set: by column, an expression over the row as it was.
+        where: which rows, as for ``delete``.
+        matches: which rows, as for ``delete``.
+        commit_id: equal ids update once; a fresh one by default.
+        wait_s: seconds to wait for the coordinator.
+        dry_run: only say how many rows match.
+
+    Raises:
+        InvalidInput: a column is not there or cannot become this, or the table rolls up.
+        ExecutionFailed: Spark failed, or a value does not fit its column; nothing was committed.
+        ChangeConflict, LockLost, CommitUnknown: see ``table.changes.row_change``.
+    """
+    wanted = _Rows(spark, where, matches)
+    sets = ", ".join(f"{name} = {value}" for name, value in set.items())
+    reason = f"set {sets} {wanted}"
+    asked = _Asked(ports, ChangeKind.UPDATE, reason, commit_id, wait_s, dry_run)
+    return asked.run(lambda snapshot: wanted.updated(snapshot, set))
+
+
+def merge(  # noqa: PLR0913 - what a merge is, and what every change has
+    spark: SparkSession,
+    ports: TablePorts,
+    source: DataFrame,
+    on: Sequence[str] | str,
+    *,
+    matched: str = "update",
+    unmatched: str = "insert",
+    set: Mapping[str, str] | None = None,  # noqa: A002  # SQL's word
+    commit_id: str | None = None,
+    wait_s: float = WAIT_S,
+    dry_run: bool = False,
+) -> ChangeResult:
+    """Join rows to the table's, and change both sides at once, in one atomic event.
+
+    Args:
+        spark: the session.
+        ports: the table's ports.
+        source: the rows; evaluated once.
+        on: columns that both have (null equals nothing), or a condition over ``target.*`` and
+            ``source.*``.
+        matched: the table's row gets the source's other columns, or ``set`` (``"update"``), goes
+            (``"delete"``) or stays (``"ignore"``).
+        unmatched: the source's row comes (``"insert"``; columns that it lacks are null), or does
+            not (``"ignore"``). Two merges at once may both insert a key.
+        set: by column, an expression over ``target.*`` and ``source.*``; the others stay.
+        commit_id: equal ids merge once; a fresh one by default.
+        wait_s: seconds to wait for the coordinator.
+        dry_run: only say how many rows of the table match.
+
+    Raises:
+        InvalidInput: the columns do not fit, or several rows would change one.
+        ExecutionFailed, ChangeConflict, LockLost, CommitUnknown: as ``update``.
+    """
+    wanted = Merging.of(spark, source, on, matched, unmatched, set)
+    asked = _Asked(ports, ChangeKind.MERGE, str(wanted), commit_id, wait_s, dry_run)
+    return asked.run(wanted.find)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A change as it was asked for."""
+
+    ports: TablePorts
+    kind: ChangeKind
+    reason: str
+    commit_id: str | None
+    wait_s: float
+    dry_run: bool
+
+    def run(self, find: Find) -> ChangeResult:
+        ports = self.ports
+        if not self.dry_run:
+            name = self.commit_id or ports.chance.token()
+            return change(
+                ports,
+                find,
+                kind=self.kind,
+                reason=self.reason,
+                commit_id=name,
+                wait_s=self.wait_s,
+            )
+        state = EventLog(ports.storage).load()
+        found = find(Snapshot(ports=ports, state=state))
+        return ChangeResult(n=None, state=state, matched=found.matched, deleted=0, inserted=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Which rows of a table are meant."""
+
+    spark: SparkSession
+    where: str | None = None
+    matches: DataFrame | None = None
+    addresses: DataFrame | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse none, and what does not go together."""
+        some = self.where is not None or self.matches is not None
+        if some == (self.addresses is not None):
+            raise InvalidInput(
+                "give where or matches (or both), or addresses alone; where='true' is all rows"
+            )
+
+    def __str__(self) -> str:
+        """Return what was asked for, as the log tells it."""
+        if self.addresses is not None:
+            return "given addresses"
+        said = [f"where {self.where}"] if self.where is not None else []
+        if self.matches is not None:
+            said.append(f"rows that equal one of a table in {', '.join(self.matches.columns)}")
+        return " and ".join(said)
+
+    def deleted(self, snapshot: Snapshot) -> Found:
+        """Return the rows of a snapshot that go."""
+        if snapshot.state.table.rollup is not None:
+            return self._erased(snapshot)
+        if self.addresses is not None:
+            given = collected(_named(self.addresses), snapshot.state)
+            found = present(self.spark, snapshot, given.rows)
+        else:
+            found = collected(self._found(snapshot), snapshot.state)
+        return Found(rows=found.rows, matched=found.matched)
+
+    def updated(self, snapshot: Snapshot, given: Mapping[str, str]) -> Found:
+        """Return the rows of a snapshot that go, and as what they come back."""
+        refuse_rollup(snapshot, "updated")
+        schema = snapshot.schema
+        check_set(given, schema)
+        check_rewritable(schema, given)
+        with translated("looking for the rows to update"):
+            found = self._found(snapshot)
+            values = {
+                name: F.expr(given[name]) if name in given else column(found, name)
+                for name in schema.names
+            }
+            new = assigned(found, values, schema)
+            kept = found.select(*new, F.col(ROOT), F.col(ROW)).localCheckpoint()
+        gone = collected(kept, snapshot.state)
+        coming = prepared(snapshot.ports, kept.drop(ROOT, ROW), schema, Sizing())
+        return Found(rows=gone.rows, matched=gone.matched, prepare=coming if gone.matched else None)
+
+    def _found(self, snapshot: Snapshot) -> DataFrame:
+        """Return the rows of a snapshot that are meant, with their addresses."""
+        with translated("looking for the rows to change"):
+            frame = scan(self.spark, snapshot, addressed=True).alias("target")
+            if self.where is not None:
+                frame = frame.where(self.where)
+            return frame if self.matches is None else _equal(frame, self.matches, snapshot)
+
+    def _erased(self, snapshot: Snapshot) -> Found:
+        table = snapshot.state.table
+        if self.where is None or self.matches is not None or table.rollup is None:
+            raise InvalidInput(
+                f"{snapshot.ports.uri} is a rollup table: its rows stand for many and have no "
+                "address, so only a condition in SQL, over dimensions and time, can delete there"
+            )
+        predicate = parse_predicate(self.where, snapshot.schema)
+        check_erasure(predicate, table.rollup, table.time_column)
+        rows = scan(self.spark, snapshot)
+        with translated("looking for the rows to delete"):
+            matched = rows.where(matching(predicate, rows)).count()
+        return Found(rows={}, matched=matched, predicate=predicate if matched else None)
+
+
+def _equal(frame: DataFrame, matches: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """Return the rows that equal one of others in all the others' columns, null to null."""
+    for name in matches.columns:
+        if name not in snapshot.schema.names:
+            known = ", ".join(snapshot.schema.names)
+            raise SchemaMismatch(f"no column {name!r} to compare with: the table has {known}")
+    if not matches.columns or len({*matches.columns}) < len(matches.columns):
+        raise InvalidInput(f"matches has columns {matches.columns}: name some, each once")
+    names = {name: f"__segtable_match_{at}" for at, name in enumerate(matches.columns)}
+    other = matches.toDF(*names.values())
+    same = (column(frame, name).eqNullSafe(F.col(mine)) for name, mine in names.items())
+    return frame.join(other, reduce(and_, same), "left_semi")
+
+
+def _named(given: DataFrame) -> DataFrame:
+    for name in (ROOT, ROW):
+        if name not in given.columns:
+            raise InvalidInput(f"addresses have no column {name}: take them from a scan")
+    return given

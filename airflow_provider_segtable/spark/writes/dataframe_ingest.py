@@ -1,0 +1,297 @@
+"""Ingest: any DataFrame into first-generation segments, in one atomic append.
+
+1. The columns are compared with the table's schema before any row is read.
+2. First pass, over the time column alone: rows and instants a time chunk. A null or impossible
+   time refuses the whole ingest, with its value and count; nothing has been written.
+3. Ids are allocated for as many segments as each chunk needs; every id is a *slot*.
+4. Second pass: a row's slot is a function of the row (chunk, and hash of its columns), so a task
+   that runs again gets the same rows. Slots are dealt to few tasks, sorted by event time there,
+   and each is written as one file.
+5. The books: both passes must have seen equally many rows a chunk, or nothing is committed. What
+   a failed ingest has written is deleted.
+6. The same ``commit_id`` appends once.
+7. To a rollup table come its input columns. They are rolled up before anything else, by Spark, and
+   kept for both passes; the books count what was given.
+"""
+
+import math
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.accumulators import AddingAccumulatorParam
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.errors import BooksDoNotBalance, InvalidInput
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.parquet.descriptor import encode_definition
+from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.spark.driver.spark_errors import raise_told, translated
+from airflow_provider_segtable.spark.reads.spark_schemas import check_columns
+from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
+from airflow_provider_segtable.spark.tasks.writing import (
+    RESULT,
+    SLOT,
+    NotedWrite,
+    WriteTask,
+    decode_result,
+)
+from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
+from airflow_provider_segtable.spark.writes.dataframe_rollup import from_input
+from airflow_provider_segtable.storage.paths import absolute
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import Committed
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.table import given_schema
+from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write, append
+
+ROWS_A_TASK = 4_000_000
+_DEAL = "__segtable_start bigint, __segtable_first int, __segtable_files int"
+COMPRESSED = 0.4
+"""Share of its memory size that a row takes in Parquet, until the table knows better."""
+
+
+def ingest(
+    ports: TablePorts,
+    df: DataFrame,
+    *,
+    commit_id: str | None = None,
+    rows_per_segment: int | None = None,
+    target_size: int | None = None,
+    wait_s: float = 60.0,
+) -> Committed:
+    """Append the rows of a DataFrame.
+
+    Args:
+        ports: the table's ports.
+        df: the table's columns, in any order; read twice (persist it if that is dear). Of a
+            rollup table its input columns, read once.
+        commit_id: equal ids append once; a fresh one by default.
+        rows_per_segment: how many rows a segment has, about; overrides ``target_size``.
+        target_size: how many bytes a segment has, about; the table's policy by default.
+        wait_s: how long to wait for the coordinator.
+
+    Raises:
+        SchemaMismatch, TimeOutOfRange, InvalidInput: nothing was written.
+        BooksDoNotBalance: the source changed between the passes; nothing is left.
+        ExecutionFailed: Spark failed; nothing was committed.
+        LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
+    """
+    committed = ingest_some(
+        ports,
+        df,
+        commit_id=commit_id or ports.chance.token(),
+        sizing=Sizing(rows_per_segment=rows_per_segment, target_size=target_size),
+        wait_s=wait_s,
+    )
+    if committed is None:
+        raise InvalidInput(f"there are no rows to append to {ports.uri}: the source is empty")
+    return committed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """How large segments are to be: rows, or else bytes, or else as the table's policy says."""
+
+    rows_per_segment: int | None = None
+    target_size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no segments."""
+        for name in ("rows_per_segment", "target_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InvalidInput(f"{name} = {value} is too low: at least 1")
+
+    def rows(self, state: State, schema: pa.Schema) -> int:
+        """Return how many rows a segment of this table is to have."""
+        if self.rows_per_segment is not None:
+            return self.rows_per_segment
+        target = self.target_size or Policy.read(state.table.properties).target_size
+        return max(int(target / _bytes_a_row(state, schema)), 1)
+
+
+def ingest_some(
+    ports: TablePorts,
+    df: DataFrame,
+    *,
+    commit_id: str,
+    sizing: Sizing,
+    wait_s: float = 60.0,
+) -> Committed | None:
+    """Append the rows of a DataFrame, as ``ingest``; None if it has none."""
+    state = EventLog(ports.storage).load()
+    if commit_id in state.commits:
+        return Committed(n=state.commits[commit_id], state=state)
+    table, schema = state.table, to_arrow(state.table.schema)
+    rows = check_columns(df, given_schema(table), table.time_column)
+    events: Column | None = None
+    if table.rollup:
+        schema = physical_schema(schema, table.rollup)
+        rows = from_input(rows, table.rollup, time_column=table.time_column).persist()
+        events = column(rows, EVENTS)
+
+    prepare = prepared(ports, rows, schema, sizing, events)
+    try:
+        return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
+    except _NothingToAppend:
+        return None
+    finally:
+        if table.rollup:
+            rows.unpersist()
+
+
+def prepared(
+    ports: TablePorts,
+    rows: DataFrame,
+    schema: pa.Schema,
+    sizing: Sizing,
+    events: Column | None = None,
+) -> Prepare:
+    """Return what counts rows by time chunk, and then writes them.
+
+    Args:
+        ports: the table's ports.
+        rows: in the columns of ``schema``, in their order; read twice.
+        schema: of the files.
+        sizing: how large segments are to be.
+        events: how many given rows a row stands for; one by default.
+    """
+
+    def prepare(state: State) -> tuple[dict[Interval, int], Write]:
+        census = take_census(rows, state.table.time_column, state.layout, events)
+        if not census.rows:
+            raise _NothingToAppend
+        a_segment = sizing.rows(state, schema)
+        counts = {chunk: math.ceil(found / a_segment) for chunk, found in census.chunks.items()}
+        return counts, _Writer(ports=ports, rows=rows, census=census, state=state, schema=schema)
+
+    return prepare
+
+
+class _NothingToAppend(Exception):  # no error: ``ingest_some`` says it by None
+    """The source is empty."""
+
+
+def _bytes_a_row(state: State, schema: pa.Schema) -> float:
+    segments = list(state.timeline.segments())
+    rows = sum(segment.rows for segment in segments)
+    if rows:
+        return max(sum(segment.size for segment in segments) / rows, 1.0)
+    return max(sum(_width(f.type) for f in schema) * COMPRESSED, 1.0)
+
+
+def _width(kind: pa.DataType) -> float:
+    try:
+        return float(kind.bit_width) / 8
+    except ValueError:
+        return 20.0  # text, lists and the like: about so much
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """The second pass, called with the ids it may use."""
+
+    ports: TablePorts
+    rows: DataFrame
+    census: Census
+    state: State
+    schema: pa.Schema
+
+    def __call__(self, ticket: AppendTicket) -> list[Segment]:
+        """Write every slot and return the descriptors, or leave nothing."""
+        context = self.rows.sparkSession.sparkContext
+        left: Accumulator[list[str]] = context.accumulator([], AddingAccumulatorParam([]))
+        try:
+            segments = self._run(ticket, left)
+            self._check_books(segments)
+        except BaseException:
+            for path in left.value:
+                self.ports.files.delete(path)
+            raise
+        return segments
+
+    def _run(self, ticket: AppendTicket, left: "Accumulator[list[str]]") -> list[Segment]:
+        task = WriteTask(
+            uri=absolute(self.ports.uri),
+            storage_options=self.ports.storage_options,
+            ids=tuple(segment_id for ids in ticket.ids.values() for segment_id in ids),
+            schema=self.schema,
+            time_column=self.state.table.time_column,
+            created=ticket.created,
+            definition=encode_definition(self.state.table, self.state.base_version),
+        )
+
+        noted = NotedWrite(task=task, left=left)
+        with translated(f"ingest into {self.ports.uri}"):
+            results = self._slotted(ticket).mapInArrow(noted.run, RESULT).collect()
+        for result in results:
+            if result.error is not None:
+                raise_told(result.error, result.message)
+        return [decode_result(result.segment) for result in results]
+
+    def _slotted(self, ticket: AppendTicket) -> DataFrame:
+        """Return the rows dealt to tasks and sorted by slot and event time, slot first.
+
+        Columns are numbered instead of named: ``mapInArrow`` trips over dots and backticks.
+        """
+        time, names = self.state.table.time_column, self.schema.names
+        slots = sum(map(len, ticket.ids.values()))
+        start = chunk_key(instant(self.rows, time), self.state.layout)
+        placed = self.rows.join(F.broadcast(self._deal(ticket)), start == F.col("__segtable_start"))
+        spread = F.xxhash64(*_hashable(self.rows, self._telling()))
+        share = F.pmod(spread, F.col("__segtable_files")).cast("int")
+        slotted = placed.select(
+            (F.col("__segtable_first") + share).alias(SLOT),
+            *(column(self.rows, name).alias(str(at)) for at, name in enumerate(names)),
+        )
+        order = (F.col(SLOT), F.col(str(names.index(time))))
+        return dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
+
+    def _telling(self) -> list[str]:
+        """Return the columns that tell a row's slot: of a rollup those of its group."""
+        rollup, time = self.state.table.rollup, self.state.table.time_column
+        return [time, *rollup.dimensions] if rollup else self.schema.names
+
+    def _deal(self, ticket: AppendTicket) -> DataFrame:
+        """Return where each chunk's slots begin, and how many it has."""
+        deal, first = [], 0
+        for chunk, ids in ticket.ids.items():
+            deal.append((self.census.starts[chunk], first, len(ids)))
+            first += len(ids)
+        spark = self.rows.sparkSession
+        return spark.createDataFrame(deal, _DEAL)
+
+    def _tasks(self, slots: int) -> int:
+        cores = self.rows.sparkSession.sparkContext.defaultParallelism
+        return min(slots, max(cores, self.census.rows // ROWS_A_TASK))
+
+    def _check_books(self, segments: list[Segment]) -> None:
+        written: dict[Interval, int] = dict.fromkeys(self.census.events, 0)
+        for segment in segments:
+            written[segment.id.interval] += segment.events
+        for chunk, counted in self.census.events.items():
+            if written[chunk] != counted:
+                raise BooksDoNotBalance(
+                    f"{counted} rows of {chunk} were counted and {written[chunk]} written to "
+                    f"{self.ports.uri}: the source changed meanwhile; persist it and ingest again"
+                )
+
+
+def _hashable(df: DataFrame, names: list[str]) -> list[Column]:
+    """Return the columns that Spark can hash: all but those with a map somewhere inside."""
+    kinds = {name: df.schema[name].dataType.simpleString() for name in names}
+    return [column(df, name) for name, kind in kinds.items() if "map<" not in kind]
+
+
+def dealt(slotted: DataFrame, tasks: int) -> DataFrame:
+    """Deal slots to tasks in turn, so that each gets equally many of each chunk."""
+    if hasattr(slotted, "repartitionById"):  # Spark 4.1
+        return slotted.repartitionById(tasks, F.pmod(F.col(SLOT), F.lit(tasks)))
+    return slotted.repartition(tasks, F.col(SLOT))

@@ -1,0 +1,208 @@
+"""Rolling up DataFrames, with Spark's own aggregates: what ``rollup_rows`` does, and sketches.
+
+1. ``from_input`` makes physical rows (``core.tables.rollup_spec``) of given ones, ``rolled_up``
+   merges physical rows; both give one row a group and agree with ``data.rollup.rollup_rows`` to the
+   last bit, but for the last digits of floating sums. Times come no finer than a microsecond here.
+2. Sums that do not fit are refused, whatever ``spark.sql.ansi.enabled`` says; Spark also refuses a
+   sum that only fits in the end.
+3. Sketches merge in any order: theta estimates stay the same, KLL quantiles stay within their
+   error bound. An HLL sketch that was filled in one go keeps a better estimate beside its
+   registers, which merging loses sooner or later; ``estimate`` asks the registers alone, by merging
+   it with itself, so that its answer is the same, too. ``quantile`` asks KLL sketches.
+4. Inside, columns are numbered: names may hold dots and backticks.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+from pyspark.sql import types as T  # noqa: N812  # the same
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
+from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
+from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
+
+_KLL = {"float": "float", "double": "double"}
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+def from_input(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
+    """Roll up given rows.
+
+    Args:
+        df: in the input schema.
+        rollup: of the table, bound to its sources.
+        time_column: the event time; rows whose time a table cannot hold keep it uncut.
+    """
+    at = instant(df, time_column)
+    values = {EVENTS: F.count(F.lit(1))}
+    for metric in rollup.metrics:
+        if metric.source is None:
+            values[metric.name] = F.count(F.lit(1))
+        else:
+            values |= _made(metric, column(df, metric.source), _kind(df, metric.source), at)
+    return _aggregated(df, rollup, time_column, values)
+
+
+def rolled_up(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
+    """Roll up physical rows, of any mixture of generations, perfectly."""
+    values = {EVENTS: F.sum(column(df, EVENTS))}
+    kinds = {source.name: source.type for source in rollup.sources}
+    for metric in rollup.metrics:
+        values |= _merged(metric, df, kinds)
+    return _aggregated(df, rollup, time_column, values)
+
+
+def _aggregated(
+    df: DataFrame, rollup: Rollup, time_column: str, values: dict[str, Column]
+) -> DataFrame:
+    keys = {time_column: _cut(df, time_column, rollup.query_granularity)}
+    keys |= {name: _settled(column(df, name), _kind(df, name)) for name in rollup.dimensions}
+    names = [
+        *keys,
+        *(m.name for m in rollup.metrics),
+        EVENTS,
+        *(m.at for m in rollup.metrics if m.kind.timed),
+    ]
+    numbered = {name: str(number) for number, name in enumerate(names)}
+    grouped = df.groupBy(*(key.alias(numbered[name]) for name, key in keys.items()))
+    found = grouped.agg(*(values[name].alias(numbered[name]) for name in names[len(keys) :]))
+    return found.select(*(F.col(f"`{number}`").alias(name) for name, number in numbered.items()))
+
+
+def _made(metric: Metric, source: Column, kind: T.DataType, at: Column) -> dict[str, Column]:
+    """Return a metric's columns out of its source."""
+    match metric.kind:
+        case MetricKind.SUM:
+            return {metric.name: _sum(metric, source, kind)}
+        case MetricKind.HLL:
+            return {metric.name: F.hll_sketch_agg(_wide(source, kind), F.lit(metric.size))}
+        case MetricKind.THETA:
+            return {metric.name: F.theta_sketch_agg(_wide(source, kind), F.lit(metric.size))}
+        case MetricKind.KLL:
+            sketch = f"kll_sketch_agg_{_kll_of(kind)}"
+            wide = _wide(source, kind)
+            return {metric.name: F.call_function(sketch, wide, F.lit(metric.size))}
+        case _:
+            return _chosen(metric, _settled(source, kind), at)
+
+
+def _merged(metric: Metric, df: DataFrame, sources: dict[str, str]) -> dict[str, Column]:
+    """Return a metric's columns out of the metric's own."""
+    mine, kind = column(df, metric.name), _kind(df, metric.name)
+    match metric.kind:
+        case MetricKind.SUM | MetricKind.COUNT:
+            return {metric.name: _sum(metric, mine, kind)}
+        case MetricKind.HLL:
+            return {metric.name: F.hll_union_agg(mine, F.lit(False))}
+        case MetricKind.THETA:
+            return {metric.name: F.theta_union_agg(mine, F.lit(metric.size))}
+        case MetricKind.KLL:
+            merge = f"kll_merge_agg_{kll_type(metric, sources)}"
+            return {metric.name: F.call_function(merge, mine, F.lit(metric.size))}
+        case _:
+            at = column(df, metric.at) if metric.kind.timed else F.lit(0)
+            return _chosen(metric, _settled(mine, kind), at)
+
+
+def _chosen(metric: Metric, value: Column, at: Column) -> dict[str, Column]:
+    best = F.max if metric.kind in {MetricKind.MAX, MetricKind.LAST} else F.min
+    if not metric.kind.timed:
+        return {metric.name: best(value)}
+    pair = best(F.when(value.isNotNull(), F.struct(at.alias("at"), value.alias("value"))))
+    return {metric.name: pair["value"], metric.at: pair["at"]}
+
+
+def _sum(metric: Metric, values: Column, kind: T.DataType) -> Column:
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return F.sum(values.cast("double")) + F.lit(0.0)
+    wide = f"decimal(38,{kind.scale})" if isinstance(kind, T.DecimalType) else "bigint"
+    total = F.try_sum(values.cast(wide)).cast(wide)
+    lost = (F.count(values) > 0) & total.isNull()
+    message = (
+        f"metric {metric}: a sum is more than {wide} can hold: use a finer query granularity "
+        "or more dimensions, or sum a double"
+    )
+    return F.when(lost, F.raise_error(F.lit(message)).cast(wide)).otherwise(total)
+
+
+def _kind(df: DataFrame, name: str) -> T.DataType:
+    return df.schema[name].dataType
+
+
+def _wide(values: Column, kind: T.DataType) -> Column:
+    return values.cast("bigint") if isinstance(kind, _INTEGERS) else values
+
+
+def _kll_of(kind: T.DataType) -> str:
+    return _KLL.get(kind.simpleString(), "bigint")
+
+
+def kll_type(metric: Metric, sources: dict[str, str]) -> str:
+    """Return how Spark's functions call a KLL sketch's numbers: bigint, float or double."""
+    return _KLL.get(sources[metric.source or ""], "bigint")
+
+
+def _settled(values: Column, kind: T.DataType) -> Column:
+    """Return floating numbers without minus zero, others as they are."""
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return (values + F.lit(0.0)).cast(kind)
+    return values
+
+
+def _cut(df: DataFrame, name: str, granularity: QueryGranularity) -> Column:
+    """Return a time column cut to a granularity, in its own type."""
+    raw, at, kind = column(df, name), instant(df, name), _kind(df, name)
+    if granularity is QueryGranularity.NONE:
+        return raw
+    if granularity.calendar is not None:
+        start = chunk_key(at, Layout(granularity=Granularity(granularity.value)))
+    else:
+        start = at - F.pmod(at, F.lit(granularity.width_us))
+    return F.when(at.isNull(), raw).otherwise(_time(start, kind))
+
+
+def _time(at: Column, kind: T.DataType) -> Column:
+    if isinstance(kind, T.TimestampType):
+        return F.timestamp_micros(at)
+    rest = F.pmod(at, F.lit(DAY_US))
+    days = F.call_function("div", at - rest, F.lit(DAY_US)).cast("int")
+    if isinstance(kind, T.DateType):
+        return F.date_from_unix_date(days)
+    seconds = rest.cast("decimal(20,0)") / F.lit(1_000_000).cast("decimal(20,0)")
+    span = F.make_dt_interval(days, F.lit(0), F.lit(0), seconds.cast("decimal(18,6)"))
+    return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'") + span
+
+
+def estimate(df: DataFrame, metric: Metric) -> Column:
+    """Return how many different values an HLL or theta metric has seen, as a bigint.
+
+    Raises:
+        InvalidInput: the metric is neither.
+    """
+    if metric.kind not in {MetricKind.HLL, MetricKind.THETA}:
+        raise InvalidInput(
+            f"metric {metric} has no estimate of distinct values: only hll and theta have; "
+            "ask a kll by quantile(...)"
+        )
+    sketch = column(df, metric.name)
+    if metric.kind is MetricKind.THETA:
+        return F.theta_sketch_estimate(sketch)
+    return F.hll_sketch_estimate(F.hll_union(sketch, sketch, False))
+
+
+def quantile(df: DataFrame, rollup: Rollup, metric: Metric, rank: float) -> Column:
+    """Return the value of a KLL metric below which about the share ``rank`` of all lies.
+
+    Raises:
+        InvalidInput: the metric is no kll, or the rank is outside 0 to 1.
+    """
+    if metric.kind is not MetricKind.KLL or not 0 <= rank <= 1:
+        raise InvalidInput(
+            f"quantile {rank} of metric {metric}: the metric must be a kll, and the rank lie in "
+            "0 to 1"
+        )
+    kind = kll_type(metric, {source.name: source.type for source in rollup.sources})
+    ask = f"kll_sketch_get_quantile_{kind}"
+    return F.call_function(ask, column(df, metric.name), F.lit(float(rank)))

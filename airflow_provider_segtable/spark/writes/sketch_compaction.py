@@ -1,0 +1,357 @@
+"""Compacting rollup tables that have sketches, which only Spark can merge.
+
+1. Inputs' footers must name the segments, and all their bytes pass their checksums, before Spark
+   reads them. All input rows (but deleted ones) are rolled up at once,
+   so rollup is perfect, whatever the kind of compaction.
+2. The result is kept (``persist``) and cut into *ranges* of (time chunk, order), several for each
+   segment to be; ranges are counted and weighed, and some encoded as a file would have them.
+3. Within a time chunk, neighbouring ranges become as many *slots* as the chunk's bytes are target
+   sizes, rounded, of about equal bytes. Only now ids are asked for, one for each slot.
+4. Slots are sorted and written by the same tasks as an ingest's, one file each. Each try of a task
+   writes under names of its own.
+5. The books: every given row that the inputs stand for is in an output or counted as deleted, or
+   nothing is left.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate, groupby
+from operator import attrgetter
+
+import pyarrow as pa
+from pyspark import Accumulator
+from pyspark.accumulators import AddingAccumulatorParam
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.deletes.predicate import AnyOf, Predicate
+from airflow_provider_segtable.core.errors import (
+    BooksDoNotBalance,
+    InvalidInput,
+    SegtableError,
+)
+from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, inherited
+from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, Rollup
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.deletes.row_filter import sieve_of
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.jobs.segment_writer import Standing
+from airflow_provider_segtable.data.parquet.descriptor import read_definition
+from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
+from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, without_rows
+from airflow_provider_segtable.spark.driver.spark_errors import raise_told, translated
+from airflow_provider_segtable.spark.reads.file_locations import parquet_options, spark_paths
+from airflow_provider_segtable.spark.reads.spark_predicates import matching
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.reads.spark_times import column, instant
+from airflow_provider_segtable.spark.tasks.sketches import CheckTask, SampleTask
+from airflow_provider_segtable.spark.tasks.writing import (
+    RESULT,
+    SLOT,
+    NotedWrite,
+    WriteTask,
+    decode_result,
+)
+from airflow_provider_segtable.spark.writes.dataframe_ingest import dealt
+from airflow_provider_segtable.spark.writes.dataframe_rollup import rolled_up
+from airflow_provider_segtable.storage.paths import absolute
+
+RANGES = 8
+"""Ranges for each segment to be: fine enough to balance segments."""
+MOST_RANGES = 4096
+SAMPLED_RANGES = 4
+MOST_STEPS = 100_000
+"""Into how many steps time is cut, to find a row's chunk."""
+
+_CHUNK, _RANGE, _STEP = "__segtable_chunk", "__segtable_range", "__segtable_step"
+_SCALE = "size double, weight double"
+_PLACE = f"{_CHUNK} int, {_STEP} bigint, start bigint, end bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One range's rows in one time chunk (their numbers), and about how many bytes they take."""
+
+    chunk: int
+    number: int
+    weight: float
+
+
+def spark_rollup(
+    spark: SparkSession, spec: SortSpec, inputs: Sequence[Segment], outputs: Outputs
+) -> tuple[Segment, ...]:
+    """Roll up segments into new ones.
+
+    Args:
+        spark: the session.
+        spec: of which table, and into what; ``spec.rollup`` is set.
+        inputs: the segments; those without rows are skipped.
+        outputs: gives ids and shards for so many segments in each target time chunk.
+
+    Returns:
+        The new segments, by target time chunk and order.
+
+    Raises:
+        InvalidInput: the order is none that Spark can sort by.
+        NotFound, CorruptTable: an input is not what the log says; the message names the file.
+        BooksDoNotBalance: the outputs stand for other numbers of given rows; none is left.
+        ExecutionFailed: Spark failed; nothing is left.
+    """
+    given = [segment for segment in inputs if segment.rows]
+    if not given:
+        return without_rows(spec, outputs)
+    if spec.rollup is None or spec.order.curve != "lexicographic":
+        raise InvalidInput(
+            f"order {str(spec.order)!r} of a rollup with sketches: Spark sorts by columns only, "
+            "name them one after another"
+        )
+    work = _Work(spark=spark, spec=spec, rollup=spec.rollup, inputs=tuple(given))
+    with translated(f"rolling up {len(given)} segments of {spec.uri}"):
+        work.check_inputs()
+        ranged = work.ranged().persist()
+        try:
+            slots = grouped(work.weighed(ranged), spec.target_size, spec.most)
+            if not slots:
+                work.check_books(())
+                return without_rows(spec, outputs)
+            return work.write(ranged, slots, outputs)
+        finally:
+            ranged.unpersist()
+
+
+def grouped(pieces: Sequence[Piece], target: float, most: int = 0) -> list[tuple[Piece, ...]]:
+    """Group pieces, in order, into slots of about ``target`` bytes, no chunk's with another's.
+
+    Args:
+        pieces: sorted by chunk and number.
+        target: bytes of a slot.
+        most: no more slots than that, but one for each chunk at least (0: any number).
+    """
+    chunks = [tuple(group) for _, group in groupby(pieces, key=attrgetter("chunk"))]
+    counts = [
+        min(len(chunk), max(1, math.floor(sum(p.weight for p in chunk) / target + 0.5)))
+        for chunk in chunks
+    ]
+    total = sum(counts)
+    if most and total > most:
+        counts = [max(1, count * most // total) for count in counts]
+    return [
+        slot for chunk, count in zip(chunks, counts, strict=True) for slot in _cut(chunk, count)
+    ]
+
+
+def _cut(pieces: tuple[Piece, ...], count: int) -> Iterator[tuple[Piece, ...]]:
+    """Yield ``count`` groups of about equal weight, none empty."""
+    before = [0.0, *accumulate(piece.weight for piece in pieces)]
+    start = 0
+    for left in range(count, 0, -1):
+        wanted = before[start] + (before[-1] - before[start]) / left
+        options = range(start + 1, len(pieces) - left + 2)
+        end = min(options, key=lambda at: abs(before[at] - wanted))
+        yield pieces[start:end]
+        start = end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    spark: SparkSession
+    spec: SortSpec
+    rollup: Rollup
+    inputs: tuple[Segment, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Return the physical columns."""
+        names: list[str] = physical_schema(to_arrow(self.spec.schema), self.rollup).names
+        return names
+
+    @property
+    def time(self) -> str:
+        """Return the event time."""
+        return self.spec.time_column
+
+    def check_inputs(self) -> None:
+        """Refuse files that are none of the inputs'."""
+        check = CheckTask(uri=absolute(self.spec.uri), storage_options=self.spec.storage_options)
+        tasks = min(len(self.inputs), self.spark.sparkContext.defaultParallelism)
+        given = self.spark.sparkContext.parallelize(self.inputs, tasks)
+        for kind, message in given.mapPartitions(check.run).collect():
+            raise_told(kind, message)
+
+    def ranged(self) -> DataFrame:
+        """Return the rows rolled up, their columns numbered, with chunk and range."""
+        rolled = rolled_up(self._read(), self.rollup, time_column=self.time)
+        at, step = instant(rolled, self.time), self._step()
+        chunks = self.spark.createDataFrame([*self._places(step)], _PLACE)
+        stepped = F.call_function("div", at - F.pmod(at, F.lit(step)), F.lit(step))
+        inside = (stepped == chunks[_STEP]) & (at >= chunks["start"]) & (at < chunks["end"])
+        placed = rolled.join(F.broadcast(chunks), inside).select(
+            _CHUNK, *(column(rolled, name).alias(str(n)) for n, name in enumerate(self.names))
+        )
+        size = sum(segment.size for segment in self.inputs)
+        parts = min(RANGES * math.ceil(size / self.spec.target_size), MOST_RANGES)
+        ranges = placed.repartitionByRange(max(parts, 1), _CHUNK, *self._order())
+        return ranges.withColumn(_RANGE, F.spark_partition_id())
+
+    def _step(self) -> int:
+        """Return into what steps to cut time, so that few chunks have rows in one."""
+        spans = self.spec.intervals
+        shortest = min(span.end - span.start for span in spans)
+        return max(shortest, (spans[-1].end - spans[0].start) // MOST_STEPS)
+
+    def _places(self, step: int) -> Iterator[tuple[int, int, int, int]]:
+        for number, span in enumerate(self.spec.intervals):
+            for at in range(span.start // step, (span.end - 1) // step + 1):
+                yield number, at, span.start, span.end
+
+    def weighed(self, ranged: DataFrame) -> list[Piece]:
+        """Return how much of which chunk lies in which range, in the order of time."""
+        widths = [F.lit(8 * len(self.names)).cast("bigint")]
+        for metric in self.rollup.sketches:
+            sketch = F.col(f"`{self.names.index(metric.name)}`")
+            widths.append(F.coalesce(F.octet_length(sketch), F.lit(0)))
+        weight = F.sum(sum(widths[1:], widths[0])).alias("weight")
+        found = ranged.groupBy(_CHUNK, _RANGE).agg(weight).orderBy(_CHUNK, _RANGE).collect()
+        if not found:
+            return []
+        pieces = [Piece(row[_CHUNK], row[_RANGE], row["weight"]) for row in found]
+        scale = self._scale(ranged, pieces)
+        return [replace(piece, weight=piece.weight * scale) for piece in pieces]
+
+    def _scale(self, ranged: DataFrame, pieces: Sequence[Piece]) -> float:
+        """Return how many bytes of a file one byte of weight takes, from some encoded ranges."""
+        step = max(1, len(pieces) // SAMPLED_RANGES)
+        some = sorted({piece.number for piece in pieces[step // 2 :: step]})
+        names, schema = self.names, _SCALE
+        sketches = tuple(names.index(metric.name) for metric in self.rollup.sketches)
+        task = SampleTask(sketches=sketches)
+        columns = [f"`{number}`" for number in range(len(names))]
+        sample = ranged.where(F.col(_RANGE).isin(some)).sortWithinPartitions(_CHUNK, *self._order())
+        results = sample.select(*columns).mapInArrow(task.run, schema).collect()
+        weight = float(sum(result["weight"] for result in results))
+        return float(sum(result["size"] for result in results)) / max(weight, 1.0)
+
+    def _order(self) -> list[Column]:
+        first = self.spec.order.columns or (self.time,)
+        names = dict.fromkeys((*first, *self.rollup.dimensions, self.time))
+        return [F.col(f"`{self.names.index(name)}`") for name in names]
+
+    def _read(self) -> DataFrame:
+        schema = physical_schema(to_arrow(self.spec.schema), self.rollup)
+        if readable(schema) != schema:
+            raise InvalidInput(
+                f"Spark cannot hold the columns of {self.spec.uri} exactly ({schema}): a table "
+                "with sketches needs microseconds and no half floats"
+            )
+        read = (
+            frame.where(~_gone(frame, predicates)) if predicates else frame
+            for predicates, frame in self._frames(schema)
+        )
+        return reduce(DataFrame.union, read)
+
+    def _frames(self, schema: pa.Schema) -> Iterator[tuple[tuple[Predicate, ...], DataFrame]]:
+        """Yield the inputs' rows, those together of which the same is deleted."""
+        uri, options = self.spec.uri, self.spec.storage_options
+        reader = self.spark.read.schema(spark_schema(schema))
+        reader = reader.options(**parquet_options(checked=True))
+        alike: dict[tuple[Predicate, ...], list[Segment]] = {}
+        for segment in self.inputs:
+            predicates = sieve_of(self.spec.sieves, segment).predicates
+            alike.setdefault(predicates, []).append(segment)
+        for predicates, some in alike.items():
+            yield predicates, reader.parquet(*spark_paths(uri, options, some))
+
+    def _dropped(self) -> int:
+        """Return for how many given rows the deleted ones stand."""
+        schema = physical_schema(to_arrow(self.spec.schema), self.rollup)
+        deleted = (
+            frame.where(_gone(frame, predicates)).agg(F.sum(EVENTS)).collect()[0][0] or 0
+            for predicates, frame in self._frames(schema)
+            if predicates
+        )
+        return sum(deleted)
+
+    def write(
+        self, ranged: DataFrame, slots: Sequence[tuple[Piece, ...]], outputs: Outputs
+    ) -> tuple[Segment, ...]:
+        """Write every slot as a segment."""
+        task = self._task(slots, outputs)
+        context = self.spark.sparkContext
+        left: Accumulator[list[str]] = context.accumulator([], AddingAccumulatorParam([]))
+        noted = NotedWrite(task=task, left=left)
+        try:
+            results = self._slotted(ranged, slots).mapInArrow(noted.run, RESULT).collect()
+            for result in results:
+                if result.error is not None:
+                    raise_told(result.error, result.message)
+            segments = [decode_result(result.segment) for result in results]
+            self.check_books(segments)
+        except BaseException:
+            files = open_files(task.uri, task.storage_options)
+            for path in left.value:
+                with suppress(SegtableError):  # what counts is why it failed
+                    files.delete(path)
+            raise
+        return tuple(sorted(segments, key=lambda segment: task.ids.index(segment.id)))
+
+    def _task(self, slots: Sequence[tuple[Piece, ...]], outputs: Outputs) -> WriteTask:
+        counts = Counter(self.spec.intervals[slot[0].chunk] for slot in slots)
+        named = outputs(counts)
+        ids = [one for interval in counts for one in named[interval]]
+        firsts = {named[interval][0][0] for interval in counts}
+        return WriteTask(
+            uri=absolute(self.spec.uri),
+            storage_options=self.spec.storage_options,
+            ids=tuple(segment_id for segment_id, _ in ids),
+            schema=physical_schema(to_arrow(self.spec.schema), self.rollup),
+            time_column=self.time,
+            created=self.spec.created,
+            definition=self._definition(),
+            standings=tuple(
+                Standing(
+                    shard=shard,
+                    clustering=str(self.spec.order),
+                    replaces=self._replaces(segment_id) if segment_id in firsts else (),
+                    purged=self.spec.purged,
+                )
+                for segment_id, shard in ids
+            ),
+        )
+
+    def _definition(self) -> bytes:
+        files = open_files(self.spec.uri, self.spec.storage_options)
+        return read_definition(files, self.inputs[0].path)
+
+    def _replaces(self, segment_id: SegmentId) -> tuple[Roots, ...]:
+        chunk = segment_id.interval
+        standing = self.spec.replaces or inherited(self.inputs)
+        return tuple(one for one in standing if one.chunk.interval.overlaps(chunk))
+
+    def _slotted(self, ranged: DataFrame, slots: Sequence[tuple[Piece, ...]]) -> DataFrame:
+        deal = [(p.chunk, p.number, number) for number, slot in enumerate(slots) for p in slot]
+        numbers = self.spark.createDataFrame(deal, f"{_CHUNK} int, {_RANGE} int, {SLOT} int")
+        joined = ranged.join(F.broadcast(numbers), [_CHUNK, _RANGE])
+        columns = [SLOT, *(f"`{number}`" for number in range(len(self.names)))]
+        cores = self.spark.sparkContext.defaultParallelism
+        size = sum(piece.weight for slot in slots for piece in slot)
+        tasks = min(len(slots), max(cores, math.ceil(size / self.spec.target_size)))
+        return dealt(joined.select(*columns), tasks).sortWithinPartitions(SLOT, *self._order())
+
+    def check_books(self, segments: Sequence[Segment]) -> None:
+        """Refuse outputs that do not balance."""
+        given = sum(segment.events for segment in self.inputs)
+        kept, dropped = sum(segment.events for segment in segments), self._dropped()
+        if given - dropped != kept:
+            raise BooksDoNotBalance(
+                f"{kept} events out, {given} events in, {dropped} of these deleted, from "
+                f"{self.inputs[0].id} on; nothing was published"
+            )
+
+
+def _gone(frame: DataFrame, predicates: Sequence[Predicate]) -> Column:
+    """Return which rows are deleted."""
+    return F.coalesce(matching(AnyOf(tuple(predicates)), frame), F.lit(False))

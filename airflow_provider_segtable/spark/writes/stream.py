@@ -1,0 +1,106 @@
+"""Ingest of a stream: each micro-batch is one append, exactly once.
+
+1. A batch's commit id is the query's id and the batch's number. Spark keeps both in the
+   checkpoint, so a query that died after its commit and before Spark's note of it runs the batch
+   again after a restart, and the log answers that it is there already.
+2. The query's *id* is used and never its name: a new checkpoint is a new stream, whatever it is
+   called, and its batches are new rows.
+3. A batch without rows appends nothing. A batch is persisted, because an ingest reads it twice.
+4. What ends the stream is raised by ``wait`` as what it was.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
+from airflow_provider_segtable.spark.driver.spark_errors import translate, translated
+from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest_some
+from airflow_provider_segtable.table.context import TablePorts
+
+AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(slots=True)
+class StreamIngest:
+    """A running stream into a table."""
+
+    query: StreamingQuery
+    _failures: list[SegtableError] = field(default_factory=list)
+
+    def wait(self, timeout_s: int | None = None) -> bool:
+        """Wait for the end; tell whether it has come.
+
+        Raises:
+            SegtableError: what ended the stream, if it was a failure.
+        """
+        try:
+            if timeout_s is None:
+                self.query.awaitTermination()
+                return True
+            return bool(self.query.awaitTermination(timeout_s))
+        except StreamingQueryException as error:
+            if self._failures:
+                raise self._failures[0] from None
+            raise translate(error, f"stream {self.query.name or self.query.id}") from error
+
+    def stop(self) -> None:
+        """End the stream; a batch under way may or may not be appended, and never twice."""
+        self.query.stop()
+
+
+def ingest_stream(
+    ports: TablePorts,
+    stream_df: DataFrame,
+    checkpoint_location: str,
+    *,
+    name: str | None = None,
+    trigger: Mapping[str, Any] = AVAILABLE_NOW,
+    rows_per_segment: int | None = None,
+    target_size: int | None = None,
+    wait_s: float = 60.0,
+) -> StreamIngest:
+    """Start to append a stream.
+
+    Args:
+        ports: the table's ports.
+        stream_df: the table's columns, in any order.
+        checkpoint_location: where Spark keeps how far the stream got; one stream, one place.
+        name: shown by Spark.
+        trigger: as Spark's ``trigger``: ``{"availableNow": True}``,
+            ``{"processingTime": "10 seconds"}``.
+        rows_per_segment: see ``ingest``.
+        target_size: see ``ingest``.
+        wait_s: see ``ingest``.
+    """
+    sizing = Sizing(rows_per_segment=rows_per_segment, target_size=target_size)
+    failures: list[SegtableError] = []
+
+    def append(batch: DataFrame, number: int) -> None:
+        batch.persist()
+        try:
+            commit_id = f"{_query_id(batch)}-{number}"
+            ingest_some(ports, batch, commit_id=commit_id, sizing=sizing, wait_s=wait_s)
+        except SegtableError as error:
+            failures.append(error)
+            raise
+        finally:
+            batch.unpersist()
+
+    writer = stream_df.writeStream.foreachBatch(append).trigger(**trigger)
+    writer = writer.option("checkpointLocation", checkpoint_location)
+    with translated(f"starting a stream into {ports.uri}"):
+        query = (writer.queryName(name) if name else writer).start()
+    return StreamIngest(query, failures)
+
+
+def _query_id(batch: DataFrame) -> str:
+    found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if not found:  # a made-up id could repeat another stream's, and its batches would be dropped
+        raise ExecutionFailed(f"Spark does not say which query this is ({_QUERY_ID} is not set)")
+    return found

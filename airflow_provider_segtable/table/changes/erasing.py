@@ -1,0 +1,98 @@
+"""Deletes from rollup tables: by predicate, over dimensions and time alone.
+
+1. A stored row stands for many, and is merged with others whenever it is compacted. So what says
+   that it goes must say the same of every row it may be merged with: its group, which is its
+   dimensions and its cut time. Metrics change with every merge.
+2. Nobody knows any more when, within its step, a given row was. So a time is named by a step's
+   start; any other would cut groups apart that are stored as one.
+"""
+
+from collections.abc import Iterator
+
+from airflow_provider_segtable.core.deletes.predicate import (
+    AllOf,
+    Among,
+    AnyOf,
+    Compare,
+    Not,
+    Predicate,
+    columns_of,
+    instant_of,
+)
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
+from airflow_provider_segtable.table.changes.matching import by_predicate
+from airflow_provider_segtable.table.changes.row_change import Found
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+
+def erasure(snapshot: Snapshot, rollup: Rollup, where: str) -> Found:
+    """Return the predicate by which rows of a rollup table go, and how many stored rows it is.
+
+    Raises:
+        InvalidInput: it cannot be read, or names a metric, or a time within a step.
+    """
+    from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+
+    time_column = snapshot.state.table.time_column
+    predicate = parse_predicate(where, snapshot.schema)
+    check_erasure(predicate, rollup, time_column)
+    wanted = by_predicate(predicate, time_column)
+    matched = 0
+    if wanted.interval is not None:
+        batches = snapshot.batches(columns=wanted.columns, interval=wanted.interval)
+        matched = sum(wanted.keep(batch).num_rows for batch in batches)
+    return Found(rows={}, matched=matched, predicate=predicate if matched else None)
+
+
+def check_erasure(predicate: Predicate, rollup: Rollup, time_column: str) -> None:
+    """Refuse what would not delete the same before and after a compaction.
+
+    Raises:
+        InvalidInput: naming the metric, or the time and the steps beside it.
+    """
+    for name in columns_of(predicate):
+        if name not in (time_column, *rollup.dimensions):
+            known = ", ".join((time_column, *rollup.dimensions))
+            raise InvalidInput(
+                f"{name!r} is a metric: its value changes whenever rows of a group are rolled up "
+                "together, so a delete by it would depend on what was compacted so far; delete by "
+                f"time and dimensions ({known})"
+            )
+    for at in _times(predicate, time_column):
+        _check_step(at, rollup.query_granularity, time_column)
+
+
+def _times(predicate: Predicate, time_column: str) -> Iterator[Instant]:
+    match predicate:
+        case Compare(column=name, value=value) if name == time_column:
+            given = [value]
+        case Among(column=name, values=values) if name == time_column:
+            given = list(values)
+        case Not(of=one):
+            yield from _times(one, time_column)
+            return
+        case AllOf(of=some) | AnyOf(of=some):
+            for one in some:
+                yield from _times(one, time_column)
+            return
+        case _:
+            return
+    yield from (at for value in given if (at := instant_of(value)) is not None)
+
+
+def _check_step(at: Instant, steps: QueryGranularity, time_column: str) -> None:
+    if not ALL_TIME.holds(at):
+        return  # no row is there
+    start = steps.truncate(at)
+    if start == at:
+        return
+    width = steps.width_us
+    calendar = steps.calendar
+    end = calendar.chunk(at).end if calendar else start + (width or 1)
+    raise InvalidInput(
+        f"{iso(at)} lies within a step of the query granularity {steps.value!r}: rows of "
+        f"{time_column!r} are stored at the start of theirs, so which of them were before it is "
+        f"not known any more; write {iso(start)} or {iso(end)}"
+    )

@@ -1,0 +1,197 @@
+"""Finding rows in a snapshot, by their values or their addresses.
+
+1. Rows stream by, batch by batch, with no more columns than it takes to know them; what is kept is
+   their addresses, as bitmaps. Where the event time tells, other time chunks are not read at all.
+2. Only rows that the snapshot shows are ever found, so a vector made of them names rows that exist
+   and that nobody has deleted yet. The books count on it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.deletes.predicate import Predicate, columns_of, reach
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, SegmentId
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
+from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.arrow.event_times import instants, is_time
+from airflow_provider_segtable.data.deletes.row_filter import hidden_of
+from airflow_provider_segtable.data.deletes.vector_file import Rows
+from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.table.snapshot import Snapshot
+
+Where: TypeAlias = str | Any
+"""A condition: SQL that ``data.arrow.sql`` reads, or a ``pyarrow.compute.Expression``."""
+
+_MOST_ROWS = 2**32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What rows are known by: the columns it takes, which rows to keep, when they can have been."""
+
+    columns: tuple[str, ...]
+    keep: Callable[[pa.RecordBatch], pa.RecordBatch]
+    when: tuple[Instant, Instant] = (ALL_TIME.start, ALL_TIME.end - 1)
+
+    @property
+    def interval(self) -> Interval | None:
+        """Return the time in which the rows are; None if there is none."""
+        first, last = max(self.when[0], ALL_TIME.start), min(self.when[1], ALL_TIME.end - 1)
+        return Interval(first, last + 1) if first <= last else None
+
+
+def condition(where: Where, schema: pa.Schema, time_column: str) -> Condition:
+    """Return a condition over the columns of a table.
+
+    Raises:
+        InvalidInput: it cannot be read, or names what is not there.
+    """
+    if isinstance(where, str):
+        from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+
+        return by_predicate(parse_predicate(where, schema), time_column)
+    if not isinstance(where, pc.Expression):
+        raise InvalidInput(
+            f"{where!r} is no condition: give SQL text, or a pyarrow.compute.Expression"
+        )
+    return Condition(columns=_bound(where, schema), keep=lambda batch: batch.filter(where))
+
+
+def by_predicate(predicate: Predicate, time_column: str) -> Condition:
+    """Return the condition that a predicate holds."""
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(matches(batch, predicate))
+
+    columns = tuple(dict.fromkeys(columns_of(predicate)))
+    return Condition(columns=columns, keep=keep, when=reach(predicate, time_column))
+
+
+def _bound(where: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns that an expression takes: those without which it has no meaning."""
+    empty = schema.empty_table()
+    try:
+        empty.filter(where)
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidInput(
+            f"{where} is no condition over {', '.join(schema.names)}: {error}"
+        ) from (None)
+    return tuple(name for name in schema.names if not _stands(where, empty.drop_columns([name])))
+
+
+def _stands(where: pc.Expression, empty: pa.Table) -> bool:
+    try:
+        empty.filter(where)
+    except pa.ArrowException:
+        return False
+    return True
+
+
+def given_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows of some of a table's columns in the table's types; null is always possible.
+
+    Raises:
+        SchemaMismatch: a column is not the table's, is there twice, or of another type.
+        InvalidInput: there is no column at all.
+    """
+    if not rows.column_names:
+        raise InvalidInput("the given rows have no columns: nothing says which rows are meant")
+    if not set(rows.column_names) <= set(schema.names):
+        return conformed(rows, schema)  # says which column is not there
+    fields = [field.with_nullable(True) for field in schema if field.name in rows.column_names]
+    return conformed(rows, pa.schema(fields))
+
+
+def when(rows: pa.Table, time_column: str) -> tuple[Instant, Instant]:
+    """Return between which times rows are that equal one of these in all their columns."""
+    everywhere = (ALL_TIME.start, ALL_TIME.end - 1)
+    if time_column not in rows.column_names or not is_time(rows.schema.field(time_column).type):
+        return everywhere
+    bounds = pc.min_max(instants(rows.column(time_column)))
+    first, last = bounds["min"].as_py(), bounds["max"].as_py()
+    return (everywhere[1], everywhere[0]) if first is None else (first, last)
+
+
+def found(snapshot: Snapshot, wanted: Condition) -> Rows:
+    """Return the addresses of the rows that the condition keeps."""
+    if wanted.interval is None:
+        return {}
+    batches = snapshot.addressed(columns=wanted.columns, interval=wanted.interval)
+    return addresses(wanted.keep(batch) for batch in batches)
+
+
+def addresses(batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[SegmentId, BitMap]:
+    """Return the addresses of rows with hidden columns, as one bitmap a root.
+
+    Raises:
+        CorruptTable: a root is no segment id.
+    """
+    gathered: dict[str, BitMap] = {}
+    for batch in batches:
+        for root, rows in _by_root(batch):
+            gathered.setdefault(root, BitMap()).update(rows)
+    return {SegmentId.parse(root): rows for root, rows in gathered.items()}
+
+
+def _by_root(batch: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, BitMap]]:
+    names, codes, numbers = hidden_of(batch)
+    order = np.argsort(codes, kind="stable")
+    used, starts = np.unique(codes[order], return_index=True)
+    for code, some in zip(used, np.split(order, starts[1:]), strict=False):
+        yield names[code], BitMap(numbers[some].astype(np.uint32))
+
+
+def given_addresses(table: pa.Table) -> Rows:
+    """Return addresses as somebody gave them, by root, without what can be of no row.
+
+    Raises:
+        InvalidInput: the columns are not there, or of another type, or a root is no segment id.
+    """
+    try:
+        plain = table.select([ROOT, ROW])
+        kinds = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])
+        rows = plain.cast(kinds).combine_chunks()
+        numbers = rows.column(ROW)
+        possible = pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, _MOST_ROWS))
+        known = rows.filter(pc.and_(possible, rows.column(ROOT).is_valid()))
+        return addresses([known])
+    except CorruptTable as error:
+        raise InvalidInput(f"{error}: take addresses from Snapshot.addressed()") from None
+    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(
+            f"addresses need the columns {ROOT} (text) and {ROW} (whole numbers), as "
+            f"Snapshot.addressed() gives them, but {error}"
+        ) from None
+
+
+def present(snapshot: Snapshot, wanted: Rows) -> Rows:
+    """Return those of the addresses that are of rows which the snapshot shows."""
+    return addresses(_named(snapshot, wanted, []))
+
+
+def in_full(snapshot: Snapshot, wanted: Rows) -> pa.Table:
+    """Return rows with these addresses, with all their columns; in memory."""
+    batches = (batch.select(snapshot.schema.names) for batch in _named(snapshot, wanted, None))
+    return pa.Table.from_batches(batches, snapshot.schema)
+
+
+def _named(snapshot: Snapshot, wanted: Rows, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+    known = {str(root): np.asarray(rows.to_array(), np.int64) for root, rows in wanted.items()}
+    for batch in snapshot.addressed(columns=columns, roots=wanted):
+        names, codes, numbers = hidden_of(batch)
+        chosen = np.zeros(batch.num_rows, np.bool_)
+        for code in np.unique(codes):
+            here = codes == code
+            chosen[here] = np.isin(numbers[here], known.get(names[code], _NONE))
+        if chosen.any():
+            yield batch.filter(pa.array(chosen))
+
+
+_NONE = np.zeros(0, np.int64)

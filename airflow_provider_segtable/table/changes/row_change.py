@@ -1,0 +1,384 @@
+"""Changing rows: deletes, updates and merges, each one event; no lock is held on what is deleted.
+
+1. ``find`` looks at one snapshot and says which rows go, by root address, and which come. The
+   vectors and new segments are written, then committed together.
+2. No compaction is in the way, nor is this in theirs: root addresses never change. What comes
+   needs ids, as an append does, and an append's lock; a delete needs neither lock nor coordinator.
+3. If time was cut anew since the snapshot, the rows that come are split by the new time chunks and
+   written again. They are the same rows: nothing is evaluated again.
+4. A change that landed first in one of our roots is a reason to look closer: its vectors are read,
+   or, if they were cleaned since, which of our rows are still there. If the rows are others, our
+   change is put again as it is. If they are the same, and both are plain deletes, ours leaves them
+   out. Else it begins anew: ``find`` looks at the newest snapshot, a bounded number of times
+   (snapshot isolation, first committer wins). No other reason makes it look again.
+5. Files are deleted only when the change certainly did not land.
+
+Source of the idea: CarbonData's parallel compaction and update; row-level concurrency as in Delta,
+but without a table-wide lock, and never executed again because of a compaction.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile
+from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.errors import (
+    ChangeConflict,
+    CommitUnknown,
+    NotFound,
+    SegtableError,
+)
+from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
+from airflow_provider_segtable.data.deletes.vector_file import Rows, write_vectors
+from airflow_provider_segtable.table.changes.matching import present
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import (
+    Change,
+    Committed,
+    Unknown,
+    commit,
+    way_out,
+)
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.writes.append import (
+    BATCH_PRIORITY,
+    Prepare,
+    append_request,
+    written,
+)
+
+TRIES = 5
+"""How often a change is found anew before others have won."""
+ROUNDS = 50
+"""How often one finding is put again beside changes of other rows."""
+
+
+class ChangeKind(StrEnum):
+    """The kinds of change."""
+
+    DELETE = "delete"
+    UPDATE = "update"
+    MERGE = "merge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a change is to do, as one snapshot shows it.
+
+    Attributes:
+        rows: which rows go, by root; all of them visible in the snapshot.
+        matched: how many rows were found.
+        prepare: says and writes what comes (``table.writes.append``); None if nothing does.
+        predicate: what goes, in a rollup table, instead of ``rows``.
+    """
+
+    rows: Rows
+    matched: int
+    prepare: Prepare | None = None
+    predicate: Predicate | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Tell whether there is nothing to do."""
+        return not any(self.rows.values()) and self.prepare is None and self.predicate is None
+
+
+Find = Callable[[Snapshot], Found]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeResult:
+    """What a change did: event ``n`` (None if there was nothing to do), and rows.
+
+    ``deleted`` is None where only a reader could count: in rollup tables. It is less than
+    ``matched`` if others deleted some of the rows meanwhile, or a merge leaves them.
+    """
+
+    n: int | None
+    state: State = field(repr=False)
+    matched: int
+    deleted: int | None
+    inserted: int
+
+    def __str__(self) -> str:
+        """Return e.g. ``3 rows matched, 3 deleted, 0 inserted: event 7``."""
+        gone = "an unknown number" if self.deleted is None else self.deleted
+        event = "nothing to do, no event" if self.n is None else f"event {self.n}"
+        return f"{self.matched} rows matched, {gone} deleted, {self.inserted} inserted: {event}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A change as it was asked for."""
+
+    ports: TablePorts
+    kind: ChangeKind
+    reason: str
+    commit_id: str
+    wait_s: float
+    priority: int
+
+
+def change(
+    ports: TablePorts,
+    find: Find,
+    *,
+    kind: ChangeKind,
+    reason: str,
+    commit_id: str,
+    wait_s: float = 60.0,
+    priority: int = BATCH_PRIORITY,
+    state: State | None = None,
+) -> ChangeResult:
+    """Delete rows and append others, at once.
+
+    Args:
+        ports: the table's ports; without a coordinator only deletes are possible.
+        find: says what to do, by one snapshot; called again if others changed the same rows.
+        kind: what it is called in the log.
+        reason: what was asked for, for people.
+        commit_id: equal ids change once.
+        wait_s: how long to wait for the coordinator.
+        priority: against compactions in the way of what is appended.
+        state: any earlier state of the table; saves reading the log again.
+
+    Raises:
+        ChangeConflict: others changed the same rows first, ``TRIES`` times.
+        LockLost: the session ended; nothing was committed.
+        CommitUnknown: the last reply was lost; run again with the same commit id.
+    """
+    log = EventLog(ports.storage)
+    state = log.refresh(state) if state else log.load()
+    if commit_id in state.commits:
+        return _landed(log, state.commits[commit_id], state)
+    asked = _Asked(ports, kind, reason, commit_id, wait_s, priority)
+    lost = Conflict(reason="nothing was tried")
+    for _ in range(TRIES):
+        found = find(Snapshot(ports=ports, state=state))
+        if found.nothing:
+            return ChangeResult(n=None, state=state, matched=found.matched, deleted=0, inserted=0)
+        done = _Settling(asked, found, state).run()
+        if isinstance(done, ChangeResult):
+            return done
+        lost, state = done, log.refresh(state)
+    won = "" if lost.winner is None else f" (event {lost.winner} won)"
+    raise ChangeConflict(
+        f"{kind} in {ports.uri} was overtaken {TRIES} times: {lost.reason}{won}; nothing was "
+        "changed: run it again, or make changes of the same rows one after another"
+    )
+
+
+def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
+    event = log.event(n)
+    action = event.action if event else None
+    if not isinstance(action, Changed):
+        return ChangeResult(n=n, state=state, matched=0, deleted=None, inserted=0)
+    return ChangeResult(
+        n=n,
+        state=state,
+        matched=action.matched,
+        deleted=None if action.predicate else action.deleted,
+        inserted=sum(segment.rows for segment in action.segments),
+    )
+
+
+class _Settling:
+    """One finding on its way into the log, beside changes of other rows.
+
+    ``state`` is the newest version in which its rows are known to be there.
+    """
+
+    def __init__(self, asked: _Asked, found: Found, state: State) -> None:
+        self.asked, self.found, self.state = asked, found, state
+        self.log = EventLog(asked.ports.storage)
+        self.rows = {root: rows for root, rows in found.rows.items() if rows}
+        self.segments: tuple[Segment, ...] = ()
+        self.guard: Callable[[], None] = lambda: None
+        self.file: VectorFile | None = None
+
+    def run(self) -> ChangeResult | Conflict:
+        """Put it; a conflict is about the same rows. Files stay only if it may land.
+
+        Raises:
+            ChangeConflict: it was kept from being put too often, by changes of other rows or cuts.
+        """
+        prepare = self.found.prepare
+        try:
+            done = self._rounds() if prepare is None else self._split(prepare)
+        except CommitUnknown:
+            raise
+        except Exception:  # no more: whoever interrupts a put cannot know whether it landed
+            self._discard()
+            raise
+        if isinstance(done, Conflict) or done.n is None:
+            self._discard()
+        return done
+
+    def _split(self, prepare: Prepare) -> ChangeResult | Conflict:
+        """Write what comes, and put it; once more for each time that time is cut anew."""
+        newest = self.log.refresh(self.state)
+        for _ in range(TRIES):
+            outcome = self._written(prepare, newest)
+            if outcome is not None:
+                return outcome
+            newest = self.log.refresh(newest)
+        raise self._hindered(f"time was cut anew {TRIES} times")
+
+    def _written(self, prepare: Prepare, newest: State) -> ChangeResult | Conflict | None:
+        """Write what comes by the time chunks of a version, and put it; None: they are others."""
+        asked, ports = self.asked, self.asked.ports
+        counts, write = prepare(newest)
+        request = append_request(ports, newest, counts, asked.commit_id, asked.priority)
+        lease = ports.coordinator.acquire(request, wait_s=asked.wait_s)
+        try:
+            ports.check_lease_clock(lease)
+            if self.log.refresh(newest).layout != newest.layout:
+                return None  # cut anew while we waited
+            self.segments, self.guard = written(ports, lease, write), lease.check
+            done = self._rounds()
+        finally:
+            lease.release()
+        if isinstance(done, Conflict) and self._torn(newest):
+            self._discard_segments()
+            return None
+        return done
+
+    def _torn(self, known: State) -> bool:
+        """Return whether a new segment lies in two time chunks now."""
+        layout = self.log.refresh(known).layout
+        return any(layout.holds(s.time_min, s.time_max) is None for s in self.segments)
+
+    def _rounds(self) -> ChangeResult | Conflict:
+        for _ in range(ROUNDS):
+            change = self._change()
+            outcome = commit(self.asked.ports, self.state, change)
+            if isinstance(outcome, Committed):
+                return self._committed(outcome)
+            if isinstance(outcome, Unknown):
+                raise CommitUnknown(way_out(self.asked.ports, change, outcome.n))
+            lost = self._beside(outcome)
+            if lost is not None:
+                return lost
+            if not self.rows and not self.segments:
+                return self._result(None, self.state)
+        raise self._hindered(f"others changed rows beside these {ROUNDS} times")
+
+    def _hindered(self, why: str) -> ChangeConflict:
+        asked = self.asked
+        return ChangeConflict(
+            f"{asked.kind} in {asked.ports.uri} could not be committed: {why}; nothing was "
+            "changed: run it again"
+        )
+
+    def _committed(self, outcome: Committed) -> ChangeResult:
+        """Return what the event did: a late put of an earlier run, with other files, is as good."""
+        try:
+            return _landed(EventLog(self.asked.ports.storage), outcome.n, outcome.state)
+        except SegtableError:  # it is committed all the same
+            return self._result(outcome.n, outcome.state)
+
+    def _change(self) -> Change:
+        if self.rows and self.file is None:
+            token = self.asked.ports.chance.token()
+            self.file = write_vectors(self.asked.ports.files, self.rows, token)
+        action = Changed(
+            kind=self.asked.kind.value,
+            segments=self.segments,
+            vectors=(self.file,) if self.file else (),
+            seen=self.state.n,
+            predicate=self.found.predicate,
+            matched=self.found.matched,
+            reason=self.asked.reason,
+        )
+        return Change(action=action, commit_id=self.asked.commit_id, guard=self.guard)
+
+    def _beside(self, conflict: Conflict) -> Conflict | None:
+        """Return the conflict if it is about our rows, or cuts them apart; None: go on.
+
+        Rows that go on are known to be there in ``state``, the newest then.
+        """
+        newest = self.log.refresh(self.state)
+        try:
+            if newest.forgotten > self.state.n:
+                lost = None if self._all_there(newest) else conflict
+            else:
+                lost = self._compared(conflict, newest)
+        except NotFound:  # cleaned since it was read: look at what is there now
+            return None
+        if lost is None:
+            self.state = newest
+        return lost
+
+    def _all_there(self, newest: State) -> bool:
+        """Return whether nobody deleted one of our rows, where the log does not tell any more."""
+        found = present(Snapshot(ports=self.asked.ports, state=newest), self.rows)
+        return found == self.rows
+
+    def _compared(self, conflict: Conflict, newest: State) -> Conflict | None:
+        """Compare our rows with those that others deleted; leave out what plain deletes took."""
+        ports = self.asked.ports
+        rivals = {root: _since(newest, root, self.state.n) for root in self.rows}
+        rivals = {root: some for root, some in rivals.items() if some}
+        if not rivals:
+            return conflict if self._torn(newest) else None
+        theirs = deleted_rows(ports.files, rivals)
+        common = {root: rows for root in theirs if (rows := self.rows[root] & theirs[root])}
+        if common and not (self._plain() and _all_plain(ports, common, rivals)):
+            return conflict
+        if common:
+            self._leave_out(common)
+        return None
+
+    def _plain(self) -> bool:
+        return self.asked.kind is ChangeKind.DELETE and not self.segments
+
+    def _leave_out(self, common: Rows) -> None:
+        left = {root: rows - common.get(root, BitMap()) for root, rows in self.rows.items()}
+        self.rows = {root: rows for root, rows in left.items() if rows}
+        if self.file:
+            self.asked.ports.files.delete(self.file.path)
+        self.file = None
+
+    def _result(self, n: int | None, state: State) -> ChangeResult:
+        by_predicate = self.found.predicate is not None
+        return ChangeResult(
+            n=n,
+            state=state,
+            matched=self.found.matched,
+            deleted=None if by_predicate else sum(map(len, self.rows.values())),
+            inserted=sum(segment.rows for segment in self.segments),
+        )
+
+    def _discard(self) -> None:
+        self._discard_segments()
+        if self.file:
+            self.asked.ports.files.delete(self.file.path)
+
+    def _discard_segments(self) -> None:
+        for segment in self.segments:
+            self.asked.ports.files.delete(segment.path)
+        self.segments = ()
+
+
+def _since(state: State, root: SegmentId, n: int) -> tuple[Deletion, ...]:
+    return tuple(each for each in state.vectors.get(root, ()) if each.n > n)
+
+
+def _all_plain(
+    ports: TablePorts, common: Rows, rivals: Mapping[SegmentId, Sequence[Deletion]]
+) -> bool:
+    """Tell whether plain deletes alone touched these roots: then leaving rows out is as good."""
+    log = EventLog(ports.storage)
+    events = (log.event(n) for n in {each.n for root in common for each in rivals[root]})
+    return all(
+        event is not None and isinstance(event.action, Changed) and not event.action.segments
+        for event in events
+    )

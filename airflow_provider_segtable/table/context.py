@@ -1,0 +1,158 @@
+"""The ports one table is operated through, in one value that is passed down."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
+from airflow_provider_segtable.coordination.zookeeper.access import access_of
+from airflow_provider_segtable.core.errors import (
+    ClockSkew,
+    CoordinatorUnavailable,
+    InvalidInput,
+)
+from airflow_provider_segtable.core.secret import SecretOptions
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.ports.clock import Chance, Clock
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease
+from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.paths import absolute
+from airflow_provider_segtable.storage.system_clock import SystemChance, SystemClock
+from airflow_provider_segtable.table.clocks import (
+    MOST_SKEW_S,
+    SKEW_VARIABLE,
+    ClockCheck,
+    Reading,
+    lease_clock,
+    storage_clock,
+)
+
+SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
+"""How long ZooKeeper keeps the locks of a worker that fell silent; seconds, 30 by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePorts:
+    """Everything a table needs of the world.
+
+    ``uri`` and ``storage_options`` let kernels rebuild ``files`` inside Spark tasks; ``author``
+    names this process in events and locks. ``most_skew_s`` is how far clocks may differ.
+    A local ``uri`` is absolute, for tasks have a working directory of their own.
+    """
+
+    uri: str
+    storage: Storage
+    files: DataFiles
+    clock: Clock
+    chance: Chance
+    author: str
+    storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
+    coordinator_: Coordinator | None = None
+    most_skew_s: float = MOST_SKEW_S
+    clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """Return the coordinator, or raise ``CoordinatorUnavailable`` if none was given."""
+        if self.coordinator_ is None:
+            raise CoordinatorUnavailable(
+                f"writing to {self.uri} needs ZooKeeper and no address was given: pass "
+                "zookeeper='host:port' (--zookeeper on the command line), or start one with "
+                "`segtable zookeeper start`"
+            )
+        return self.coordinator_
+
+    def checked_now(self) -> Instant:
+        """Return the time by this host's clock, once it agrees with the storage's.
+
+        Raises:
+            ClockSkew: it does not.
+            StorageError: the storage's clock could not be read.
+        """
+        for _ in range(2):
+            now = self.clock_check.agreed(self.clock, self.most_skew_s)
+            if now is not None:
+                return now
+            self.check_storage_clock()
+        raise ClockSkew(f"the clock of {self.author} was set while it was compared: run it again")
+
+    def check_storage_clock(self) -> Reading:
+        """Compare this host's clock with the storage's, now; errors as ``checked_now``."""
+        reading = storage_clock(self.storage, self.clock, self.chance)
+        self.clock_check.compare(self.author, reading, self.most_skew_s)
+        return reading
+
+    def check_lease_clock(self, lease: Lease) -> None:
+        """Compare this host's clock with the coordinator's at the grant of a lease.
+
+        Raises:
+            ClockSkew: they differ too much.
+        """
+        reading = lease_clock(lease, self.clock)
+        self.clock_check.compare(self.author, reading, self.most_skew_s)
+
+    def at(self, uri: str) -> "TablePorts":
+        """Return the same ports for another table."""
+        return replace(
+            self,
+            uri=absolute(uri),
+            storage=open_storage(uri, self.storage_options),
+            files=open_files(uri, self.storage_options),
+        )
+
+
+_OF_THIS_PROCESS = ClockCheck()
+
+
+def _coordinator(address: str, options: Mapping[str, str] | None) -> Coordinator:
+    timeout_s = _seconds(SESSION_TIMEOUT_VARIABLE, SESSION_TIMEOUT_S)
+    return connect(address, session_timeout_s=timeout_s, access=access_of(options))
+
+
+def _seconds(variable: str, default: float) -> float:
+    """Return the seconds that an environment variable gives."""
+    given = os.environ.get(variable)
+    try:
+        seconds = float(given or default)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise InvalidInput(f"{variable}={given!r} is no number of seconds: write e.g. {default:g}")
+    return seconds
+
+
+def open_ports(
+    uri: str,
+    *,
+    zookeeper: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    author: str | None = None,
+    zookeeper_options: Mapping[str, str] | None = None,
+) -> TablePorts:
+    """Open the real ports of a table.
+
+    Args:
+        uri: the table's root: a path, ``file://``, ``s3://``, ``gs://``, ``az://``.
+        zookeeper: ``host:port[,host:port][/chroot]``; may be left out for reading.
+        storage_options: keys of the object store, as obstore names them.
+        author: who is shown in events and locks; the default names host and process.
+        zookeeper_options: user, password and TLS files (``coordination.zookeeper.access``); by
+            default what the environment says.
+    """
+    options = SecretOptions(storage_options)
+    return TablePorts(
+        uri=absolute(uri),
+        storage=open_storage(uri, options),
+        files=open_files(uri, options),
+        clock=SystemClock(),
+        chance=SystemChance(),
+        author=author or f"{socket.gethostname()}:{os.getpid()}",
+        storage_options=options,
+        coordinator_=_coordinator(zookeeper, zookeeper_options) if zookeeper else None,
+        most_skew_s=_seconds(SKEW_VARIABLE, MOST_SKEW_S),
+        clock_check=_OF_THIS_PROCESS,
+    )

@@ -1,0 +1,1 @@
+"""The event log on storage: reading, checkpoints and commits."""

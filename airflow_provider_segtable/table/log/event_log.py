@@ -1,0 +1,290 @@
+"""The event log on storage: reading it, folding it, and checkpoints that make opening cheap.
+
+1. Event ``n`` is ``_segtable/timeline/<n, 20 digits>.json``; reading goes on until the first
+   number that is not there.
+2. A checkpoint ``_segtable/checkpoints/<n>.parquet`` is the state after event ``n``;
+   ``_last`` names the newest. Both are hints while the log is whole: lost or torn, it is folded
+   from the start.
+3. Old events *expire*: those below a marker ``_segtable/expired/<n>``, which is put before the
+   first of them is deleted, and after checkpoint ``n`` was seen to be readable. The highest marker
+   counts, and one always stays.
+4. So an absent number means two things: the log ends here, or it expired here. Whoever has read
+   (or put) an event looks at the markers *afterwards*: if none is above it, nothing was deleted
+   that it relied on. Otherwise what was read is thrown away and the newest checkpoint taken.
+5. A tagged version has a checkpoint of its own, ``_segtable/tags/<name>-<n>.parquet``.
+6. Opening costs the checkpoint, the events since, by number, and the markers, of which there are
+   one or two: long listings, which may be late on some stores, are needed only where hints fail.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    NotATable,
+    NotFound,
+    StorageError,
+    VersionExpired,
+)
+from airflow_provider_segtable.core.log.codec import decode
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.state import State, apply, fold
+from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+
+TIMELINE = "_segtable/timeline"
+CHECKPOINTS = "_segtable/checkpoints"
+LAST = f"{CHECKPOINTS}/_last"
+EXPIRED = "_segtable/expired"
+TAGS = "_segtable/tags"
+TRIES = 5
+"""How often the log may expire under a reader's hands before it gives up."""
+
+
+def event_path(n: int) -> str:
+    """Return the path of event ``n``."""
+    return f"{TIMELINE}/{n:020d}.json"
+
+
+def checkpoint_path(n: int) -> str:
+    """Return the path of the checkpoint after event ``n``."""
+    return f"{CHECKPOINTS}/{n:020d}.parquet"
+
+
+def expired_path(n: int) -> str:
+    """Return the path of the marker that says that events below ``n`` are deleted."""
+    return f"{EXPIRED}/{n:020d}"
+
+
+def tag_path(name: str, n: int) -> str:
+    """Return the path of a tagged version's own checkpoint."""
+    return f"{TAGS}/{name}-{n}.parquet"
+
+
+def number(path: str) -> int | None:
+    """Return the number in the name of an event, a checkpoint or a marker; None for others."""
+    digits = path.rsplit("/", 1)[-1].partition(".")[0]
+    return int(digits) if len(digits) == len(f"{0:020d}") and digits.isdigit() else None
+
+
+class EventLog:
+    """The log of one table."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Read from ``storage``; nothing is read before the first call."""
+        self.storage = storage
+
+    def load(self) -> State:
+        """Return the newest state.
+
+        Raises:
+            NotATable: if there is no log here.
+            UnsupportedFormat: if a newer segtable wrote to it.
+            CorruptTable: if the log has a hole or a torn event.
+        """
+        base = self._newest_checkpoint()
+        for _ in range(TRIES):
+            start = base.n + 1 if base else 0
+            state = fold(base, self.events(start))
+            first = self.first()
+            if first <= start:
+                return self._known(state)
+            base = self._base(first=first)
+        raise self._unreadable(self.first())
+
+    def refresh(self, state: State) -> State:
+        """Return ``state`` with the events that came since."""
+        newest = state
+        for event in self.events(state.n + 1):
+            newest = apply(newest, event)
+        return newest if self.first() <= state.n + 1 else self.load()
+
+    def at(self, n: int) -> State:
+        """Return the state after event ``n``, whatever came later.
+
+        Raises:
+            VersionExpired: if it is no longer kept.
+            NotATable: if the log does not reach it.
+        """
+        newest = self.load()
+        if not 0 <= n <= newest.n:
+            raise NotATable(f"{self.storage.uri} has no event {n}: it ends with event {newest.n}")
+        return newest if n == newest.n else self.version(n, newest)
+
+    def version(self, n: int, newest: State) -> State:
+        """Return the state after event ``n``, given the newest one; errors as ``at``."""
+        for _ in range(TRIES):
+            if not newest.keeps(n):
+                raise self._expired(f"version {n}", newest)
+            found = self._tagged(n, newest) or self._last(lambda event: event.n <= n, most=n)
+            if found is not None and found.n == n:
+                return found
+            newest = self.load()  # the log expired under our hands
+        raise CorruptTable(
+            f"{self.storage.uri} keeps version {n}, but the events that lead there are gone: "
+            f"restore {TIMELINE}/ or {CHECKPOINTS}/"
+        )
+
+    def _tagged(self, n: int, newest: State) -> State | None:
+        for name in (name for name, tagged in newest.tags.items() if tagged == n):
+            found = self._read_checkpoint(tag_path(name, n))
+            if found is not None and found.n == n:
+                return found
+        return None
+
+    def _last(
+        self,
+        inside: Callable[[Event], bool],
+        *,
+        most: int | None = None,
+        until: Instant | None = None,
+    ) -> State | None:
+        """Return the last state whose event is inside; None if the log does not reach back."""
+        base = self._base(most=most, until=until)
+        start = base.n + 1 if base else 0
+        state = base
+        for event in self.events(start):
+            if not inside(event):
+                break
+            state = apply(state, event)
+        return state if self.first() <= start else None
+
+    def as_of(self, time: Instant) -> State:
+        """Return the state at ``time``: every event with time <= it.
+
+        Raises:
+            VersionExpired: if the version of that time is no longer kept.
+            NotATable: if the table did not exist.
+        """
+        newest = self.load()
+        if time < newest.base_version:
+            raise NotATable(f"{self.storage.uri} did not exist at {iso(time)}")
+        if time >= newest.time:
+            return newest
+        for _ in range(TRIES):
+            found = self._last(lambda event: event.time <= time, until=time)
+            newest = self.refresh(newest)
+            if found is not None and newest.keeps(found.n):
+                return found
+            if found is not None or self._oldest_time() > time:
+                break
+        raise self._expired(f"the version of {iso(time)}", newest)
+
+    def _oldest_time(self) -> Instant:
+        oldest = self.event(self.first())
+        return oldest.time if oldest else 0
+
+    def history(self, until: Instant, most: int) -> Iterator[tuple[Event | None, State]]:
+        """Yield events and the states after them, from one no later than a time and a number.
+
+        The first is the newest such state that opens cheaply (without its event), or of event 0,
+        or the oldest left.
+        """
+        base, first = self._base(until=until, most=most), self.first()
+        if first and (base is None or base.n + 1 < first):
+            base = self._read_checkpoint(checkpoint_path(first))
+            if base is None:
+                raise self._unreadable(first)
+        start = base.n + 1 if base else 0
+        state = base
+        if state is not None:
+            yield None, state
+        for event in self.events(start):
+            state = apply(state, event)
+            yield event, state
+        if state is None or self.first() > start:
+            raise StorageError(f"{self.storage.uri}: the log expired while it was read; try again")
+
+    def event(self, n: int) -> Event | None:
+        """Return event ``n``, or None if the log does not reach it, or not back to it."""
+        path = event_path(n)
+        try:
+            data = self.storage.read(path)
+        except NotFound:
+            return None
+        event = decode(data, f"{self.storage.uri}/{path}")
+        if event.n != n:
+            raise CorruptTable(f"{self.storage.uri}/{path} holds event {event.n}: files were mixed")
+        return event
+
+    def events(self, start: int) -> Iterator[Event]:
+        """Yield events from number ``start`` to the end of the log."""
+        n = start
+        while (event := self.event(n)) is not None:
+            yield event
+            n += 1
+
+    def first(self) -> int:
+        """Return the number below which events may be deleted; 0 if the log is whole."""
+        markers = (number(entry.path) for entry in self.storage.list(EXPIRED))
+        return max((n for n in markers if n is not None), default=0)
+
+    def checkpoint(self, state: State) -> None:
+        """Write a checkpoint of ``state``; failing to is no harm and is not reported."""
+        try:
+            self.storage.replace(checkpoint_path(state.n), write_checkpoint(state))
+            self.storage.replace(LAST, json.dumps({"n": state.n}).encode())
+        except StorageError:
+            return
+
+    def checkpoints(self) -> list[int]:
+        """Return the numbers of the checkpoints that are listed, newest first."""
+        found = (number(entry.path) for entry in self.storage.list(CHECKPOINTS))
+        return sorted((n for n in found if n is not None), reverse=True)
+
+    def readable(self, n: int) -> bool:
+        """Tell whether checkpoint ``n`` is there and whole."""
+        found = self._read_checkpoint(checkpoint_path(n))
+        return found is not None and found.n == n
+
+    def _newest_checkpoint(self) -> State | None:
+        try:
+            n = json.loads(self.storage.read(LAST))["n"]
+            return self._read_checkpoint(checkpoint_path(n))
+        except (NotFound, ValueError, KeyError, TypeError):
+            return None
+
+    def _read_checkpoint(self, path: str) -> State | None:
+        try:
+            return read_checkpoint(self.storage.read(path))
+        except (NotFound, CorruptTable):
+            return None
+
+    def _base(
+        self, *, first: int = 0, most: int | None = None, until: Instant | None = None
+    ) -> State | None:
+        """Return the newest readable checkpoint within bounds; None means: fold from event 0."""
+        for n in self.checkpoints():
+            if n < first or (most is not None and n > most):
+                continue
+            if until is not None and ((event := self.event(n)) is None or event.time > until):
+                continue
+            found = self._read_checkpoint(checkpoint_path(n))
+            if found and found.n == n:
+                return found
+        if first:
+            raise self._unreadable(first)
+        return None
+
+    def _known(self, state: State | None) -> State:
+        if state is None:
+            raise NotATable(
+                f"{self.storage.uri} holds no segtable table: "
+                "check the path, or make one with `segtable table create`"
+            )
+        return state
+
+    def _expired(self, what: str, newest: State) -> VersionExpired:
+        tags = ", ".join(f"{name} ({n})" for name, n in sorted(newest.tags.items()))
+        also = f"; tagged are {tags}" if tags else ""
+        return VersionExpired(
+            f"{self.storage.uri}: {what} is no longer kept: the oldest kept is version "
+            f"{newest.retained_from}{also}"
+        )
+
+    def _unreadable(self, first: int) -> CorruptTable:
+        return CorruptTable(
+            f"{self.storage.uri}: the log begins with event {first} and no checkpoint from there "
+            f"on can be read: restore {CHECKPOINTS}/, or run `segtable repair`"
+        )

@@ -1,0 +1,1 @@
+"""Appends: incoming rows become first-generation segments."""

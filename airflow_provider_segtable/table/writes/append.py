@@ -1,0 +1,161 @@
+"""Appending: lock new ids, write files, commit them in one event.
+
+1. Ids are allocated under a lease before anything is written, because each file's footer carries
+   its descriptor. Appends lock nothing but their own new ids, so they never wait for compaction.
+2. All segments of an append become visible together or not at all.
+3. If meanwhile the ids were voided (the writer was thought dead) or the chunk moved to another
+   version, the commit gives the segments other ids; nothing is written again. Only if time was cut
+   anew, and a segment now lies in two chunks, are the files deleted and the rows split again, a
+   bounded number of times.
+4. A major compaction that cuts time finer keeps appenders out; a more urgent appender revokes it.
+5. The same ``commit_id`` appends once, however often it is run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import (
+    CommitConflict,
+    CommitUnknown,
+    InvalidInput,
+)
+from airflow_provider_segtable.core.locks.lockbox import (
+    Allocation,
+    Generation,
+    LockRequest,
+    Mode,
+)
+from airflow_provider_segtable.core.log.admission import Conflict
+from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.ports.coordination import Lease
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.committer import (
+    Change,
+    Committed,
+    Unknown,
+    commit_files,
+    way_out,
+)
+from airflow_provider_segtable.table.log.event_log import EventLog
+
+BATCH_PRIORITY = 50
+TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendTicket:
+    """What a writer needs: the ids it may write under, by time chunk, and the creation time."""
+
+    ids: Mapping[Interval, tuple[SegmentId, ...]]
+    created: Instant
+
+
+Write = Callable[[AppendTicket], Sequence[Segment]]
+"""Writes files for a ticket and returns their descriptors; every id used at most once."""
+
+Prepare = Callable[[State], tuple[Mapping[Interval, int], Write]]
+"""Says, by a table's layout, how many segments each time chunk gets, and what writes them."""
+
+
+def append(
+    ports: TablePorts,
+    prepare: Prepare,
+    *,
+    commit_id: str,
+    wait_s: float = 60.0,
+    priority: int = BATCH_PRIORITY,
+    state: State | None = None,
+) -> Committed:
+    """Append new segments.
+
+    Args:
+        ports: the table's ports.
+        prepare: splits the rows by the table's layout: how many segments each time chunk gets,
+            and what writes them. Called again if time was cut anew meanwhile.
+        commit_id: equal ids append once.
+        wait_s: how long to wait for the coordinator, and for a compaction that cuts time finer.
+        priority: against compactions in the way (25); batch 50, streaming 75.
+        state: any earlier state of the table; saves reading the log again.
+
+    Raises:
+        LockLost: the session ended while writing; nothing was committed.
+        CommitConflict: the log refused it ``TRIES`` times.
+        CommitUnknown: the last reply was lost; run again with the same commit id.
+    """
+    log = EventLog(ports.storage)
+    state = log.refresh(state) if state else log.load()
+    if commit_id in state.commits:
+        return Committed(n=state.commits[commit_id], state=state)
+    outcome = Conflict(reason="nothing was tried")
+    for _ in range(TRIES):
+        counts, write = prepare(state)
+        request = append_request(ports, state, counts, commit_id, priority)
+        lease = ports.coordinator.acquire(request, wait_s=wait_s)
+        try:
+            ports.check_lease_clock(lease)
+            fresh = log.refresh(state)
+            recut, state = fresh.layout != state.layout, fresh
+            if recut:  # while we waited
+                outcome = Conflict(reason="time was cut anew")
+                continue
+            done = _write_and_commit(ports, state, lease, write, commit_id)
+        finally:
+            lease.release()
+        if isinstance(done, Committed):
+            return done
+        outcome, state = done, log.refresh(state)
+    raise CommitConflict(f"append to {ports.uri} was refused {TRIES} times: {outcome.reason}")
+
+
+def append_request(
+    ports: TablePorts,
+    state: State,
+    counts: Mapping[Interval, int],
+    commit_id: str,
+    priority: int,
+) -> LockRequest:
+    """Return what an append asks of the coordinator: so many new ids in each time chunk."""
+    chunks = {interval: state.append_chunk(interval) for interval in sorted(counts)}
+    return LockRequest(
+        table=state.table.table_id,
+        group=f"append-{commit_id}-{ports.chance.token()}",
+        purpose=f"append {commit_id}",
+        holder=ports.author,
+        mode=Mode.APPEND,
+        allocate=tuple(
+            Allocation(
+                chunk=chunk,
+                generation=Generation.FIRST,
+                count=counts[interval],
+                at_least=state.id_space(chunk, Generation.FIRST).next,
+            )
+            for interval, chunk in chunks.items()
+        ),
+        priority=priority,
+    )
+
+
+def written(ports: TablePorts, lease: Lease, write: Write) -> tuple[Segment, ...]:
+    """Write segments under the ids that a lease allocated; in the order of their ids."""
+    ids: dict[Interval, tuple[SegmentId, ...]] = {}
+    for segment_id in lease.allocated:
+        ids[segment_id.interval] = (*ids.get(segment_id.interval, ()), segment_id)
+    segments = tuple(write(AppendTicket(ids=ids, created=ports.clock.now())))
+    if not segments or any(segment.rows == 0 for segment in segments):
+        raise InvalidInput(f"there are no rows to append to {ports.uri}")
+    return tuple(sorted(segments, key=lambda s: s.id))
+
+
+def _write_and_commit(
+    ports: TablePorts, state: State, lease: Lease, write: Write, commit_id: str
+) -> Committed | Conflict:
+    segments = written(ports, lease, write)
+    action = Appended(segments=segments)
+    change = Change(action=action, commit_id=commit_id, guard=lease.check)
+    outcome = commit_files(ports, state, change, segments)
+    if isinstance(outcome, Unknown):
+        raise CommitUnknown(way_out(ports, change, outcome.n))
+    return outcome

@@ -1,0 +1,67 @@
+"""Rows on their way into a table: cut into time chunks, one new segment each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.parquet.descriptor import encode_definition
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write
+
+
+def incoming(ports: TablePorts, rows: pa.Table) -> Prepare:
+    """Return what says how many segments the rows need, and writes them.
+
+    Args:
+        ports: the table's ports.
+        rows: checked, and in the form in which the table stores them; in memory.
+    """
+
+    def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
+        parts = split_by_chunk(rows, state.table.time_column, state.layout)
+        return dict.fromkeys(parts, 1), lambda ticket: _written(ports, parts, ticket, state)
+
+    return prepare
+
+
+def _written(
+    ports: TablePorts, parts: Mapping[Interval, pa.Table], ticket: AppendTicket, state: State
+) -> list[Segment]:
+    return [
+        write_segment(
+            ports.files,
+            parts[interval],
+            segment_id=ids[0],
+            time_column=state.table.time_column,
+            created=ticket.created,
+            token=ports.chance.token(),
+            definition=encode_definition(state.table, state.base_version),
+        )
+        for interval, ids in ticket.ids.items()
+    ]
+
+
+def split_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[Interval, pa.Table]:
+    """Cut rows into time chunks, each sorted by event time (stable)."""
+    if rows.num_rows == 0:
+        raise InvalidInput("there are no rows to append")
+    times = instants(rows.column(time_column).combine_chunks())
+    order = pc.sort_indices(times)
+    ordered, times = rows.take(order), times.take(order)
+    parts: dict[Interval, list[pa.Table]] = {}
+    start = 0
+    while start < len(times):
+        first = times[start].as_py()
+        inside: Any = pc.sum(pc.less(times.slice(start), layout.edge(first)))
+        parts.setdefault(layout.chunk(first), []).append(ordered.slice(start, inside.as_py()))
+        start += inside.as_py()
+    return {chunk: pa.concat_tables(pieces) for chunk, pieces in parts.items()}

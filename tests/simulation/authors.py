@@ -1,0 +1,150 @@
+"""Actors of the standing disaster that write: appenders, and changers of what is there.
+
+1. Each has a durable queue: it repeats what it began, under the same commit id, until it is told
+   that it landed (or, of a change, that there is nothing to do).
+2. A changer deletes, updates or merges rows that it names by their numbers, chosen among those that
+   some version showed. An update counts a row's changes, so that none is lost or done twice. A
+   merge brings a row of its own, too; the rows that it names are never deleted, so that whether
+   they match does not depend on who comes first.
+3. The ledger is told beforehand what each commit is to do, and works it out again by itself.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.table.changes.row_change import ChangeKind
+from airflow_provider_segtable.table.table import Table
+from tests.simulation.ledger import Intention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from airflow_provider_segtable.table.context import TablePorts
+    from tests.simulation.scenario import Shape, World
+    from tests.simulation.simulator import Actor
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64()), ("count", pa.int64())])
+HOUR_US = 3_600_000_000
+MOST_ROWS = 4
+LASTING = 3
+"""Rows whose number this divides are never deleted."""
+OF_CHANGERS = 1_000_000
+"""Row numbers from here on are of merges."""
+_KINDS = (ChangeKind.DELETE, ChangeKind.UPDATE, ChangeKind.UPDATE, ChangeKind.MERGE)
+
+
+def commit_ids(shape: Shape) -> Iterator[str]:
+    """Yield the ids of all appends and changes."""
+    for number in range(shape.appenders):
+        yield from (commit_id(number, turn) for turn in range(shape.appends_each))
+    for number in range(shape.changers):
+        yield from (change_id(number, turn) for turn in range(shape.changes_each))
+
+
+def commit_id(appender: int, turn: int) -> str:
+    """Return the id of an appender's append number ``turn``."""
+    return f"append-{appender}-{turn}"
+
+
+def change_id(changer: int, turn: int) -> str:
+    """Return the id of a changer's change number ``turn``."""
+    return f"change-{changer}-{turn}"
+
+
+def appender(world: World, number: int) -> Callable[[Actor], None]:
+    """A client that appends."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        for turn in range(world.shape.appends_each):
+            rows = batch(world.shape, number, turn)
+            name = commit_id(number, turn)
+            given = tuple(rows.column("row").to_pylist())
+            world.ledger.intend(name, Intention(kind="append", rows=given))
+            _until_done(world, actor, name, partial(_append, ports, rows, name))
+
+    return run
+
+
+def batch(shape: Shape, appender_number: int, turn: int) -> pa.Table:
+    """Return rows with unique numbers, spread over the chunks."""
+    base = (appender_number * 1000 + turn) * 10
+    return numbered(shape, [base + i for i in range(shape.chunks * 2)])
+
+
+def numbered(shape: Shape, numbers: Iterable[int], count: int = 0) -> pa.Table:
+    """Return rows with these numbers, which also say when they are."""
+    given = list(numbers)
+    times = [(number % shape.chunks) * HOUR_US + number for number in given]
+    at = pa.array(times, SCHEMA.field("at").type)
+    return pa.table([at, given, [count] * len(given)], SCHEMA)
+
+
+def _append(ports: TablePorts, rows: pa.Table, name: str) -> bool:
+    Table(ports).append(rows, commit_id=name)
+    return True
+
+
+def changer(world: World, number: int) -> Callable[[Actor], None]:
+    """A client that deletes, updates and merges."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        for turn in range(world.shape.changes_each):
+            name = change_id(number, turn)
+            while name not in world.ledger.intended:
+                actor.sleep(actor.uniform())
+                fresh = OF_CHANGERS + number * 1000 + turn * LASTING
+                wanted = _wanted(world, actor, fresh)
+                if wanted:
+                    world.ledger.intend(name, wanted)
+            intention = world.ledger.intended[name]
+            _until_done(world, actor, name, partial(_change, world.shape, ports, intention, name))
+
+    return run
+
+
+def _wanted(world: World, actor: Actor, fresh: int) -> Intention | None:
+    """Choose what to change, among the rows of some version."""
+    versions = sorted(world.ledger.rows_at)
+    rows = sorted(world.ledger.rows_at[versions[-1 - int(actor.uniform() * 3) % len(versions)]])
+    kind = _KINDS[int(actor.uniform() * len(_KINDS))]
+    if kind is not ChangeKind.UPDATE:
+        rows = [row for row in rows if (row % LASTING == 0) == (kind is ChangeKind.MERGE)]
+    if not rows:
+        return None
+    chosen = {rows[int(actor.uniform() * len(rows))] for _ in range(MOST_ROWS)}
+    if kind is ChangeKind.MERGE:
+        chosen.add(fresh)
+    return Intention(kind=kind.value, rows=tuple(sorted(chosen)), count=fresh)
+
+
+def _change(shape: Shape, ports: TablePorts, wanted: Intention, name: str) -> bool:
+    table = Table(ports)
+    where = pc.field("row").isin(list(wanted.rows))
+    if wanted.kind == ChangeKind.DELETE:
+        done = table.delete(where, commit_id=name)
+    elif wanted.kind == ChangeKind.UPDATE:
+        one_more = pc.field("count") + pc.scalar(1)
+        done = table.update({"count": one_more}, where, commit_id=name)
+    else:
+        source = numbered(shape, wanted.rows, wanted.count)
+        done = table.merge(source, on=["row"], commit_id=name)
+    return done.n is not None
+
+
+def _until_done(world: World, actor: Actor, name: str, action: Callable[[], bool]) -> None:
+    while name not in world.ledger.finished:
+        try:
+            landed = action()
+        except SegtableError as error:
+            actor.point(f"{name} failed: {type(error).__name__}")
+            actor.sleep(actor.uniform())
+        else:
+            world.ledger.finish(name, landed=landed)

@@ -1,0 +1,131 @@
+"""Actors of the standing disaster about old versions: cleaners, readers of the past, taggers.
+
+1. A cleaner cleans, again and again, with a retention so short that it bites.
+2. A reader opens any version that is kept, and must see that version's rows; files may be missing
+   only if the version expired while it was read.
+3. A tagger names kept versions and takes names away.
+4. In the end, when all is quiet and old, one run more leaves exactly what is needed (``tidied``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.errors import NotFound, SegtableError
+from airflow_provider_segtable.planning.retention import HOUR_US, Retention
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.table.log.event_log import EventLog, number
+from airflow_provider_segtable.table.table import Table
+from tests.simulation.ledger import rows_of, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_segtable.table.context import TablePorts
+    from tests.simulation.scenario import World
+    from tests.simulation.simulator import Actor
+
+SHORT = Retention(hours=0.0001, versions=3, orphan_hours=6)
+NOTHING = Retention(hours=0, versions=1, orphan_hours=0)
+LONG_HOURS = 1000
+TAGS_EACH = 6
+
+
+def tolerate(actor: Actor, what: str, action: Callable[[], object]) -> bool:
+    """Do something that faults may defeat; tell whether it worked."""
+    try:
+        action()
+    except SegtableError as error:
+        actor.point(f"{what} failed: {type(error).__name__}")
+        return False
+    return True
+
+
+def cleaner(world: World) -> Callable[[Actor], None]:
+    """Somebody who cleans while everybody works."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not world.settled():
+            tolerate(actor, "clean", lambda: clean(ports, retention=SHORT))
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def reader(world: World) -> Callable[[Actor], None]:
+    """Somebody who reads any version that is kept."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not world.settled():
+            tolerate(actor, "read", lambda: _read(world, ports, actor.uniform()))
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def _read(world: World, ports: TablePorts, chance: float) -> None:
+    head = EventLog(ports.storage).load()
+    kept = sorted({*range(head.retained_from, head.n + 1), *head.tags.values()})
+    n = kept[int(chance * len(kept))]
+    try:
+        found = rows_of(Table(ports).snapshot(version=n))
+    except NotFound:
+        assert not EventLog(world.storage).load().keeps(n), f"version {n} is kept, but not whole"
+        return
+    assert found == Counter(world.ledger.rows_at[n].items()), f"rows of version {n}"
+
+
+def tagger(world: World) -> Callable[[Actor], None]:
+    """Somebody who gives names to versions, and takes some away."""
+    tries = 0
+
+    def run(actor: Actor) -> None:
+        nonlocal tries
+        ports = world.ports(actor)
+        while tries < TAGS_EACH:
+            tries += 1
+            tolerate(actor, "tag", partial(_tag, ports, f"tag{tries}", actor))
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def _tag(ports: TablePorts, name: str, actor: Actor) -> None:
+    head = EventLog(ports.storage).load()
+    names = sorted(head.tags)
+    if names and actor.uniform() < 0.3:
+        Table(ports).untag(names[int(actor.uniform() * len(names))])
+        return
+    kept = range(head.retained_from, head.n + 1)
+    Table(ports).tag(name, version=kept[int(actor.uniform() * len(kept))])
+
+
+def tidied(world: World, ports: TablePorts) -> None:
+    """Clean once when everything is old; check that what is left is exactly what is needed.
+
+    Raises:
+        AssertionError: naming what is missing, or left over.
+    """
+    world.simulation.now += LONG_HOURS * HOUR_US
+    clean(ports, retention=NOTHING)
+    log = EventLog(ports.storage)
+    head = log.load()
+    versions = (head, *(log.version(n, head) for n in set(head.tags.values())))
+    claimed = {i for plan in head.pending_plans() for i in plan.inputs}
+    needed = {s.path for state in versions for s in state.timeline.visible_segments()}
+    needed |= {s.path for s in head.timeline.segments() if s.id in claimed}
+    found = {entry.path for entry in ports.storage.list("data")}
+    assert found == needed - {""}, f"left over {found - needed}, missing {needed - found}"
+    vectors = {path for state in versions for path in paths(state.vectors)}
+    there = {entry.path for entry in ports.storage.list("deletes")}
+    shows = {path for state in versions for path in shown(state) if path in vectors}
+    assert shows <= there <= vectors, f"left over {there - vectors}, missing {shows - there}"
+    assert not head.doomed
+    first = log.first()
+    below = [e.path for e in ports.storage.list("_segtable") if (number(e.path) or first) < first]
+    assert not below, f"the log begins with {first}, but {below} are there"

@@ -1,0 +1,377 @@
+"""The standing disaster: everybody over one table, with faults.
+
+Appenders; changers, who delete, update and merge (``authors``); planners (minor compactions);
+askers, who want semi-major and major compactions, some of which cut time anew; compactors, who
+carry out whatever is pending; cleaners, taggers and readers of old versions (``caretakers``).
+
+    python -m tests.simulation.scenario --seed 42      # one, with its trace
+    python -m tests.simulation.scenario --seeds 1000   # many
+
+The code under test is the real append, commit, planner, lock and compaction code and real Parquet;
+the clock, the storage's and the coordinator's faults are the simulation's. After every event the
+``Ledger`` holds the table against a plain model (safety). Then the faults stop, and the actors
+must finish: every append acknowledged, no plan pending, no id left open (convergence).
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.errors import BooksDoNotBalance, CorruptTable
+from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.clocks import MOST_SKEW_S
+from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.testing.faulty import (
+    Faults,
+    FaultyCoordinator,
+    FaultyFiles,
+    FaultyStorage,
+)
+from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.simulation.authors import SCHEMA, appender, changer, commit_ids
+from tests.simulation.caretakers import (
+    cleaner,
+    reader,
+    tagger,
+    tidied,
+    tolerate,
+)
+from tests.simulation.ledger import Ledger
+from tests.simulation.simulator import Actor, Simulation
+
+SESSION_TIMEOUT_S = 10.0
+WISHES_EVERY_S = 0.2
+FAULTY_STEPS = 6_000
+MAX_STEPS = 200_000
+VERSIONS_READ = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How much happens."""
+
+    appenders: int = 3
+    appends_each: int = 4
+    compactors: int = 2
+    planners: int = 1
+    chunks: int = 2
+    asks: int = 0
+    cleaners: int = 0
+    readers: int = 0
+    taggers: int = 0
+    changers: int = 0
+    changes_each: int = 2
+
+
+@dataclass(slots=True)
+class World:
+    """The storage, the coordination service and the model that all actors share."""
+
+    simulation: Simulation
+    faults: Faults
+    shape: Shape
+    storage: MemoryStorage
+    service: MemoryService = field(default_factory=MemoryService)
+    ledger: Ledger = field(default_factory=Ledger)
+    orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
+    asked: int = 0
+    planned: int = 0
+
+    @property
+    def files(self) -> RootedFiles:
+        """Return the data files, below the same root as the log."""
+        return RootedFiles(self.storage)
+
+    def raw_ports(self, actor: Actor) -> TablePorts:
+        """Return ports without faults, for set-up and checks."""
+        return TablePorts(
+            uri="memory://simulation",
+            storage=self.storage,
+            files=self.files,
+            clock=actor,
+            chance=actor,
+            author="checker",
+        )
+
+    def ports(self, actor: Actor) -> TablePorts:
+        """Return one incarnation's ports: a fresh session, faults everywhere."""
+        client = MemoryCoordinator(actor, self.service)
+        actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))
+        return TablePorts(
+            uri="memory://simulation",
+            storage=FaultyStorage(self.storage, actor, self.faults),
+            files=FaultyFiles(self.files, actor, self.faults),
+            clock=actor,
+            chance=actor,
+            author=f"{actor.name}.{actor.incarnation}",
+            coordinator_=FaultyCoordinator(
+                client,
+                actor,
+                self.faults,
+                expire=lambda told: self.service.expire(client.session, told=told),
+                wipe=lambda told: self.service.wipe(told=told),
+                cut=lambda off: (self.service.suspend if off else self.service.resume)(
+                    client.session
+                ),
+            ),
+        )
+
+    def reap(self) -> None:
+        """Expire the sessions of processes that died a while ago."""
+        late = self.simulation.now - int(SESSION_TIMEOUT_S * 1e6)
+        for died_at, client in tuple(self.orphans):
+            if died_at < late:
+                client.close()
+                self.orphans.remove((died_at, client))
+
+    def settled(self) -> bool:
+        """Tell whether everything that was begun has come to its end."""
+        return self.asked >= self.shape.asks and self.settled_but_for_wishes()
+
+    def settled_but_for_wishes(self) -> bool:
+        """Tell whether all is appended and compacted: there may be nothing left to wish for."""
+        if self.ledger.checked is None or self.ledger.finished != set(commit_ids(self.shape)):
+            return False
+        state = self.ledger.checked
+        open_ids = any(
+            space.holes
+            for (_, generation), space in state.ids.items()
+            if generation is Generation.FIRST
+        )
+        return not open_ids and not state.pending_plans() and self._compact()
+
+    def _compact(self) -> bool:
+        """Tell whether each chunk has one group; one whose rows are all deleted may stay beside."""
+        timeline = self.ledger.checked.timeline if self.ledger.checked else Timeline.empty()
+        return all(
+            sum(any(s.rows for s in group.segments) for group in timeline.visible_groups(chunk)) < 2
+            for chunk in timeline.visible_chunks()
+        )
+
+
+def planner(world: World) -> Callable[[Actor], None]:
+    """A planner that runs again and again."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not world.settled():
+            tolerate(actor, "plan", lambda: plan_table(ports))
+            actor.sleep(0.5 + actor.uniform())
+        world.planned += 1
+
+    return run
+
+
+def asker(world: World) -> Callable[[Actor], None]:
+    """Somebody who wants whole chunks sorted, replaced, or cut otherwise."""
+    wishes = (
+        (PlanKind.SEMI_MAJOR, None),
+        (PlanKind.MAJOR, None),
+        (PlanKind.MAJOR, Granularity.DAY),
+        (PlanKind.MAJOR, Granularity.HOUR),
+    )
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while world.asked < world.shape.asks:
+            actor.sleep(actor.uniform() * WISHES_EVERY_S)
+            kind, granularity = wishes[int(actor.uniform() * len(wishes))]
+            wish = partial(request, ports, kind, granularity=granularity)
+            if tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
+                world.asked += 1
+
+    return run
+
+
+def compactor(world: World) -> Callable[[Actor], None]:
+    """A worker that carries out whatever is pending, like any number of DAG runs."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        while not (world.settled() and world.planned >= world.shape.planners):
+            tolerate(actor, "compact", lambda: _compact_pending(ports, actor.uniform()))
+            actor.sleep(actor.uniform())
+
+    return run
+
+
+def _compact_pending(ports: TablePorts, chance: float) -> None:
+    pending = EventLog(ports.storage).load().pending_plans()
+    plans = [known.plan.id for known in pending]
+    for result in compact(ports, plans, in_process(ports.files), wait_s=round(chance)):
+        wrong = [name for name in _NEVER if result.message.startswith(name)]
+        assert not wrong, f"{result.plan_id}: {result.message}"
+
+
+_NEVER = (BooksDoNotBalance.__name__, CorruptTable.__name__)
+"""What no fault of the world explains."""
+
+
+def build(
+    seed: int,
+    shape: Shape,
+    faults: Faults | None = None,
+    storage: MemoryStorage | None = None,
+) -> World:
+    """Make a world with its table and all actors, not started yet."""
+    simulation = Simulation(seed)
+    faults = faults or Faults.swarm(simulation.random)
+    outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
+    place = storage or MemoryStorage(clock=outside)
+    service = MemoryService(outside)
+    world = World(simulation=simulation, faults=faults, shape=shape, storage=place, service=service)
+    create_table(
+        world.raw_ports(outside),
+        TableCreated(
+            table_id="table",
+            name="simulated",
+            schema=from_arrow(SCHEMA),
+            time_column="at",
+            granularity=Granularity.HOUR,
+            properties={
+                "compaction.min_segments": "2",
+                "compaction.tier_ratio": "1e9",  # so that one group a chunk is the end
+                "compaction.max_attempts": "50",
+            },
+        ),
+    )
+    for number in range(shape.appenders):
+        simulation.spawn(f"appender{number}", appender(world, number), skew_us=number * 1000)
+    for number in range(shape.planners):
+        simulation.spawn(f"planner{number}", planner(world), skew_us=-5_000_000)
+    if shape.asks:
+        simulation.spawn("asker", asker(world), skew_us=2_000_000)
+    for number in range(shape.compactors):
+        simulation.spawn(f"compactor{number}", compactor(world), skew_us=number * 9_000_000)
+    for number in range(shape.changers):
+        simulation.spawn(f"changer{number}", changer(world, number), skew_us=number * 500)
+    for make, count in (
+        (cleaner, shape.cleaners),
+        (reader, shape.readers),
+        (tagger, shape.taggers),
+    ):
+        for number in range(count):
+            simulation.spawn(f"{make.__name__}{number}", make(world), skew_us=number * 1_000_000)
+    return world
+
+
+def run(world: World) -> None:
+    """Run a world to its end, checking after every event.
+
+    Raises:
+        AssertionError: naming the event after which something was wrong, or who never finished.
+    """
+    outside = Actor(name="outside", run=lambda _: None, simulation=world.simulation)
+    ports = world.raw_ports(outside)
+    log = EventLog(world.storage)
+
+    def after_step() -> None:
+        world.reap()
+        if world.simulation.steps == FAULTY_STEPS:
+            world.faults.stop()
+        checked = world.ledger.checked
+        if checked is None or log.event(checked.n + 1):
+            world.ledger.check(ports, stepwise=True)
+            _check_time(world)
+
+    world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
+    world.ledger.check(ports)
+    world.ledger.check_versions(ports, most=VERSIONS_READ)
+    if world.shape.cleaners:
+        tidied(world, ports)
+        world.ledger.check(ports)
+
+
+def _check_time(world: World) -> None:
+    """Refuse a log whose time was set by a clock that is off."""
+    state = world.ledger.checked
+    ahead_us = state.time - world.simulation.now if state else 0
+    assert ahead_us <= MOST_SKEW_S * 1e6, f"the log is {ahead_us / 1e6:.0f} s ahead of time"
+
+
+def simulate(seed: int, shape: Shape | None = None) -> World:
+    """Build and run one seed; returns its world for a look at what happened."""
+    world = build(seed, shape or shape_of(seed))
+    run(world)
+    return world
+
+
+def shape_of(seed: int) -> Shape:
+    """Return the shape a seed has, so that seeds differ in more than luck."""
+    random = Random(seed)
+    return Shape(
+        appenders=random.randint(1, 4),
+        appends_each=random.randint(1, 5),
+        compactors=random.randint(1, 3),
+        planners=random.randint(1, 2),
+        chunks=random.randint(1, 3),
+        asks=random.choice((0, 1, 3, 5)),
+        cleaners=random.choice((0, 1, 3)),
+        readers=random.choice((0, 1)),
+        taggers=random.choice((0, 1)),
+        changers=random.choice((0, 1, 2, 3)),
+        changes_each=random.randint(1, 3),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run seeds; print what went wrong and how to see it again."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Verbatim)
+    parser.add_argument("--seed", type=int, help="run this one and print its trace")
+    parser.add_argument("--seeds", type=int, default=200, help="run this many (default 200)")
+    parser.add_argument("--first", type=int, default=0, help="the first of many (default 0)")
+    given = parser.parse_args(argv)
+    one = given.seed is not None
+    seeds = [given.seed] if one else range(given.first, given.first + given.seeds)
+    failed = [seed for seed in seeds if not _survives(seed, verbose=one)]
+    _say(f"{len(seeds) - len(failed)} seeds passed, {len(failed)} failed")
+    for seed in failed:
+        _say(f"again: make sim SEED={seed}")
+    return 1 if failed else 0
+
+
+def _survives(seed: int, *, verbose: bool) -> bool:
+    world = build(seed, shape_of(seed))
+    try:
+        run(world)
+    except AssertionError as wrong:
+        _say(f"seed {seed}: {wrong}")
+        survived = False
+    else:
+        survived = True
+    if verbose:
+        _say("\n".join(world.simulation.trace))
+        _say(f"{world.simulation.steps} steps, faults {world.faults.injected}")
+        _say(f"trace {world.simulation.digest()}")
+    return survived
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+class _Verbatim(argparse.RawDescriptionHelpFormatter):
+    """Keeps the module's own words as they stand."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The processes of a stress run, and what happens to them.
+
+Whoever is killed is started again. A process that sleeps (SIGSTOP) through the end of its session
+wakes up believing that it still holds its locks.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
+from airflow_provider_segtable.testing.processes import importable
+
+WORKER = "tests.stress.worker"
+PATIENCE_S = 90.0
+NAP_ENDS_S = 1.0
+
+
+@dataclass(slots=True)
+class Crew:
+    """The running workers; ``session_s`` is the length of their sessions.
+
+    ``naps`` says who slept from when to when.
+    """
+
+    address: str
+    folder: Path
+    session_s: int
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    jobs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    asleep: dict[str, float] = field(default_factory=dict)
+    naps: list[tuple[str, float, float]] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+
+    def start(self, mode: str, name: str, uri: str) -> None:
+        """Start a worker on a table, in a process group of its own."""
+        command = [sys.executable, "-m", WORKER, mode, name, uri, self.address, str(self.folder)]
+        environ = {
+            **os.environ,
+            "PYTHONPATH": importable(),
+            SESSION_TIMEOUT_VARIABLE: str(self.session_s),
+        }
+        self.jobs[name] = (mode, uri)
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=environ
+            )
+
+    def strike(self, chance: random.Random) -> str:
+        """Do something bad to somebody; return what."""
+        name = chance.choice(sorted(self.running.keys() - self.asleep.keys()))
+        what = chance.choice(("kill", "kill", "sleep", "executor"))
+        if what == "sleep":
+            os.killpg(self.running[name].pid, signal.SIGSTOP)
+            naps_s = self.session_s * chance.uniform(1.2, 2.0)
+            self.asleep[name] = time.monotonic() + naps_s
+            self.naps.append((name, time.time(), time.time() + naps_s + NAP_ENDS_S))
+        elif what == "executor" and (workers := self._python_workers()):
+            chance.choice(workers).kill()
+        else:
+            what = "kill"
+            os.killpg(self.running[name].pid, signal.SIGKILL)
+            self.running[name].wait()
+            self.start(self.jobs[name][0], name, self.jobs[name][1])
+        self.done[f"{what} {self.jobs[name][0] if what != 'executor' else ''}".strip()] += 1
+        return f"{what} {name}"
+
+    def tend(self) -> None:
+        """Wake who has slept long enough; start anew who ended by itself."""
+        for name, until in tuple(self.asleep.items()):
+            if time.monotonic() >= until:
+                os.killpg(self.running[name].pid, signal.SIGCONT)
+                del self.asleep[name]
+        for name, process in tuple(self.running.items()):
+            if process.poll() is not None:
+                self.done[f"ended {self.jobs[name][0]}"] += 1
+                self.start(self.jobs[name][0], name, self.jobs[name][1])
+
+    def end(self) -> None:
+        """Ask all to stop, then make them."""
+        for name in tuple(self.asleep):
+            os.killpg(self.running[name].pid, signal.SIGCONT)
+        (self.folder / "stop").touch()
+        deadline = time.monotonic() + PATIENCE_S
+        for process in self.running.values():
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        (self.folder / "stop").unlink()
+
+    def _python_workers(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for process in self.running.values():
+            try:
+                family = psutil.Process(process.pid).children(recursive=True)
+                found += [c for c in family if "pyspark.daemon" in " ".join(c.cmdline())]
+            except psutil.Error:
+                continue
+        return found
