@@ -170,13 +170,7 @@ def _gave_way(known: PlanState) -> str:
 
 def _abandoned(state: State, locks: tuple[Lock, ...]) -> tuple[SegmentId, ...]:
     alive = {segment_id for lock in locks for segment_id in lock.allocated}
-    holes = (
-        chunk.segment(partition)
-        for (chunk, generation), space in state.ids.items()
-        if generation is Generation.FIRST
-        for partition in sorted(space.holes)
-    )
-    return tuple(hole for hole in holes if hole not in alive)
+    return tuple(hole for hole in state.ids.holes(Generation.FIRST) if hole not in alive)
 
 
 def _void(ports: TablePorts, state: State, abandoned: tuple[SegmentId, ...]) -> State:

@@ -33,6 +33,12 @@ class Generation(StrEnum):
         """Return the partition ids of the space."""
         return FIRST_GENERATION_IDS if self is Generation.FIRST else LATER_GENERATION_IDS
 
+    @staticmethod
+    def of(segment_id: SegmentId) -> "Generation":
+        """Return the generation of a segment's id."""
+        first = segment_id.partition in FIRST_GENERATION_IDS
+        return Generation.FIRST if first else Generation.LATER
+
 
 class Mode(StrEnum):
     """What a lock lets others do where they touch it."""

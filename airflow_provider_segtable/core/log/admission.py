@@ -57,7 +57,7 @@ from airflow_provider_segtable.core.log.events import (
     Untagged,
     Voided,
 )
-from airflow_provider_segtable.core.log.state import State, forgettable, generation_of
+from airflow_provider_segtable.core.log.state import State, forgettable
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.adjacency import check_plan
@@ -202,7 +202,7 @@ def _placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | 
 
 def _void(action: Voided, state: State) -> Action | Conflict:
     still = tuple(
-        i for i in action.ids if state.id_space(i.chunk, generation_of(i)).free(i.partition)
+        i for i in action.ids if state.id_space(i.chunk, Generation.of(i)).free(i.partition)
     )
     if not still:
         return Conflict(reason="all these ids were settled meanwhile")
@@ -239,7 +239,7 @@ def _start(action: PlanInflight, state: State) -> Conflict | None:
     if found.token and action.token.older_than(found.token):
         return _superseded(found)
     for output in action.outputs:
-        if not state.id_space(output.chunk, generation_of(output)).free(output.partition):
+        if not state.id_space(output.chunk, Generation.of(output)).free(output.partition):
             return Conflict(reason=f"segment id {output} was used already; ask for new ones")
     least = state.version_above(found.plan.interval)
     if action.version is not None and action.version <= least:

@@ -11,7 +11,7 @@
    present segment needs any more leave with it (``core.deletes.deletion``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -45,15 +45,12 @@ from airflow_provider_segtable.core.log.events import (
     Untagged,
     Voided,
 )
+from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
-from airflow_provider_segtable.core.segments.id_space import IdSpace
-from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
-    ChunkKey,
-    Segment,
-    SegmentId,
-)
+from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
+from airflow_provider_segtable.core.segments.packed_chunk import segments_of, summary_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.core.time.layout import Layout, Zone
@@ -79,9 +76,9 @@ class State:
     timeline: Timeline
     zones: tuple[Zone, ...] = ()
     plans: Mapping[str, PlanState] = field(default_factory=dict)
-    ids: Mapping[tuple[ChunkKey, Generation], IdSpace] = field(default_factory=dict)
+    ids: IdSpaces = field(default_factory=IdSpaces)
     voided: Mapping[ChunkKey, frozenset[int]] = field(default_factory=dict)
-    commits: Mapping[str, int] = field(default_factory=dict)
+    commits: RecentCommits = field(default_factory=RecentCommits)
     retained_from: int = 0
     tags: Mapping[str, int] = field(default_factory=dict)
     doomed: frozenset[str] = frozenset()
@@ -103,7 +100,7 @@ class State:
 
     def id_space(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
         """Return what the log knows of a chunk's ids."""
-        return self.ids.get((chunk, generation), IdSpace(generation.ids.start))
+        return self.ids.of(chunk, generation)
 
     def pending_plans(self) -> tuple[PlanState, ...]:
         """Return the plans that still claim their inputs, oldest first."""
@@ -134,12 +131,6 @@ class State:
         return max((self.base_version, *present, *promised))
 
 
-def generation_of(segment_id: SegmentId) -> Generation:
-    """Return the id space a segment's id belongs to."""
-    first = segment_id.partition in FIRST_GENERATION_IDS
-    return Generation.FIRST if first else Generation.LATER
-
-
 def fold(state: State | None, events: Iterable[Event]) -> State | None:
     """Apply events in order."""
     for event in events:
@@ -159,7 +150,7 @@ def apply(state: State | None, event: Event) -> State:
         raise CorruptTable(
             f"event {event.n} at {event.time} µs cannot follow event {state.n} at {state.time} µs"
         )
-    commits = _keep_newest({**state.commits, event.commit: event.n}, COMMITS_KEPT)
+    commits = state.commits.added(event.commit, event.n, COMMITS_KEPT)
     return replace(_acted(state, event), n=event.n, time=event.time, commits=commits)
 
 
@@ -172,7 +163,7 @@ def _created(event: Event) -> State:
         base_version=event.time,
         table=event.action,
         timeline=Timeline.empty(),
-        commits={event.commit: 0},
+        commits=RecentCommits({event.commit: 0}),
     )
 
 
@@ -245,7 +236,7 @@ def _restored(state: State, action: Restored, n: int) -> State:
 def _cleaned(state: State, action: Cleaned) -> State:
     gone = [segment for i in action.ids if (segment := state.timeline.get(i))]
     timeline = state.timeline.with_changes(remove=action.ids)
-    shared = {segment.path for segment in timeline.segments()}
+    shared = {segment.path for segment in _around((s.id.interval for s in gone), timeline)}
     doomed = {segment.path for segment in gone if segment.path} - shared
     left = replace(
         state,
@@ -260,10 +251,9 @@ def _forgetting(state: State) -> State:
     """Return the state without deletions that no present segment needs."""
     if not state.vectors and not state.erasures:
         return state
-    present = tuple(s for s in state.timeline.segments() if s.rows)
-    vectors = needed(state.vectors, present)
-    least = min((segment.purged for segment in present), default=state.n)
-    erasures = tuple(each for each in state.erasures if each.n > least)
+    holders = _around((root.interval for root in state.vectors), state.timeline)
+    vectors = needed(state.vectors, (segment for segment in holders if segment.rows))
+    erasures = state.erasures and _waiting(state)
     dropped = {r: set(some) - set(vectors.get(r, ())) for r, some in state.vectors.items()}
     last = newest({root: tuple(some) for root, some in dropped.items()})
     return replace(
@@ -273,6 +263,23 @@ def _forgetting(state: State) -> State:
         doomed=state.doomed | (paths(state.vectors) - paths(vectors)),
         forgotten=max(state.forgotten, last),
     )
+
+
+def _around(intervals: Iterable[Interval], timeline: Timeline) -> Iterator[Segment]:
+    """Yield the segments of every chunk that overlaps an interval, each once.
+
+    A file that is carried over, and a root, have all their rows in each of their chunks: so
+    whatever shares the file, or holds the root, is among these.
+    """
+    chunks = {chunk.key: chunk for each in set(intervals) for chunk in timeline.chunks(each)}
+    return segments_of(chunks.values())
+
+
+def _waiting(state: State) -> tuple[Erasure, ...]:
+    """Return the deletes by predicate that are not applied yet in some present segment."""
+    found = (summary_of(chunk).least_purged for chunk in state.timeline.chunks())
+    least = min((purged for purged in found if purged is not None), default=state.n)
+    return tuple(each for each in state.erasures if each.n > least)
 
 
 def forgettable(state: State) -> bool:
@@ -295,12 +302,7 @@ def _recut(state: State, plan: CompactionPlan) -> State:
 
 
 def _settle(state: State, ids: Iterable[SegmentId]) -> State:
-    by_space: dict[tuple[ChunkKey, Generation], list[int]] = {}
-    for segment_id in ids:
-        key = (segment_id.chunk, generation_of(segment_id))
-        by_space.setdefault(key, []).append(segment_id.partition)
-    changed = {key: state.id_space(*key).settle(parts) for key, parts in by_space.items()}
-    return replace(state, ids={**state.ids, **changed})
+    return replace(state, ids=state.ids.settle(ids))
 
 
 def _void(state: State, ids: tuple[SegmentId, ...]) -> State:
@@ -319,14 +321,10 @@ def _plan(state: State, plan_id: str, event: Event) -> PlanState:
 
 def _with_plan(state: State, plan: PlanState) -> State:
     plans = {**state.plans, plan.plan.id: plan}
+    if plan.status.pending or len(plans) <= FINISHED_PLANS_KEPT:
+        return replace(state, plans=plans)
     finished = [p for p in plans.values() if not p.status.pending]
     if len(finished) > FINISHED_PLANS_KEPT:
         oldest = min(finished, key=lambda p: p.last_n)
         del plans[oldest.plan.id]
     return replace(state, plans=plans)
-
-
-def _keep_newest(commits: dict[str, int], limit: int) -> dict[str, int]:
-    if len(commits) > limit:
-        del commits[next(iter(commits))]
-    return commits

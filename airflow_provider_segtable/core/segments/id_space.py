@@ -3,10 +3,16 @@
 1. An id is *settled* once it is published, voided or burnt. Settled ids are never used again.
 2. Below ``next`` every id is settled except the *holes*: allocated to a writer that has not
    committed yet (or never will). Ids from ``next`` on are unknown to the log.
+3. ``IdSpaces`` holds the spaces of a table. Settling ids costs what they touch, and finding the
+   holes costs the number of spaces that have any.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+
+from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.persistent_map import PersistentMap
+from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +23,7 @@ class IdSpace:
     holes: frozenset[int] = frozenset()
 
     def free(self, partition: int) -> bool:
-        """Tell whether the log has never settled this id."""
+        """Return whether the log has never settled this id."""
         return partition >= self.next or partition in self.holes
 
     def settle(self, partitions: Iterable[int]) -> "IdSpace":
@@ -28,3 +34,63 @@ class IdSpace:
             holes.discard(partition)
             after = max(after, partition + 1)
         return IdSpace(after, frozenset(holes))
+
+
+SpaceKey = tuple[ChunkKey, Generation]
+
+
+class IdSpaces(Mapping[SpaceKey, IdSpace]):
+    """The id spaces of a table. A value: changes return a new one."""
+
+    __slots__ = ("_open", "_spaces")
+
+    def __init__(
+        self,
+        spaces: Mapping[SpaceKey, IdSpace] | None = None,
+        open_spaces: Iterable[SpaceKey] | None = None,
+    ) -> None:
+        """Wrap ``spaces``; ``open_spaces`` are those with holes, found here if not given."""
+        mapping = spaces if isinstance(spaces, PersistentMap) else PersistentMap(spaces)
+        self._spaces: PersistentMap[SpaceKey, IdSpace] = mapping
+        if open_spaces is None:
+            open_spaces = (key for key, space in mapping.items() if space.holes)
+        self._open = frozenset(open_spaces)
+
+    def __getitem__(self, key: SpaceKey) -> IdSpace:
+        """Return the space of a chunk and generation that the log names."""
+        return self._spaces[key]
+
+    def __iter__(self) -> Iterator[SpaceKey]:
+        """Yield the keys, in the order in which the log named them first."""
+        return iter(self._spaces)
+
+    def __len__(self) -> int:
+        """Return the number of spaces."""
+        return len(self._spaces)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as any two mappings."""
+        return isinstance(other, Mapping) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def of(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
+        """Return the space of any chunk and generation; empty if the log never named it."""
+        return self._spaces.get((chunk, generation)) or IdSpace(generation.ids.start)
+
+    def settle(self, ids: Iterable[SegmentId]) -> "IdSpaces":
+        """Return the spaces after these ids were settled."""
+        touched: dict[SpaceKey, list[int]] = {}
+        for segment_id in ids:
+            key = (segment_id.chunk, Generation.of(segment_id))
+            touched.setdefault(key, []).append(segment_id.partition)
+        changed = {key: self.of(*key).settle(parts) for key, parts in touched.items()}
+        still_open = self._open.difference(k for k, space in changed.items() if not space.holes)
+        opened = (key for key, space in changed.items() if space.holes)
+        return IdSpaces(self._spaces.with_entries(changed), still_open.union(opened))
+
+    def holes(self, generation: Generation) -> Iterator[SegmentId]:
+        """Yield the ids of a generation that are neither settled nor unknown to the log."""
+        for key in sorted(self._open):
+            if key[1] is generation:
+                yield from map(key[0].segment, sorted(self._spaces[key].holes))

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from airflow_provider_segtable.core.log.state import State, generation_of
+from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.replacement import hidden_by_equals
@@ -144,7 +145,7 @@ def _groups_complete(state: State) -> Iterator[str]:
 
 def _ids_settled(state: State) -> Iterator[str]:
     for segment in state.timeline.segments():
-        space = state.id_space(segment.id.chunk, generation_of(segment.id))
+        space = state.id_space(segment.id.chunk, Generation.of(segment.id))
         if space.free(segment.id.partition):
             yield f"{segment.id} is published but its id is free"
         if segment.id.partition in state.voided.get(segment.id.chunk, ()):

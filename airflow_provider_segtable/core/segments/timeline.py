@@ -12,7 +12,9 @@
    segments, or its chunk for its missing groups.
 
 All this is a function of the segments present, whatever the order in which they came and went.
-A timeline is a value: a change shares everything but the chunks touched.
+A timeline is a value: a change shares everything but the chunks touched. Chunks may be *packed*
+(``packed_chunk``): which chunk wins is answered by their summaries, and only a chunk that is looked
+into is decoded.
 
 Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableManager. The latter
 depends on the order of arrival and can lose data when generations are nested; this cannot.
@@ -22,12 +24,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segments.chunk import Chunk, Group
+from airflow_provider_segtable.core.segments.interval_index import IntervalIndex
+from airflow_provider_segtable.core.segments.packed_chunk import (
+    AnyChunk,
+    ChunkSummary,
+    PackedChunk,
+    core_of,
+    is_complete,
+    segments_of,
+    shows_any,
+    summary_of,
+    unpacked,
+)
 from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, SegmentId
-from airflow_provider_segtable.core.segments.spans import Cell, Spans
 from airflow_provider_segtable.core.time.interval import Interval
 
 __all__ = ["Group", "GroupState", "Timeline", "Visible"]
@@ -55,13 +68,18 @@ class Visible:
 class Timeline:
     """A value; see the module."""
 
-    _chunks: Spans[Chunk] = field(default_factory=Spans)
+    _chunks: IntervalIndex[AnyChunk] = field(default_factory=IntervalIndex)
     _count: int = 0
 
     @staticmethod
     def empty() -> "Timeline":
         """Return the timeline of a table without segments."""
         return Timeline()
+
+    @staticmethod
+    def of_packed(chunks: Iterable[PackedChunk], count: int) -> "Timeline":
+        """Return the timeline of chunks that are decoded on demand; ``count`` segments in all."""
+        return Timeline(IntervalIndex.of(chunks), count)
 
     def __len__(self) -> int:
         """Return the number of present segments, visible or not."""
@@ -91,7 +109,7 @@ class Timeline:
             before = self._chunk(key) or Chunk(key=key)
             after = before.with_changes(added, removed)
             if after is not before:
-                chunks = chunks.put(after) if after.count else chunks.drop(after)
+                chunks = chunks.put(after) if after.count else chunks.drop(key)
                 count += after.count - before.count
         return self if chunks is self._chunks else Timeline(chunks, count)
 
@@ -102,12 +120,22 @@ class Timeline:
 
     def segments(self, interval: Interval | None = None) -> Iterator[Segment]:
         """Yield the present segments whose chunk overlaps the interval, by id."""
-        for chunk in self._overlapping(interval):
-            yield from chunk.segments()
+        return segments_of(self.chunks(interval))
 
     def chunk_keys(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
         """Return the chunks of which anything is present, sorted."""
-        return tuple(chunk.key for chunk in self._overlapping(interval))
+        return tuple(chunk.key for chunk in self.chunks(interval))
+
+    def chunks(self, interval: Interval | None = None) -> Iterator[AnyChunk]:
+        """Yield the chunks of which anything is present, sorted, packed ones as they are."""
+        if interval is None:
+            return iter(self._chunks)
+        return self._chunks.overlapping(interval.start, interval.end)
+
+    def summary(self, chunk: ChunkKey) -> ChunkSummary:
+        """Return what is known of a chunk without decoding it."""
+        found = self._chunks.find(chunk)
+        return summary_of(found) if found else ChunkSummary(count=0)
 
     def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
         """Return all groups of a chunk, full or not, sorted by key."""
@@ -121,13 +149,13 @@ class Timeline:
 
     def complete(self, chunk: ChunkKey) -> bool:
         """Tell whether visible groups cover all that any present segment of the chunk covers."""
-        found = self._chunk(chunk)
-        return found is not None and found.complete()
+        found = self._chunks.find(chunk)
+        return found is not None and is_complete(found)
 
     def core(self, chunk: ChunkKey) -> int:
         """Return the size of the core set of a chunk's version; 0 if it has none."""
-        found = self._chunk(chunk)
-        return found.core if found else 0
+        found = self._chunks.find(chunk)
+        return core_of(found) if found else 0
 
     def max_minor(self, chunk: ChunkKey, root_start: int, root_end: int) -> int:
         """Return the highest minor version of any group, full or not, over these roots, or 0."""
@@ -139,13 +167,14 @@ class Timeline:
         return tuple(
             Visible(interval=piece, chunk=chunk.key, group=group.key, segments=group.segments)
             for piece, chunk in self._winning(interval)
-            for group in chunk.visible
+            for group in unpacked(chunk).visible
         )
 
     def visible_segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
         """Return the segments of ``lookup``, each once."""
         chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
-        return tuple(s for chunk in chunks.values() for g in chunk.visible for s in g.segments)
+        groups = (group for chunk in chunks.values() for group in unpacked(chunk).visible)
+        return tuple(segment for group in groups for segment in group.segments)
 
     def visible_chunks(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
         """Return the chunks of ``lookup``, each once, by where they first win."""
@@ -160,48 +189,55 @@ class Timeline:
         found = self._chunk(chunk)
         if found is None or found.group(group) is None:
             raise InvalidInput(f"chunk {chunk} has no {group}: ask groups() for those it has")
-        winning = list(self._winning(chunk.interval))
-        if found.shows(group) and any(winner is found for _, winner in winning):
+        winning = [(piece, winner.key) for piece, winner in self._winning(chunk.interval)]
+        if found.shows(group) and any(winner == chunk for _, winner in winning):
             return GroupState.VISIBLE
         if found.hides(group) or _beaten(found, winning):
             return GroupState.OVERSHADOWED
         return GroupState.STANDBY
 
     def _chunk(self, key: ChunkKey) -> Chunk | None:
-        return self._chunks.find(key.interval.start, key.interval.end, key)
+        found = self._chunks.find(key)
+        return unpacked(found) if found else None
 
-    def _overlapping(self, interval: Interval | None) -> Iterator[Chunk]:
-        if interval is None:
-            return iter(self._chunks)
-        return self._chunks.overlapping(interval.start, interval.end)
-
-    def _cells(self, interval: Interval | None) -> Iterator[Cell[Chunk]]:
-        if interval is None:
-            return chain.from_iterable(self._chunks.blocks)
-        return self._chunks.cells(interval.start, interval.end)
-
-    def _winning(self, interval: Interval | None) -> Iterator[tuple[Interval, Chunk]]:
-        for cell in self._cells(interval):
-            if len(cell.items) > 1:
-                yield from _winners(cell.items, interval)
+    def _winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
+        for together in _connected(self.chunks(interval)):
+            if len(together) > 1:
+                yield from _winners(together, interval)
                 continue
-            only = cell.items[0]
+            only = together[0]
             piece = only.key.interval if interval is None else only.key.interval.clip(interval)
-            if piece and only.visible:
+            if piece and shows_any(only):
                 yield piece, only
 
 
-def _winners(chunks: Iterable[Chunk], within: Interval | None) -> Iterator[tuple[Interval, Chunk]]:
+def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
+    """Part chunks, sorted by start, where none overlaps the next."""
+    together: list[AnyChunk] = []
+    end = 0
+    for chunk in chunks:
+        if together and chunk.start >= end:
+            yield together
+            together = []
+        end = max(end, chunk.end) if together else chunk.end
+        together.append(chunk)
+    if together:
+        yield together
+
+
+def _winners(
+    chunks: Iterable[AnyChunk], within: Interval | None
+) -> Iterator[tuple[Interval, AnyChunk]]:
     """Sweep over time with a heap of the chunks that have begun, the best on top."""
-    begin: list[tuple[Interval, Chunk]] = []
+    begin: list[tuple[Interval, AnyChunk]] = []
     for chunk in chunks:
         piece = chunk.key.interval.clip(within) if within else chunk.key.interval
-        if piece and chunk.visible:
+        if piece and shows_any(chunk):
             begin.append((piece, chunk))
     begin.sort(key=lambda pair: pair[0].start, reverse=True)
     edges = sorted({edge for piece, _ in begin for edge in (piece.start, piece.end)})
-    heap: list[tuple[tuple[bool, int, int, int], Chunk]] = []
-    open_piece: tuple[Interval, Chunk] | None = None
+    heap: list[tuple[tuple[bool, int, int, int], AnyChunk]] = []
+    open_piece: tuple[Interval, AnyChunk] | None = None
     for start, end in pairwise(edges):
         while begin and begin[-1][0].start <= start:
             chunk = begin.pop()[1]
@@ -221,15 +257,15 @@ def _winners(chunks: Iterable[Chunk], within: Interval | None) -> Iterator[tuple
         yield open_piece
 
 
-def _preference(chunk: Chunk) -> tuple[bool, int, int, int]:
-    return not chunk.complete(), -chunk.key.version, -chunk.start, chunk.end
+def _preference(chunk: AnyChunk) -> tuple[bool, int, int, int]:
+    return not is_complete(chunk), -chunk.key.version, -chunk.start, chunk.end
 
 
-def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, Chunk]]) -> bool:
+def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:
     """Tell whether others of no lower version win at every instant of the chunk."""
     at = chunk.start
     for piece, winner in winning:
-        if piece.start != at or winner is chunk or winner.key.version < chunk.key.version:
+        if piece.start != at or winner == chunk.key or winner.version < chunk.key.version:
             return False
         at = piece.end
     return at == chunk.end

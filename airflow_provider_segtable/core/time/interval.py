@@ -64,6 +64,11 @@ def _compact(at: Instant) -> str:
     return f"{when.year:04d}{when:%m%dT%H%M%S}{fraction}"
 
 
+@lru_cache(maxsize=4096)  # the ids of a chunk name the same interval over and over
+def _name(start: Instant, end: Instant) -> str:
+    return f"{_compact(start)}_{_compact(end)}"
+
+
 def _from_compact(text: str) -> Instant:
     match = re.fullmatch(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{6}))?", text)
     if not match:
@@ -90,7 +95,7 @@ class Interval:
     @property
     def name(self) -> str:
         """Return the form used in paths and ids: ``20130101T000000_20130201T000000``."""
-        return f"{_compact(self.start)}_{_compact(self.end)}"
+        return _name(self.start, self.end)
 
     @staticmethod
     @lru_cache(maxsize=4096)  # a log names the same few chunks over and over

@@ -39,6 +39,9 @@ from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 
 CHECKPOINT_EVERY = 32
+"""Events from checkpoint to checkpoint of a small table ..."""
+SEGMENTS_AN_EVENT = 4096
+"""... and of a large one: one for so many segments, rounded up to a power of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +163,11 @@ def commit_or_raise(
             raise CommitUnknown(way_out(ports, change, n))
 
 
+def checkpoint_every(segments: int) -> int:
+    """Return how many events apart checkpoints are: writing one costs time for every segment."""
+    return max(CHECKPOINT_EVERY, 1 << (segments // SEGMENTS_AN_EVENT).bit_length())
+
+
 class _Loop:
     """One change on its way into the log.
 
@@ -244,7 +252,7 @@ class _Loop:
         return self._landed(event.n)
 
     def _landed(self, n: int) -> Committed:
-        if n % CHECKPOINT_EVERY == 0:
+        if n % checkpoint_every(len(self.state.timeline)) == 0:
             self.log.checkpoint(self.state)
         if self.ports.coordinator_ is not None:
             self.ports.coordinator_.announce(self.state.table.table_id, self.state.n)

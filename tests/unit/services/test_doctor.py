@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLo
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.id_space import IdSpace
+from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed, diagnose
@@ -303,7 +303,8 @@ def test_ids_that_run_out_are_critical(ports: TablePorts) -> None:
     """Before the limit, while a major compaction still starts afresh."""
     state = Table(ports).state()
     chunk = state.timeline.visible_chunks()[0]
-    full = replace(state, ids={**state.ids, (chunk, Generation.FIRST): IdSpace(32_000)})
+    spaces = IdSpaces({**state.ids, (chunk, Generation.FIRST): IdSpace(32_000)})
+    full = replace(state, ids=spaces)
     seen = Observed(
         table=ports.uri,
         state=full,

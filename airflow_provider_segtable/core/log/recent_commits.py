@@ -1,0 +1,48 @@
+"""The commit ids of recent events, by which a committer recognizes its own event.
+
+1. Each event has one commit id. The ids of the newest ``keep`` events are kept, oldest first.
+2. Adding one costs O(sqrt(keep)), because old ids leave in bulk (``PersistentMap``).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from airflow_provider_segtable.core.persistent_map import PersistentMap
+
+
+class RecentCommits(Mapping[str, int]):
+    """Event numbers by commit id. A value: changes return a new one."""
+
+    __slots__ = ("_entries", "_first")
+
+    def __init__(self, entries: Mapping[str, int] | None = None, first: int = 0) -> None:
+        """Wrap ``entries``; those of events below ``first`` do not count."""
+        mapping = entries if isinstance(entries, PersistentMap) else PersistentMap(entries)
+        self._entries: PersistentMap[str, int] = mapping
+        self._first = first
+
+    def __getitem__(self, commit: str) -> int:
+        """Return the number of the event with this commit id."""
+        n = self._entries[commit]
+        if n < self._first:
+            raise KeyError(commit)
+        return n
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the commit ids, oldest first."""
+        return (commit for commit, n in self._entries.items() if n >= self._first)
+
+    def __len__(self) -> int:
+        """Return how many commit ids are kept."""
+        return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as any two mappings."""
+        return isinstance(other, Mapping) and dict(self) == dict(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def added(self, commit: str, n: int, keep: int) -> "RecentCommits":
+        """Return the ids with one more, and without those of events before the last ``keep``."""
+        first = max(self._first, n - keep + 1)
+        entries = self._entries.with_entries({commit: n}, keep=lambda old: old >= first)
+        return RecentCommits(entries, first)

@@ -1,0 +1,169 @@
+"""A time chunk whose segments are decoded only when somebody looks into it.
+
+1. A ``ChunkSummary`` says of a chunk what the timeline, admission and the planner ask of every
+   chunk: whether it is complete, what is visible in it, how large that is.
+2. A ``PackedChunk`` is a place in a ``ChunkSource``. Whatever the summary does not answer is asked
+   of the decoded chunk. How many decoded chunks are kept in memory is the source's business.
+3. ``summarize`` makes the summary of a decoded chunk. A packed chunk's is that, as it was when it
+   was packed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from airflow_provider_segtable.core.segments.chunk import Chunk
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.time.interval import Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkSummary:
+    """What is known of a chunk without decoding it.
+
+    Attributes:
+        count: its present segments, visible or not.
+        core: the size of the core set of its version.
+        complete: see ``Chunk.complete``.
+        minor_version: the highest of its groups.
+        least_purged: the lowest ``deletes applied through`` of present segments with rows; None if
+            no present segment has rows.
+        visible: its visible segments, tombstones included; the rest is of these alone.
+        rows: their rows.
+        size: their bytes.
+        time_max: the latest event time; None if nothing is visible.
+        oldest: when the oldest was created; None if nothing is visible.
+        newest: when the newest was created.
+        sizes: how many segments with a file there are by the bit length of their size in bytes.
+        clustered: bytes by clustering, for what is not sorted as a policy wants.
+    """
+
+    count: int
+    core: int = 0
+    complete: bool = False
+    minor_version: int = 0
+    least_purged: int | None = None
+    visible: int = 0
+    rows: int = 0
+    size: int = 0
+    time_max: Instant | None = None
+    oldest: Instant | None = None
+    newest: Instant | None = None
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    clustered: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def hidden(self) -> int:
+        """Return how many present segments readers do not see."""
+        return self.count - self.visible
+
+
+def summarize(chunk: Chunk) -> ChunkSummary:
+    """Return the summary of a decoded chunk."""
+    shown = [segment for group in chunk.visible for segment in group.segments]
+    sizes: Counter[int] = Counter()
+    clustered: Counter[str] = Counter()
+    for segment in shown:
+        if segment.path:
+            sizes[segment.size.bit_length()] += 1
+            clustered[segment.clustering] += segment.size
+    return ChunkSummary(
+        count=chunk.count,
+        core=chunk.core,
+        complete=chunk.complete(),
+        minor_version=chunk.layers[0].minor_version if chunk.layers else 0,
+        least_purged=min((s.purged for s in chunk.segments() if s.rows), default=None),
+        visible=len(shown),
+        rows=sum(segment.rows for segment in shown),
+        size=sum(segment.size for segment in shown),
+        time_max=max((segment.time_max for segment in shown), default=None),
+        oldest=min((segment.created for segment in shown), default=None),
+        newest=max((segment.created for segment in shown), default=None),
+        sizes=dict(sorted(sizes.items())),
+        clustered=dict(sorted(clustered.items())),
+    )
+
+
+class ChunkSource(Protocol):
+    """Where packed chunks come from, by number; equal numbers give equal answers."""
+
+    def summary(self, at: int) -> ChunkSummary:
+        """Return the summary of a chunk."""
+
+    def chunk(self, at: int) -> Chunk:
+        """Return a chunk, decoded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedChunk:
+    """A chunk of the timeline that is decoded on demand; see the module."""
+
+    key: ChunkKey
+    source: ChunkSource
+    at: int
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the decoded chunks are equal."""
+        return isinstance(other, PackedChunk | Chunk) and self.unpacked == unpacked(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def start(self) -> Instant:
+        """Return the first instant."""
+        return self.key.interval.start
+
+    @property
+    def end(self) -> Instant:
+        """Return the first instant after the chunk."""
+        return self.key.interval.end
+
+    @property
+    def summary(self) -> ChunkSummary:
+        """Return what is known of the chunk without decoding it."""
+        return self.source.summary(self.at)
+
+    @property
+    def count(self) -> int:
+        """Return the number of present segments."""
+        return self.summary.count
+
+    @property
+    def unpacked(self) -> Chunk:
+        """Return the decoded chunk."""
+        return self.source.chunk(self.at)
+
+
+AnyChunk = Chunk | PackedChunk
+
+
+def unpacked(chunk: AnyChunk) -> Chunk:
+    """Return a chunk, decoded if it is packed."""
+    return chunk.unpacked if isinstance(chunk, PackedChunk) else chunk
+
+
+def summary_of(chunk: AnyChunk) -> ChunkSummary:
+    """Return what is known of a chunk without decoding it."""
+    return chunk.summary if isinstance(chunk, PackedChunk) else summarize(chunk)
+
+
+def shows_any(chunk: AnyChunk) -> bool:
+    """Return whether anything of the chunk is visible, as far as the chunk goes."""
+    return bool(chunk.summary.visible if isinstance(chunk, PackedChunk) else chunk.visible)
+
+
+def is_complete(chunk: AnyChunk) -> bool:
+    """Return whether the chunk is complete (``Chunk.complete``)."""
+    return chunk.summary.complete if isinstance(chunk, PackedChunk) else chunk.complete()
+
+
+def core_of(chunk: AnyChunk) -> int:
+    """Return the size of the core set of the chunk's version."""
+    return chunk.summary.core if isinstance(chunk, PackedChunk) else chunk.core
+
+
+def segments_of(chunks: Iterable[AnyChunk]) -> Iterator[Segment]:
+    """Yield all segments of some chunks, decoding one chunk at a time."""
+    for chunk in chunks:
+        yield from unpacked(chunk).segments()

@@ -1,0 +1,175 @@
+"""The chunks of a checkpoint: a table of their summaries, and their segments on demand.
+
+1. ``chunk_table`` has one row a chunk that the log ever named: where its segments are in the
+   checkpoint (row group, first row), its ``ChunkSummary``, and its id spaces.
+2. A chunk's segments lie in one row group. ``CheckpointChunks`` decodes a row group when one of its
+   chunks is looked into, and keeps the last few chunks that it decoded.
+3. What is written again without having changed is copied as Arrow columns, not as segments.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
+from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.segments.chunk import Chunk
+from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces, SpaceKey
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary, PackedChunk
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.table.log.segment_rows import segments_in
+
+CHUNKS_KEPT = 128
+"""Decoded chunks that a checkpoint keeps in memory."""
+
+_UNREADABLE = (
+    *(pa.ArrowException, OSError, LookupError, TypeError, ValueError),
+    SegtableError,
+)
+_NESTED = ("sizes", "clustered")
+_PLAIN = tuple(field.name for field in fields(ChunkSummary) if field.name not in _NESTED)
+_SPACES = tuple(generation.value for generation in Generation)
+
+SCHEMA = pa.schema(
+    [
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("version", pa.int64()),
+        ("row_group", pa.int32()),
+        ("first_row", pa.int32()),
+        *((name, pa.bool_() if name == "complete" else pa.int64()) for name in _PLAIN),
+        *((name, pa.string()) for name in _NESTED),
+        *((f"next_{name}", pa.int32()) for name in _SPACES),
+        *((f"holes_{name}", pa.string()) for name in _SPACES),
+    ]
+)
+
+
+def chunk_row(
+    key: ChunkKey, place: tuple[int, int], summary: ChunkSummary, ids: IdSpaces
+) -> dict[str, Any]:
+    """Return a chunk's row; ``place`` is its row group and its first row there."""
+    nested = {name: getattr(summary, name) for name in _NESTED}
+    row = {
+        "start": key.interval.start,
+        "end": key.interval.end,
+        "version": key.version,
+        "row_group": place[0],
+        "first_row": place[1],
+        **{name: getattr(summary, name) for name in _PLAIN},
+        **{name: json.dumps(some) if some else None for name, some in nested.items()},
+    }
+    for generation in Generation:
+        space = ids.get((key, generation))
+        row[f"next_{generation.value}"] = space.next if space else None
+        holes = sorted(space.holes) if space else ()
+        row[f"holes_{generation.value}"] = json.dumps(holes) if holes else None
+    return row
+
+
+class CheckpointChunks:
+    """The chunks of one checkpoint; a ``ChunkSource``. May be used by several threads."""
+
+    def __init__(self, file: pq.ParquetFile, chunks: pa.Table) -> None:
+        """Serve the ``chunks`` whose segments are in ``file``."""
+        self._file = file
+        self._columns: dict[str, Sequence[Any]] = {
+            name: chunks.column(name).to_pylist() for name in SCHEMA.names
+        }
+        self._lock = Lock()
+        self._group = lru_cache(maxsize=2)(self._read_group)
+        self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(self._decode)
+        self.summary = lru_cache(maxsize=None)(self._summary)
+        columns = self._columns
+        self._keys = tuple(
+            ChunkKey(Interval(start, end), version)
+            for start, end, version in zip(
+                columns["start"], columns["end"], columns["version"], strict=True
+            )
+        )
+
+    def timeline(self) -> Timeline:
+        """Return the timeline of the chunks that have segments."""
+        counts = self._columns["count"]
+        packed = (PackedChunk(key, self, at) for at, key in enumerate(self._keys) if counts[at])
+        return Timeline.of_packed(packed, sum(counts))
+
+    def ids(self) -> IdSpaces:
+        """Return the id spaces of all chunks."""
+        columns = self._columns
+        with_holes = [
+            (self._keys[at], generation)
+            for generation in Generation
+            for at, holes in enumerate(columns[f"holes_{generation.value}"])
+            if holes
+        ]
+        return IdSpaces(_PackedSpaces(self._keys, columns), with_holes)
+
+    def rows(self, at: int, until: int) -> pa.Table:
+        """Return the segments of neighbouring chunks of one row group, as rows."""
+        columns = self._columns
+        first = columns["first_row"][at]
+        count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
+        return self._group(columns["row_group"][at]).slice(first, count)
+
+    def row_group(self, at: int) -> int:
+        """Return the row group of a chunk."""
+        return int(self._columns["row_group"][at])
+
+    def _read_group(self, group: int) -> pa.Table:
+        with self._lock:
+            # On this thread alone: a process that ends while Arrow's threads start is aborted.
+            return self._file.read_row_group(group, use_threads=False)
+
+    def _decode(self, at: int) -> Chunk:
+        key = self._keys[at]
+        try:
+            found = Chunk(key=key).with_changes(segments_in(self.rows(at, at + 1)), ())
+        except _UNREADABLE as error:
+            raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
+        return found
+
+    def _summary(self, at: int) -> ChunkSummary:
+        columns = self._columns
+        plain = {name: columns[name][at] for name in _PLAIN}
+        sizes, clustered = (json.loads(columns[name][at] or "{}") for name in _NESTED)
+        by_bits = {int(bits): count for bits, count in sizes.items()}
+        return ChunkSummary(**plain, sizes=by_bits, clustered=clustered)
+
+
+class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
+    """Id spaces as columns: a space is made when it is asked for."""
+
+    def __init__(self, keys: Sequence[ChunkKey], columns: Mapping[str, Sequence[Any]]) -> None:
+        self._keys = keys
+        self._columns = columns
+        named = zip(columns["start"], columns["end"], columns["version"], strict=True)
+        self._places = {name: at for at, name in enumerate(named)}
+        following = (columns[f"next_{name}"] for name in _SPACES)
+        self._length = sum(one is not None for some in following for one in some)
+
+    def __getitem__(self, key: SpaceKey) -> IdSpace:
+        chunk, generation = key
+        at = self._places[chunk.interval.start, chunk.interval.end, chunk.version]
+        following = self._columns[f"next_{generation.value}"][at]
+        if following is None:
+            raise KeyError(key)
+        holes = self._columns[f"holes_{generation.value}"][at]
+        return IdSpace(following, frozenset(json.loads(holes)) if holes else frozenset())
+
+    def __iter__(self) -> Iterator[SpaceKey]:
+        for generation in Generation:
+            for at, following in enumerate(self._columns[f"next_{generation.value}"]):
+                if following is not None:
+                    yield self._keys[at], generation
+
+    def __len__(self) -> int:
+        return self._length

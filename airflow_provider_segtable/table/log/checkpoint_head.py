@@ -1,0 +1,117 @@
+"""The head of a checkpoint: all of a state but its chunks, as a JSON object."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_segtable.core.deletes.deletion import Deletion, Erasure
+from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.codec import (
+    decode_plan,
+    decode_table,
+    encode_plan,
+    encode_table,
+    encode_token,
+)
+from airflow_provider_segtable.core.log.recent_commits import RecentCommits
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import file_path, known_name, vectors_path
+from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.segments.id_space import IdSpaces
+from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.layout import Zone
+
+
+def encode_head(state: State) -> dict[str, Any]:
+    """Return the head of a state's checkpoint."""
+    return {
+        "n": state.n,
+        "time": state.time,
+        "base_version": state.base_version,
+        "table": encode_table(state.table),
+        "plans": [_encode_plan_state(plan) for plan in state.plans.values()],
+        "voided": {str(chunk): sorted(parts) for chunk, parts in state.voided.items()},
+        "commits": dict(state.commits),
+        "zones": [[zone.interval.name, zone.granularity.value] for zone in state.zones],
+        "retained_from": state.retained_from,
+        "tags": dict(state.tags),
+        "doomed": sorted(state.doomed),
+        "vectors": {
+            str(root): [[each.n, each.path, each.rows, each.checksum] for each in some]
+            for root, some in state.vectors.items()
+        },
+        "erasures": [[each.n, encode_predicate(each.predicate)] for each in state.erasures],
+        "forgotten": state.forgotten,
+    }
+
+
+def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> State:
+    """Return the state of a head and its chunks, also of older formats, which lack some entries.
+
+    Raises:
+        SegtableError, KeyError, TypeError, ValueError: it is not what ``encode_head`` made.
+    """
+    plans = [_decode_plan_state(body) for body in head["plans"]]
+    return State(
+        n=head["n"],
+        time=head["time"],
+        base_version=head["base_version"],
+        table=decode_table(head["table"]),
+        timeline=timeline,
+        plans={plan.plan.id: plan for plan in plans},
+        ids=ids,
+        voided={ChunkKey.parse(c): frozenset(parts) for c, parts in head["voided"].items()},
+        commits=RecentCommits(head["commits"]),
+        zones=tuple(
+            Zone(Interval.from_name(name), Granularity(cut)) for name, cut in head["zones"]
+        ),
+        retained_from=head.get("retained_from", 0),
+        tags={known_name(name, "a tag"): n for name, n in head.get("tags", {}).items()},
+        doomed=frozenset(map(file_path, head.get("doomed", ()))),
+        vectors={
+            SegmentId.parse(root): tuple(_deletion(*each) for each in some)
+            for root, some in head.get("vectors", {}).items()
+        },
+        erasures=tuple(
+            Erasure(n=n, predicate=decode_predicate(body)) for n, body in head.get("erasures", [])
+        ),
+        forgotten=head.get("forgotten", 0),
+    )
+
+
+def _deletion(n: int, path: str, rows: int, checksum: str = "") -> Deletion:
+    return Deletion(n=n, path=vectors_path(path), rows=rows, checksum=checksum)
+
+
+def _encode_plan_state(state: PlanState) -> dict[str, Any]:
+    return {
+        "plan": encode_plan(state.plan),
+        "status": state.status.value,
+        "requested_at": state.requested_at,
+        "changed_at": state.changed_at,
+        "last_n": state.last_n,
+        "author": state.author,
+        "attempts": state.attempts,
+        "attempt": state.attempt,
+        "token": encode_token(state.token) if state.token else None,
+        "outputs": [str(output) for output in state.outputs],
+        "note": state.note,
+        "yields": state.yields,
+        "version": state.version,
+        "found": [str(segment_id) for segment_id in state.found],
+    }
+
+
+def _decode_plan_state(body: dict[str, Any]) -> PlanState:
+    token = FencingToken(**body["token"]) if body["token"] else None
+    outputs = tuple(map(SegmentId.parse, body["outputs"]))
+    changed = {
+        "plan": decode_plan(body["plan"]),
+        "status": PlanStatus(body["status"]),
+        "token": token,
+        "outputs": outputs,
+        "found": tuple(map(SegmentId.parse, body["found"])),
+    }
+    return PlanState(**{**body, **changed})

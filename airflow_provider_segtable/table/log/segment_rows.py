@@ -1,0 +1,122 @@
+"""Segments as rows of an Arrow table, one column a field; what the segments of a checkpoint are."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.paths import data_path
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    FooterChecksum,
+    Segment,
+    SegmentId,
+    Shard,
+)
+from airflow_provider_segtable.core.segments.segment_codec import (
+    decode_lineage,
+    decode_roots,
+    encode_lineage,
+    encode_roots,
+)
+from airflow_provider_segtable.core.time.interval import Interval
+
+SCHEMA = pa.schema(
+    [
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("version", pa.int64()),
+        ("partition", pa.int32()),
+        ("root_start", pa.int32()),
+        ("root_end", pa.int32()),
+        ("minor_version", pa.int32()),
+        ("group_size", pa.int32()),
+        ("core", pa.int32()),
+        ("path", pa.string()),
+        ("rows", pa.int64()),
+        ("size", pa.int64()),
+        ("row_groups", pa.int32()),
+        ("time_min", pa.int64()),
+        ("time_max", pa.int64()),
+        ("created", pa.int64()),
+        ("lineage", pa.string()),
+        ("events", pa.int64()),
+        ("clustering", pa.string()),
+        ("origin", pa.string()),
+        ("replaces", pa.string()),
+        ("roots", pa.string()),
+        ("purged", pa.int64()),
+        ("footer_start", pa.int64()),
+        ("footer_crc", pa.int64()),
+    ]
+)
+REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
+"""Columns of few words, which are worth a dictionary."""
+
+_SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core")
+_FACTS = (
+    *("rows", "size", "row_groups", "time_min", "time_max", "created"),
+    *("events", "clustering"),
+)
+
+
+def rows_of(segments: Iterable[Segment]) -> pa.Table:
+    """Return segments as rows, in their order."""
+    return pa.Table.from_pylist([_row(segment) for segment in segments], schema=SCHEMA)
+
+
+def segments_in(rows: pa.Table) -> list[Segment]:
+    """Return the segments of rows, also of older formats, which lack some columns.
+
+    Raises:
+        SegtableError, KeyError, TypeError, ValueError: they are not what ``rows_of`` made.
+    """
+    keys: dict[tuple[int, int, int], ChunkKey] = {}
+    return [_segment(row, keys) for row in rows.to_pylist()]
+
+
+def _row(segment: Segment) -> dict[str, Any]:
+    shard = segment.shard
+    return {
+        "start": segment.id.interval.start,
+        "end": segment.id.interval.end,
+        "version": segment.id.version,
+        **{name: getattr(shard, name) for name in _SHARD},
+        **{name: getattr(segment, name) for name in _FACTS},
+        "path": segment.path,
+        "lineage": json.dumps(encode_lineage(segment)) if segment.lineage else None,
+        "origin": str(segment.origin) if segment.origin else None,
+        "replaces": json.dumps(encode_roots(segment.replaces)) if segment.replaces else None,
+        "roots": json.dumps(encode_roots(segment.roots)) if segment.roots else None,
+        "purged": segment.purged,
+        "footer_start": segment.footer.start if segment.footer else None,
+        "footer_crc": segment.footer.crc if segment.footer else None,
+    }
+
+
+def _segment(row: dict[str, Any], keys: dict[tuple[int, int, int], ChunkKey]) -> Segment:
+    named = row["start"], row["end"], row["version"]
+    chunk = keys.get(named)
+    if chunk is None:
+        chunk = keys[named] = ChunkKey(Interval(row["start"], row["end"]), row["version"])
+    lineage = row["lineage"]  # a list in older formats
+    if isinstance(lineage, str):
+        lineage = json.loads(lineage)
+    return Segment(
+        id=SegmentId(chunk.interval, chunk.version, row["partition"]),
+        path=data_path(row["path"], rows=row["rows"]),
+        shard=Shard(**{name: row[name] for name in _SHARD}),
+        lineage=decode_lineage(lineage, chunk) if lineage else (),
+        origin=SegmentId.parse(row["origin"]) if row["origin"] else None,
+        replaces=decode_roots(json.loads(row["replaces"])) if row["replaces"] else (),
+        roots=decode_roots(json.loads(row["roots"])) if row.get("roots") else (),
+        purged=row.get("purged", 0),
+        footer=_footer(row),
+        **{name: row[name] for name in _FACTS},
+    )
+
+
+def _footer(row: dict[str, Any]) -> FooterChecksum | None:
+    start = row.get("footer_start")
+    return None if start is None else FooterChecksum(start, row["footer_crc"])

@@ -1,0 +1,210 @@
+"""What a table of many segments costs: opening it, an append, a planner run, a scan of one chunk.
+
+1. Tables of 10^4, 10^5 and 10^6 segments, of two shapes: chunks of 1,000 segments and chunks of 10.
+   Their segments are small and equal, so every chunk is worth compacting: the worst case of a
+   planner. Their data files do not exist: nothing here reads them.
+2. Each shape is measured in a process of its own, which opens the table as any process does, so
+   that its peak memory (``VmHWM``) is that of the steps measured. Coordination is in memory.
+3. ``fold`` is one event applied to the open state, the median of 200.
+
+Usage: ``python benchmarks/scale.py [--quick] [--only SHAPE]``.
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import pyarrow as pa
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
+from airflow_provider_segtable.coordination.memory.memory_service import MemoryService
+from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Appended, Event
+from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.table import Table
+
+HOUR_US = 3_600_000_000
+START = Granularity.HOUR.chunk(1_356_998_400_000_000).start
+SHAPES = {
+    "10 x 1000": (10, 1000),
+    "100 x 1000": (100, 1000),
+    "1000 x 1000": (1000, 1000),
+    "1000 x 10": (1000, 10),
+    "10000 x 10": (10_000, 10),
+    "100000 x 10": (100_000, 10),
+}
+EVENT_SEGMENTS = 5000
+SCHEMA = pa.schema(
+    [pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False), ("n", pa.int64())]
+)
+
+
+def ports_of(folder: Path) -> TablePorts:
+    """Return the ports of a table in a folder, with coordination in memory."""
+    ports = open_ports(str(folder))
+    return replace(ports, coordinator_=MemoryCoordinator(ports.clock, MemoryService()))
+
+
+def segments(chunks: int, each: int, version: int) -> Iterator[Segment]:
+    """Yield the segments of a table, chunk after chunk."""
+    for hour in range(chunks):
+        interval = Interval(START + hour * HOUR_US, START + (hour + 1) * HOUR_US)
+        key = ChunkKey(interval, version)
+        for partition in range(each):
+            token = f"{hour * each + partition:016x}"
+            yield Segment(
+                id=key.segment(partition),
+                shard=Shard.first_generation(partition),
+                path=f"data/{interval.name}/{version}_{partition}-{token}.parquet",
+                rows=20_000 + partition,
+                size=1 << 20,
+                row_groups=1,
+                time_min=interval.start + partition,
+                time_max=interval.end - 1 - partition,
+                created=START + hour * HOUR_US,
+            )
+
+
+def make(folder: Path, chunks: int, each: int) -> None:
+    """Make a table by appends of many segments each, with a checkpoint at the end."""
+    ports = ports_of(folder)
+    Table.create(str(folder), schema=SCHEMA, time_column="at", granularity="hour")
+    log = EventLog(ports.storage)
+    state = log.load()
+    some: list[Segment] = []
+
+    def appended(state: State) -> State:
+        event = Event(
+            n=state.n + 1,
+            time=state.time + 1,
+            commit=f"append-{state.n}",
+            author="scale",
+            action=Appended(segments=tuple(some)),
+        )
+        ports.storage.create(event_path(event.n), encode(event))
+        return apply(state, event)
+
+    for segment in segments(chunks, each, state.base_version):
+        some.append(segment)
+        if len(some) == EVENT_SEGMENTS:
+            state, some = appended(state), []
+            if state.n % 20 == 0:
+                log.checkpoint(state)
+                state = log.load()  # packed again, so that making a table needs little memory
+    if some:
+        state = appended(state)
+    log.checkpoint(state)
+
+
+def timed(act: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what an act returns, and its seconds."""
+    begin = time.perf_counter()
+    found = act()
+    return found, time.perf_counter() - begin
+
+
+def measure(folder: Path, chunks: int) -> dict[str, float]:
+    """Measure one table, in this process."""
+    ports = ports_of(folder)
+    state, open_s = timed(lambda: EventLog(ports.storage).load())
+    hour = Interval(START + HOUR_US * (chunks // 2), START + HOUR_US * (chunks // 2 + 1))
+    _, scan_s = timed(lambda: state.timeline.visible_segments(hour))
+    now = state.time + 100 * 24 * HOUR_US
+    planned, plan_s = timed(lambda: plan_all(state, Policy(), now))
+    if not planned.chosen:
+        raise SystemExit("the planner chose nothing")
+    del planned
+    gc.collect()
+    table = Table(ports)
+    rows = pa.table({"at": [hour.start], "n": [1]}).cast(SCHEMA)
+    committed, append_s = timed(lambda: table.append(rows))
+    return {
+        "open_s": open_s,
+        "append_s": append_s,
+        "plan_s": plan_s,
+        "scan_s": scan_s,
+        "fold_ms": fold_ms(committed.state),
+        "peak_mib": peak_mib(),
+    }
+
+
+def fold_ms(state: State) -> float:
+    """Return the median of folding one append."""
+    took = []
+    for n in range(200):
+        (chunk,) = state.timeline.visible_chunks(Interval(START, START + HOUR_US))
+        partition = state.id_space(chunk, Generation.FIRST).next
+        segment = replace(
+            next(segments(1, 1, chunk.version)),
+            id=chunk.segment(partition),
+            shard=Shard.first_generation(partition),
+        )
+        event = Event(
+            n=state.n + 1,
+            time=state.time + 1,
+            commit=f"fold-{n}",
+            author="scale",
+            action=Appended(segments=(segment,)),
+        )
+        begin = time.perf_counter()
+        state = apply(state, event)
+        took.append(time.perf_counter() - begin)
+    return 1000 * statistics.median(took)
+
+
+def peak_mib() -> float:
+    """Return the most memory that this process ever had."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the tables, measure each in a process of its own, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="the smallest table of each shape")
+    parser.add_argument("--only", choices=SHAPES, help="one shape")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.measure:
+        print(json.dumps(measure(Path(given.measure), SHAPES[given.only][0])))
+        return 0
+    names = [given.only] if given.only else list(SHAPES)
+    if given.quick:
+        names = ["10 x 1000", "1000 x 10"]
+    print(f"{'shape':<14}{'open':>8}{'append':>8}{'plan':>8}{'scan':>9}{'fold':>10}{'peak':>11}")
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            make(Path(folder) / "t", *SHAPES[name])
+            command = [sys.executable, __file__, "--only", name, "--measure", f"{folder}/t"]
+            told = subprocess.run(command, check=True, capture_output=True, text=True)
+        found = json.loads(told.stdout)
+        print(
+            f"{name:<14}{found['open_s']:>6.2f} s{found['append_s']:>6.2f} s"
+            f"{found['plan_s']:>6.2f} s{1000 * found['scan_s']:>6.1f} ms"
+            f"{found['fold_ms']:>7.3f} ms{found['peak_mib']:>7.0f} MiB"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

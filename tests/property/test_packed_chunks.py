@@ -1,0 +1,100 @@
+"""Packed chunks answer as decoded ones do, through any changes and any number of checkpoints."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_segtable.core.segments.packed_chunk import (
+    PackedChunk,
+    is_complete,
+    shows_any,
+    summarize,
+    summary_of,
+    unpacked,
+)
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.table.log import checkpoint
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.testing.builders import created
+from tests.property.overshadow_model import Instants, all_groups, segments
+from tests.property.test_overshadow_random import (
+    LAST,
+    arbitrary_family,
+    check_lookup,
+    legal_family,
+    some_chunks,
+)
+
+
+def packed(timeline: Timeline) -> Timeline:
+    """Return the timeline as a checkpoint gives it back."""
+    state = replace(created(), timeline=timeline)
+    found = read_checkpoint(write_checkpoint(state))
+    assert all(isinstance(chunk, PackedChunk) for chunk in found.timeline.chunks())
+    return found.timeline
+
+
+def check(timeline: Timeline, present: list[Segment]) -> None:
+    """Compare every answer with the naive rules, and every summary with the decoded chunk."""
+    naive = Instants(present)
+    check_lookup(timeline, naive, None)
+    assert len(timeline) == len(present)
+    assert list(timeline.chunk_keys()) == sorted({s.id.chunk for s in present})
+    for chunk in timeline.chunks():
+        assert summary_of(chunk) == summarize(unpacked(chunk))
+        assert is_complete(chunk) == unpacked(chunk).complete()
+        assert shows_any(chunk) == bool(unpacked(chunk).visible)
+        assert timeline.core(chunk.key) == unpacked(chunk).core
+    for key, held in naive.chunks.items():
+        for group in all_groups(held):
+            assert timeline.state(key, group) is naive.state(key, group)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_packed_chunks_answer_as_decoded_ones(
+    draw: random.Random,
+    legal: bool,  # noqa: FBT001 - drawn by Hypothesis
+) -> None:
+    """Pack, change and pack again: answers stay those of the naive rules."""
+    make = legal_family if legal else arbitrary_family
+    pool = [s for key in some_chunks(draw) for s in segments(make(draw, 2, 2), key)]
+    timeline, present = Timeline.empty(), dict[Segment, None]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "GROUP_ROWS", draw.choice([1, 3, 1000]))
+        for _ in range(4):
+            some = draw.sample(pool, draw.randint(1, len(pool)))
+            gone = [s for s in some if s in present and draw.random() < 0.6]
+            come = [s for s in some if s not in present]
+            timeline = timeline.with_changes(add=come, remove=[s.id for s in gone])
+            present = {s: None for s in present if s not in gone} | dict.fromkeys(come)
+            before = timeline
+            timeline = packed(timeline)
+            assert timeline == before
+            check(timeline, list(present))
+
+
+def test_looking_into_one_chunk_decodes_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only chunks whose segments are asked for are decoded; which chunk wins is known without."""
+    chunks = [ChunkKey(Interval(hour, hour + 1), 1) for hour in range(LAST)]
+    pool = [s for key in chunks for s in segments(legal_family(random.Random(1), 3, 1), key)]
+    timeline = packed(Timeline.empty().with_changes(add=pool))
+    decoded: list[object] = []
+    real = PackedChunk.unpacked.fget
+    assert real is not None
+
+    def counted(chunk: PackedChunk) -> object:
+        decoded.append(chunk.key)
+        return real(chunk)
+
+    monkeypatch.setattr(PackedChunk, "unpacked", property(counted))
+    assert len(timeline.visible_chunks()) == LAST
+    assert all(timeline.complete(key) for key in chunks)
+    assert decoded == []
+    assert timeline.visible_segments(chunks[3].interval)
+    assert set(decoded) == {chunks[3]}
