@@ -26,7 +26,6 @@ from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.writes.dataframe_change import WAIT_S, delete, merge, update
 from airflow_provider_segtable.table.changes.merge_rows import Matched, Unmatched
 from airflow_provider_segtable.table.changes.row_change import ChangeKind, ChangeResult
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,7 +107,7 @@ def _check(given: argparse.Namespace) -> None:
 def _changed(app: App, kind: ChangeKind) -> ChangeResult:
     given = app.arguments
     common = {"commit_id": given.commit_id, "wait_s": given.wait_s, "dry_run": given.dry_run}
-    EventLog(app.ports.storage).load()  # no table: say so before Spark starts
+    app.ports.log.load()  # no table: say so before Spark starts
     if kind is ChangeKind.MERGE:
         return merge(
             app.spark,
@@ -140,7 +139,7 @@ def _matches(app: App) -> DataFrame | None:
 
 
 def _read(app: App, path: str) -> DataFrame:
-    given, state = app.arguments, EventLog(app.ports.storage).load()
+    given, state = app.arguments, app.ports.log.load()
     schema = to_arrow(state.table.schema)
     return read_source(app.spark, path, given.format, app.reader_options(), schema=schema)
 

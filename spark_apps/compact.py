@@ -25,7 +25,6 @@ from airflow_provider_segtable.spark.driver.application import (
 )
 from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.driver.session import check_machine
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 _IN_THE_LOG = (Ended.COMPLETED, Ended.DONE_ALREADY, Ended.OVERTAKEN)
 """The others leave a plan pending."""
@@ -70,7 +69,7 @@ def _compact(app: App, turn: Turn) -> Sequence[PlanResult]:
 
 
 def _state(app: App) -> State:
-    return EventLog(app.ports.storage).load()
+    return app.ports.log.load()
 
 
 def _pending(app: App) -> list[str]:

@@ -18,7 +18,6 @@ from airflow_provider_segtable.spark.driver.application import DONE, App, Outcom
 from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.stream import AVAILABLE_NOW, ingest_stream
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 LOCK_WAIT_S = 60.0
 
@@ -56,7 +55,7 @@ def work(app: App) -> Outcome:
 
 def _batch(app: App) -> Outcome:
     given = app.arguments
-    state = EventLog(app.ports.storage).load()
+    state = app.ports.log.load()
     schema = to_arrow(state.table.schema)
     rows = read_source(app.spark, given.source, given.format, app.reader_options(), schema=schema)
     committed = ingest(
@@ -70,7 +69,7 @@ def _batch(app: App) -> Outcome:
 
 
 def _appended(app: App, n: int) -> dict[str, int]:
-    event = EventLog(app.ports.storage).event(n)
+    event = app.ports.log.event(n)
     if event is None or not isinstance(event.action, Appended):
         return {}
     segments = event.action.segments
@@ -83,7 +82,7 @@ def _appended(app: App, n: int) -> dict[str, int]:
 
 def _stream(app: App) -> Outcome:
     given = app.arguments
-    state = EventLog(app.ports.storage).load()
+    state = app.ports.log.load()
     schema = to_arrow(state.table.schema)
     rows = read_stream_source(
         app.spark, given.source, given.format, app.reader_options(), schema=schema
@@ -97,7 +96,7 @@ def _stream(app: App) -> Outcome:
         wait_s=given.wait_s,
     )
     stream.wait()
-    return Outcome(code=DONE, facts={"event": EventLog(app.ports.storage).load().n})
+    return Outcome(code=DONE, facts={"event": app.ports.log.load().n})
 
 
 def _trigger(text: str) -> Mapping[str, Any]:

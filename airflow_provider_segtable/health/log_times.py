@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog, event_path, number
+from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, number
 
 GUIDE = "docs/guides/runbook.md, 'A log that is ahead of time'"
 
@@ -30,7 +30,7 @@ def log_ahead(ports: TablePorts, state: State, most_s: float) -> Iterator[Findin
     newest = _stored(ports, state.n)
     if state.n not in newest or state.time - newest[state.n] <= most_us:
         return
-    log, stored = EventLog(ports.storage), _stored(ports, 0)
+    log, stored = ports.log, _stored(ports, 0)
 
     def ahead(n: int) -> bool:
         event = log.event(n)

@@ -31,7 +31,6 @@ from airflow_provider_segtable.operators.application import (
 )
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.table.changes.merge_rows import Matched, Unmatched
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 WRONG_ARGUMENTS = 2
 """Exit code of an application that was asked for what cannot be."""
@@ -122,7 +121,7 @@ class SegtableChangeOperator(SegtableSparkOperator):
         if not commit_id:
             return None
         with place.table_ports(self.table, author=author) as ports:
-            log = EventLog(ports.storage)
+            log = ports.log
             n = log.load().commits.get(commit_id)
             event = None if n is None else log.event(n)
         if event is None or not isinstance(event.action, Changed):

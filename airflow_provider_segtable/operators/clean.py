@@ -18,7 +18,6 @@ from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 class SegtableCleanOperator(TableOperator):
@@ -63,7 +62,7 @@ class SegtableCleanOperator(TableOperator):
 
     def _retention(self, ports: TablePorts) -> Retention:
         given = {f"retention.{name}": str(value) for name, value in (self.retention or {}).items()}
-        properties = EventLog(ports.storage).load().table.properties
+        properties = ports.log.load().table.properties
         return Retention.read({**properties, **given})
 
     def _tell(self, run: CleaningRun) -> None:

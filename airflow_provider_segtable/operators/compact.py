@@ -31,7 +31,6 @@ from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 class SegtableCompactOperator(SegtableSparkOperator):
@@ -180,7 +179,7 @@ def plain(results: Sequence[PlanResult]) -> list[dict[str, Any]]:
 
 def _logged(ports: TablePorts, results: Sequence[PlanResult]) -> tuple[PlanResult, ...]:
     """Complete what a driver elsewhere did by the event that it committed."""
-    log = EventLog(ports.storage)
+    log = ports.log
     plans = log.load().plans
     told: list[PlanResult] = []
     for result in results:

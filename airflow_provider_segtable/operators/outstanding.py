@@ -19,7 +19,6 @@ from airflow_provider_segtable.services.compaction.compaction import (
     whole,
 )
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 LOOK_AGAIN_S = 2.0
 """A lock that ends with its session is not announced: look at least so often."""
@@ -48,7 +47,7 @@ def outstanding(
         wait_s: how long to wait when all that is left runs elsewhere.
         tell: told what is waited for, once.
     """
-    log, clock = EventLog(ports.storage), ports.clock
+    log, clock = ports.log, ports.clock
     state = log.load()
     plan_ids = _named(state, asked)
     over: dict[str, PlanResult] = {}
@@ -86,7 +85,7 @@ def settle(
     missing = set(plan_ids) - {result.plan_id for result in reported}
     if not missing:
         return tuple(reported)
-    log = EventLog(ports.storage)
+    log = ports.log
     state = log.load()
     found = {i: ending(i, state, whole(log)) for i in plan_ids if i in missing}
     known = (result for result in found.values() if result)

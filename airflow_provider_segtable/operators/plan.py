@@ -18,7 +18,6 @@ from airflow_provider_segtable.planning.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 PLANS_PER_RUN = 16
 
@@ -90,7 +89,7 @@ class SegtablePlanOperator(TableOperator):
 
     def _policy(self, ports: TablePorts) -> Policy:
         overrides = {f"compaction.{k}": str(v) for k, v in (self.policy or {}).items()}
-        properties = EventLog(ports.storage).load().table.properties
+        properties = ports.log.load().table.properties
         for kind in (PlanKind.SEMI_MAJOR, PlanKind.MAJOR):
             if kind not in self.trigger_dag_ids:
                 overrides[f"compaction.{kind.replace('-', '_')}"] = OFF

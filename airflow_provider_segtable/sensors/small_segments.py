@@ -18,7 +18,6 @@ from airflow.providers.common.compat.sdk import (
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.verdict import Verdict
-from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.triggers.table import SmallSegments, SmallSegmentsTrigger
 
 
@@ -91,6 +90,6 @@ class SegtableSmallSegmentsSensor(TableOperator, BaseSensorOperator):
     def _look(self) -> Verdict:
         question = SmallSegments(table=self.table, interval=self.interval, at_most=self.at_most)
         with SegtableHook(self.segtable_conn_id).table_ports(self.table) as ports:
-            verdict = question.judge(EventLog(ports.storage).load())
+            verdict = question.judge(ports.log.load())
         self.log.info("%s at version %d: %s", self.table, verdict.version, verdict.message)
         return verdict

@@ -154,7 +154,7 @@ def _earlier_now(ports: TablePorts) -> Instant:
 def _look(ports: TablePorts, retention: Retention | None, now: Instant) -> _Look:
     """Find out what may go. Files are listed first, so that who commits meanwhile is seen."""
     listed = (*ports.storage.list(DATA), *ports.storage.list(DELETES))
-    log = EventLog(ports.storage)
+    log = ports.log
     newest = log.load()
     keep = retention or Retention.read(newest.table.properties)
     retained, head = _walk(log, newest, keep, now)
@@ -289,7 +289,7 @@ def _sweep(ports: TablePorts, head: State) -> State:
 def _delete_orphans(ports: TablePorts, run: CleaningRun, head: State) -> None:
     if not run.orphans:
         return
-    named = _named(EventLog(ports.storage).refresh(head))
+    named = _named(ports.log.refresh(head))
     ports.storage.settle(TIMELINE)
     for entry in run.orphans:
         if entry.path not in named:

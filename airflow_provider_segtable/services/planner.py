@@ -30,7 +30,6 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.services.compaction.request import check_cut, checked_order
 from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 RELAUNCH_AFTER_MINUTES = 5.0
 
@@ -83,7 +82,7 @@ def plan_table(
         InvalidInput: the policy wants rows sorted by what the table does not have, or time cut
             finer than a rollup's groups.
     """
-    state = EventLog(ports.storage).load()
+    state = ports.log.load()
     policy = policy or Policy.read(state.table.properties)
     checked_order(policy.clustering, state)
     check_cut(policy.cut, state)
@@ -132,7 +131,7 @@ def _request(ports: TablePorts, state: State, chosen: tuple[CompactionPlan, ...]
         )
         outcome = commit(ports, state, change)
         state = outcome.state if isinstance(outcome, Committed) else state
-    return EventLog(ports.storage).refresh(state)
+    return ports.log.refresh(state)
 
 
 def run_id(table: str, known: PlanState, now: Instant) -> str:

@@ -30,6 +30,7 @@ from airflow_provider_segtable.table.clocks import (
     lease_clock,
     storage_clock,
 )
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
 """How long ZooKeeper keeps the locks of a worker that fell silent; seconds, 30 by default."""
@@ -54,6 +55,11 @@ class TablePorts:
     coordinator_: Coordinator | None = None
     most_skew_s: float = MOST_SKEW_S
     clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
+    log: EventLog = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Keep one log, which remembers what it read."""
+        object.__setattr__(self, "log", EventLog(self.storage))
 
     @property
     def coordinator(self) -> Coordinator:

@@ -46,7 +46,7 @@ from airflow_provider_segtable.table.changes.row_change import ChangeKind, Chang
 from airflow_provider_segtable.table.changes.updating import Updates
 from airflow_provider_segtable.table.context import TablePorts, open_ports
 from airflow_provider_segtable.table.log.committer import Committed
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.tags import known_tag, put_tag, remove_tag
 from airflow_provider_segtable.table.writes.append import append
@@ -135,7 +135,7 @@ class Table:
 
     def state(self) -> State:
         """Return the newest state of the log."""
-        return EventLog(self.ports.storage).load()
+        return self.ports.log.load()
 
     def snapshot(
         self,
@@ -154,7 +154,7 @@ class Table:
             VersionExpired: it is no longer kept.
             InvalidInput: there is no such tag.
         """
-        log = EventLog(self.ports.storage)
+        log = self.ports.log
         if tag is not None:
             newest = log.load()
             state = log.version(known_tag(newest, tag), newest)
@@ -294,7 +294,7 @@ def create_table(ports: TablePorts, definition: TableCreated) -> Table:
     Raises:
         ClockSkew: this host's clock is off; no table was made.
     """
-    log = EventLog(ports.storage)
+    log = ports.log
     if log.first():
         raise _exists(ports)
     probe(ports.storage, ports.chance)

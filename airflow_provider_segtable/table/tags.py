@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.log.event_log import EventLog, tag_path
+from airflow_provider_segtable.table.log.event_log import tag_path
 
 
 def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:
@@ -24,7 +24,7 @@ def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:
             f"{name!r} is no tag: use up to 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit"
         )
-    log = EventLog(ports.storage)
+    log = ports.log
     newest = log.load()
     state = newest if version is None else log.at(version)
     ports.storage.replace(tag_path(name, state.n), write_checkpoint(state))
@@ -36,7 +36,7 @@ def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:
 def remove_tag(ports: TablePorts, name: str) -> None:
     """Take a name away; see ``Table.untag``."""
     change = Change(action=Untagged(name=name), commit_id=ports.chance.token())
-    commit_or_raise(ports, EventLog(ports.storage).load(), change)
+    commit_or_raise(ports, ports.log.load(), change)
 
 
 def known_tag(state: State, name: str) -> int:

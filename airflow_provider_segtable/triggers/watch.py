@@ -29,7 +29,6 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.hooks.segtable import Place, mask_credentials
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 STORAGE_TRIES = 5
 SECOND_US = 1_000_000
@@ -73,7 +72,7 @@ class Watch:
             if self._ports is None:
                 ports = self._place.table_ports(self._question.table)
                 self._ports = self._open.enter_context(ports)
-            log = EventLog(self._ports.storage)
+            log = self._ports.log
             self._state = log.refresh(self._state) if self._state else log.load()
             answer = self._question.answer(self._ports, self._state)
         except StorageError:

@@ -40,7 +40,6 @@ from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 COMPACTION_PRIORITY = 25
 
@@ -109,7 +108,7 @@ def begin(
     lease = ports.coordinator.acquire(_request(ports, known, state), wait_s=wait_s)
     try:
         ports.check_lease_clock(lease)
-        return _start(ports, plan, lease, EventLog(ports.storage).refresh(state))
+        return _start(ports, plan, lease, ports.log.refresh(state))
     except BaseException:
         lease.release()
         raise

@@ -131,7 +131,7 @@ def compact(
 
 
 def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResult:
-    log = EventLog(ports.storage)
+    log = ports.log
     state = log.load()
     over = ending(plan_id, state, whole(log))
     if over:

@@ -45,7 +45,6 @@ from airflow_provider_segtable.planning.selection import skipped_plan
 from airflow_provider_segtable.planning.semi_major import longest_run, sorting
 from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 REASONS_SHOWN = 3
 ASKED = "asked for by"
@@ -82,7 +81,7 @@ def request(
         CommitConflict: others were faster with everything; ask again.
         CommitUnknown: a reply was lost; ask again, nothing is requested twice.
     """
-    state = EventLog(ports.storage).load()
+    state = ports.log.load()
     kind = _kind(kind)
     cut = _granularity(granularity, kind)
     check_cut(cut, state)
@@ -318,7 +317,7 @@ def _commit(
             asked.append(plan.id)
         else:
             conflicts.append(outcome.reason)
-    state = EventLog(ports.storage).refresh(state)
+    state = ports.log.refresh(state)
     pending = [state.plans[plan_id] for plan_id in asked if plan_id in state.plans]
     if not pending:
         raise CommitConflict(f"others were faster: {'; '.join(conflicts)}; ask again")

@@ -41,7 +41,6 @@ from airflow_provider_segtable.table.changes.row_change import (
 )
 from airflow_provider_segtable.table.changes.updating import refuse_rollup
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 WAIT_S = 60.0
@@ -179,7 +178,7 @@ class _Asked:
                 commit_id=name,
                 wait_s=self.wait_s,
             )
-        state = EventLog(ports.storage).load()
+        state = ports.log.load()
         found = find(Snapshot(ports=ports, state=state))
         return ChangeResult(n=None, state=state, matched=found.matched, deleted=0, inserted=0)
 

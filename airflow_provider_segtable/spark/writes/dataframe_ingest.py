@@ -47,7 +47,6 @@ from airflow_provider_segtable.spark.writes.dataframe_rollup import from_input
 from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.committer import Committed
-from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import given_schema
 from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write, append
 
@@ -126,7 +125,7 @@ def ingest_some(
     wait_s: float = 60.0,
 ) -> Committed | None:
     """Append the rows of a DataFrame, as ``ingest``; None if it has none."""
-    state = EventLog(ports.storage).load()
+    state = ports.log.load()
     if commit_id in state.commits:
         return Committed(n=state.commits[commit_id], state=state)
     table, schema = state.table, to_arrow(state.table.schema)

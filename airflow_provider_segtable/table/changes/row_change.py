@@ -155,7 +155,7 @@ def change(
         LockLost: the session ended; nothing was committed.
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
-    log = EventLog(ports.storage)
+    log = ports.log
     state = log.refresh(state) if state else log.load()
     if commit_id in state.commits:
         return _landed(log, state.commits[commit_id], state)
@@ -198,7 +198,7 @@ class _Settling:
 
     def __init__(self, asked: _Asked, found: Found, state: State) -> None:
         self.asked, self.found, self.state = asked, found, state
-        self.log = EventLog(asked.ports.storage)
+        self.log = asked.ports.log
         self.rows = {root: rows for root, rows in found.rows.items() if rows}
         self.segments: tuple[Segment, ...] = ()
         self.guard: Callable[[], None] = lambda: None
@@ -281,7 +281,7 @@ class _Settling:
     def _committed(self, outcome: Committed) -> ChangeResult:
         """Return what the event did: a late put of an earlier run, with other files, is as good."""
         try:
-            return _landed(EventLog(self.asked.ports.storage), outcome.n, outcome.state)
+            return _landed(self.asked.ports.log, outcome.n, outcome.state)
         except SegtableError:  # it is committed all the same
             return self._result(outcome.n, outcome.state)
 
@@ -376,7 +376,7 @@ def _all_plain(
     ports: TablePorts, common: Rows, rivals: Mapping[SegmentId, Sequence[Deletion]]
 ) -> bool:
     """Tell whether plain deletes alone touched these roots: then leaving rows out is as good."""
-    log = EventLog(ports.storage)
+    log = ports.log
     events = (log.event(n) for n in {each.n for root in common for each in rivals[root]})
     return all(
         event is not None and isinstance(event.action, Changed) and not event.action.segments

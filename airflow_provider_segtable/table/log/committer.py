@@ -36,7 +36,7 @@ from airflow_provider_segtable.core.log.state import State, apply
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.table.context import TablePorts
-from airflow_provider_segtable.table.log.event_log import EventLog, event_path
+from airflow_provider_segtable.table.log.event_log import event_path
 
 CHECKPOINT_EVERY = 32
 """Events from checkpoint to checkpoint of a small table ..."""
@@ -180,7 +180,7 @@ class _Loop:
         self.ports = ports
         self.change = change
         self.state = state
-        self.log = EventLog(ports.storage)
+        self.log = ports.log
         self.unresolved: int | None = None
 
     def run(self, retry: Retry) -> Outcome:
@@ -248,7 +248,7 @@ class _Loop:
                 return None  # we slept, and the number was free because it had expired
         except StorageError:
             return None  # look again
-        self.state = apply(self.state, event)
+        self.state = self.log.remember(apply(self.state, event))
         return self._landed(event.n)
 
     def _landed(self, n: int) -> Committed:

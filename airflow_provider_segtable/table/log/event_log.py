@@ -14,6 +14,9 @@
 5. A tagged version has a checkpoint of its own, ``_segtable/tags/<name>-<n>.parquet``.
 6. Opening costs the checkpoint, the events since, by number, and the markers, of which there are
    one or two: long listings, which may be late on some stores, are needed only where hints fail.
+7. An ``EventLog`` remembers the newest state that it read. Whoever keeps one pays for new events
+   only. A remembered state counts as long as its last event is still the log's: a table that was
+   dropped and made again at the same place is read from its start.
 """
 
 import json
@@ -68,12 +71,18 @@ def number(path: str) -> int | None:
     return int(digits) if len(digits) == len(f"{0:020d}") and digits.isdigit() else None
 
 
+def _is_later(known: State, state: State) -> bool:
+    """Return whether two states are of one table."""
+    return known.base_version == state.base_version and known.time > state.time
+
+
 class EventLog:
-    """The log of one table."""
+    """The log of one table; see rule 7 for what it remembers."""
 
     def __init__(self, storage: Storage) -> None:
         """Read from ``storage``; nothing is read before the first call."""
         self.storage = storage
+        self._newest: State | None = None
 
     def load(self) -> State:
         """Return the newest state.
@@ -83,6 +92,22 @@ class EventLog:
             UnsupportedFormat: if a newer segtable wrote to it.
             CorruptTable: if the log has a hole or a torn event.
         """
+        known = self._newest
+        if known is not None and self._still_ends(known):
+            return self.refresh(known)
+        return self.remember(self._load())
+
+    def remember(self, state: State) -> State:
+        """Take ``state``, read or committed, as the newest one, and return it."""
+        self._newest = state
+        return state
+
+    def _still_ends(self, known: State) -> bool:
+        """Return whether the last event of a state is still in the log."""
+        last = self.event(known.n)
+        return last is not None and last.time == known.time
+
+    def _load(self) -> State:
         base = self._newest_checkpoint()
         for _ in range(TRIES):
             start = base.n + 1 if base else 0
@@ -95,10 +120,12 @@ class EventLog:
 
     def refresh(self, state: State) -> State:
         """Return ``state`` with the events that came since."""
-        newest = state
-        for event in self.events(state.n + 1):
+        known = self._newest
+        newest = known if known and known.n > state.n and _is_later(known, state) else state
+        start = newest.n + 1
+        for event in self.events(start):
             newest = apply(newest, event)
-        return newest if self.first() <= state.n + 1 else self.load()
+        return self.remember(newest if self.first() <= start else self._load())
 
     def at(self, n: int) -> State:
         """Return the state after event ``n``, whatever came later.

@@ -39,7 +39,6 @@ from airflow_provider_segtable.table.log.committer import (
     commit_files,
     way_out,
 )
-from airflow_provider_segtable.table.log.event_log import EventLog
 
 BATCH_PRIORITY = 50
 TRIES = 5
@@ -85,7 +84,7 @@ def append(
         CommitConflict: the log refused it ``TRIES`` times.
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
-    log = EventLog(ports.storage)
+    log = ports.log
     state = log.refresh(state) if state else log.load()
     if commit_id in state.commits:
         return Committed(n=state.commits[commit_id], state=state)
