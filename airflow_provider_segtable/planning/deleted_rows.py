@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.deletes.deletion import roots_among
 from airflow_provider_segtable.core.deletes.predicate import may_hold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Roots, Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,11 @@ class Deleted:
 
     rows: Mapping[SegmentId, float] = field(default_factory=dict)
     predicates: Mapping[SegmentId, int] = field(default_factory=dict)
+
+    @property
+    def nothing(self) -> bool:
+        """Return whether nothing is deleted."""
+        return not self.rows and not self.predicates
 
     def rows_of(self, segments: Iterable[Segment]) -> float:
         """Return about how many rows of some segments are deleted."""
@@ -46,18 +52,34 @@ class Deleted:
 
     def bytes_of(self, segments: Iterable[Segment]) -> float:
         """Return about how many bytes of some segments are deleted."""
+        if not self.rows:
+            return 0.0
         return sum(
             segment.size * self.rows.get(segment.id, 0.0) / max(1, segment.rows)
             for segment in segments
         )
 
 
-def deleted_in(state: State) -> Deleted:
-    """Return what is deleted in the visible segments of a state."""
+def deleted_in(state: State, interval: Interval | None = None) -> Deleted:
+    """Return what is deleted in the visible segments of a state, or of a stretch of time."""
     if not state.vectors and not state.erasures:
         return Deleted()
-    visible = [segment for segment in state.timeline.visible_segments() if segment.rows]
+    visible = [segment for segment in _holding(state, interval) if segment.rows]
     return Deleted(rows=dict(_spread(state, visible)), predicates=dict(_waiting(state, visible)))
+
+
+def _holding(state: State, interval: Interval | None) -> Iterable[Segment]:
+    """Return the visible segments of a time, and all that may hold the same deleted rows.
+
+    Rows of one root are spread over all its holders, so those outside of the time count, too.
+    """
+    if interval is None:
+        return state.timeline.visible_segments()
+    shared = {root.interval for root in state.vectors if root.interval.overlaps(interval)}
+    chunks = (c for each in (interval, *shared) for c in state.timeline.visible_chunks(each))
+    whole = {chunk.interval for chunk in chunks}
+    found = (s for each in whole for s in state.timeline.visible_segments(each))
+    return {segment.id: segment for segment in found}.values()
 
 
 def _waiting(state: State, segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, int]]:

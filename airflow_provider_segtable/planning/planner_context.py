@@ -14,7 +14,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
@@ -39,16 +39,19 @@ class Survey:
     ``skip_from`` is the instant that the policy's skip offset counts back from.
     ``claims`` and ``resting`` (by kind of the aborted plan) say why a segment is not free;
     ``pending`` are the plans that are not done yet; ``deleted`` is what rewriting would get rid of.
+    ``within`` is the time that is looked at; None: all. ``seen`` keeps what ``segments`` found.
     """
 
     state: State
     policy: Policy
     now: Instant
     skip_from: Instant
-    claims: Mapping[SegmentId, str]
-    resting: Mapping[PlanKind, Mapping[SegmentId, str]]
-    pending: tuple[PlanState, ...]
+    within: Interval | None = None
+    claims: Mapping[SegmentId, str] = field(default_factory=dict)
+    resting: Mapping[PlanKind, Mapping[SegmentId, str]] = field(default_factory=dict)
+    pending: tuple[PlanState, ...] = ()
     deleted: Deleted = field(default_factory=Deleted)
+    seen: dict[Interval, tuple[Segment, ...]] = field(default_factory=dict, repr=False)
 
     def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
         """Return the visible groups of a chunk, by root, but for a tombstone; none without rows."""
@@ -58,6 +61,8 @@ class Survey:
 
     def much_deleted(self, segments: Iterable[Segment]) -> str | None:
         """Return, in words, that much of some segments is deleted; None if it is not."""
+        if self.deleted.nothing:
+            return None
         some = tuple(segments)
         waiting, share = self.deleted.waiting(some), self.deleted.share(some)
         if waiting >= self.policy.deleted_predicates:
@@ -69,18 +74,24 @@ class Survey:
 
     def due_for_deletes(self, groups: Iterable[Group]) -> str | None:
         """Return why some groups together, or any one of them, should lose deleted rows."""
+        if self.deleted.nothing:
+            return None
         some = tuple(groups)
         together = self.much_deleted(members(some))
         return together or next(filter(None, (self.much_deleted(g.segments) for g in some)), None)
 
     def segments(self, interval: Interval) -> tuple[Segment, ...]:
         """Return the visible segments of a stretch of time that have rows."""
-        visible = self.state.timeline.visible_segments(interval)
-        return tuple(segment for segment in visible if not segment.tombstone)
+        if interval not in self.seen:
+            visible = self.state.timeline.visible_segments(interval)
+            self.seen[interval] = tuple(s for s in visible if not s.tombstone)
+        return self.seen[interval]
 
     def chunks(self) -> tuple[ChunkKey, ...]:
-        """Return the visible chunks that have rows."""
-        return tuple(c for c in self.state.timeline.visible_chunks() if self.groups(c))
+        """Return the visible chunks that have rows, of the time that is looked at."""
+        timeline = self.state.timeline
+        visible = timeline.visible_chunks(self.within)
+        return tuple(chunk for chunk in visible if timeline.summary(chunk).rows)
 
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
         """Yield the chunks that may be compacted at all; say why of the others."""
@@ -105,8 +116,9 @@ class Survey:
     def claim(self, segments: Iterable[Segment], kind: PlanKind) -> str | None:
         """Return why not all of these segments are free for a plan of this kind."""
         smaller = [self.resting[each] for each in KINDS[: KINDS.index(kind) + 1]]
-        for segment in segments:
-            for why in (self.claims, *smaller):
+        taken = [why for why in (self.claims, *smaller) if why]
+        for segment in segments if taken else ():
+            for why in taken:
                 if segment.id in why:
                     return why[segment.id]
         return None
@@ -145,6 +157,11 @@ class Survey:
 
 def survey(state: State, policy: Policy, now: Instant) -> Survey:
     """Look at a table."""
+    return looking_at(unlooked(state, policy, now), None)
+
+
+def unlooked(state: State, policy: Policy, now: Instant) -> Survey:
+    """Return what is known of a table without looking at any segment."""
     rest_us = policy.retry_aborted_minutes * MINUTE_US
     claims: dict[SegmentId, str] = {}
     resting: dict[PlanKind, dict[SegmentId, str]] = {kind: {} for kind in KINDS}
@@ -164,15 +181,20 @@ def survey(state: State, policy: Policy, now: Instant) -> Survey:
         claims=claims,
         resting=resting,
         pending=state.pending_plans(),
-        deleted=deleted_in(state),
     )
+
+
+def looking_at(found: Survey, interval: Interval | None) -> Survey:
+    """Return the same of a stretch of time that cuts no chunk apart; None: of all."""
+    return replace(found, within=interval, deleted=deleted_in(found.state, interval), seen={})
 
 
 def _skip_from(state: State, policy: Policy, now: Instant) -> Instant:
     if policy.skip_offset_from == NOW or not policy.skip_offset_minutes:
         return now
-    visible = state.timeline.visible_segments()
-    return max((segment.time_max for segment in visible if segment.rows), default=now)
+    timeline = state.timeline
+    found = (timeline.summary(chunk).time_max for chunk in timeline.visible_chunks())
+    return max((at for at in found if at is not None), default=now)
 
 
 def _stone(segment: Segment) -> bool:

@@ -5,11 +5,15 @@
 2. A larger compaction takes the place of smaller ones that it makes needless (``instead``), and
    inherits their urgency: it is looked at no later than they would be. If the budget has no room
    for it, they get their turn.
-3. Where a larger compaction is due but a smaller one is pending already, nothing new is planned:
+3. What was not looked into yet has a bound: no candidate in it is more urgent. It is looked into
+   when that is the highest urgency left. A run looks into ``LOOKS`` segments for what it chooses or
+   explains, so that planning a large table ends soon; the rest is left for the next run. A table
+   of fewer segments is looked into as a whole, and chosen from as if nothing had bounds.
+4. Where a larger compaction is due but a smaller one is pending already, nothing new is planned:
    the place *drains*, so that a steady stream of appends does not keep the larger one off.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -18,6 +22,9 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.policy import MIB, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+
+LOOKS = 10_000
+"""Segments that a planner run looks into, to choose plans or to give reasons; at least one area."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,33 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unlooked:
+    """Chunks in which no candidate is more urgent than ``bound``; 0: there is none.
+
+    Attributes:
+        bound: see above.
+        least: bytes below which no plan here can be.
+        chunks: at least one.
+        segments: how many there are to look at.
+        look: returns the candidates, and notes why the rest is left alone.
+        known: what is known of them, in words.
+    """
+
+    bound: float
+    least: int
+    chunks: tuple[ChunkKey, ...]
+    segments: int
+    look: Callable[[], Sequence[Candidate]]
+    known: str
+
+    def skipped(self, *, used_up: bool) -> Iterable[Skipped]:
+        """Return that nothing here was looked into."""
+        why = "the budget of this run went to others" if used_up else "left for the next run"
+        reason = f"{why if self.bound else 'nothing to gain'}: {self.known}"
+        return (Skipped(chunk=chunk, partitions=(), reason=reason) for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draining:
     """A compaction of this kind is due here, but another plan has to be done first."""
 
@@ -57,23 +91,39 @@ class Draining:
         return f"held back: {self.kind} compaction is due, once plan {self.waits_for} is done"
 
 
-def choose(candidates: Iterable[Candidate], policy: Policy, skipped: list[Skipped]) -> Planned:
+def choose(
+    candidates: Iterable[Candidate],
+    policy: Policy,
+    skipped: list[Skipped],
+    unlooked: Iterable[Unlooked] = (),
+) -> Planned:
     """Choose within the budget; whatever is not chosen gets a reason in ``skipped``."""
-    heap = [_entry(candidate) for candidate in candidates]
+    heap = [*map(_entry, candidates), *map(_unlooked, unlooked)]
     heapify(heap)
     chosen: list[CompactionPlan] = []
-    left = policy.max_plan_bytes
+    left, looked = policy.max_plan_bytes, 0
     while heap:
-        candidate = heappop(heap)[2]
-        plan = candidate.plan
+        best = heappop(heap)[2]
+        if isinstance(best, Unlooked):
+            used_up = len(chosen) == policy.max_plans or left < best.least
+            if looked and looked + best.segments > LOOKS:
+                skipped.extend(best.skipped(used_up=used_up))
+                continue
+            found = best.look()
+            if found or used_up or not best.bound:
+                looked += best.segments
+            for other in found:
+                heappush(heap, _entry(other))
+            continue
+        plan = best.plan
         over = _over(plan, len(chosen), left, policy)
         if over is None:
             chosen.append(plan)
             left -= plan.size
-            skipped.extend(_needless(candidate))
+            skipped.extend(_needless(best))
             continue
-        skipped.append(candidate.skipped(over))
-        for other in candidate.instead:
+        skipped.append(best.skipped(over))
+        for other in best.instead:
             heappush(heap, _entry(other))
     return Planned(chosen=tuple(chosen), skipped=tuple(skipped))
 
@@ -87,8 +137,16 @@ def skipped_plan(plan: CompactionPlan, reason: str) -> Skipped:
     return Skipped(chunk=plan.chunk, partitions=partitions, reason=reason, kind=plan.kind)
 
 
-def _entry(candidate: Candidate) -> tuple[float, str, Candidate]:
-    return (-candidate.urgency, candidate.plan.id, candidate)
+_Entry = tuple[float, str, Candidate | Unlooked]
+"""Urgency, name, item: of equal urgency what was not looked into comes first, earliest first."""
+
+
+def _entry(candidate: Candidate) -> _Entry:
+    return -candidate.urgency, candidate.plan.id, candidate
+
+
+def _unlooked(one: Unlooked) -> _Entry:
+    return -one.bound, f" {one.chunks[0]}", one
 
 
 def _over(plan: CompactionPlan, chosen: int, left: int, policy: Policy) -> str | None:

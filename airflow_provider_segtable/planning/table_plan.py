@@ -7,6 +7,8 @@
 3. Nothing is planned in the region of a pending major compaction, nor over segments that a
    pending plan has.
 4. What is left is ranked by gain per cost, whatever its kind, and chosen within the budget.
+5. A large table is looked into area by area, the one with the highest possible gain first
+   (``planning.areas``), and no further than one run goes (``planning.selection``).
 """
 
 from bisect import bisect_right
@@ -16,12 +18,13 @@ from dataclasses import replace
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.planning.areas import Area, areas
 from airflow_provider_segtable.planning.major import major_due
 from airflow_provider_segtable.planning.minor import minor_candidates
-from airflow_provider_segtable.planning.planner_context import Survey, survey
+from airflow_provider_segtable.planning.planner_context import Survey, looking_at, unlooked
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped
-from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
+from airflow_provider_segtable.planning.selection import Candidate, Draining, Unlooked, choose
 from airflow_provider_segtable.planning.semi_major import semi_major_due
 
 
@@ -36,8 +39,24 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
     Returns:
         The chosen plans, best first, and a reason for everything skipped.
     """
-    found = survey(state, policy, now)
+    found = unlooked(state, policy, now)
     skipped: list[Skipped] = []
+
+    def unlooked_area(area: Area) -> Unlooked:
+        return Unlooked(
+            bound=area.bound,
+            least=area.least,
+            chunks=area.chunks,
+            segments=area.segments,
+            look=lambda: candidates_in(looking_at(found, area.interval), skipped),
+            known=area.known,
+        )
+
+    return choose((), policy, skipped, map(unlooked_area, areas(found)))
+
+
+def candidates_in(found: Survey, skipped: list[Skipped]) -> list[Candidate]:
+    """Return everything that would pay in the time that is looked at; say why of the rest."""
     due = major_due(found, skipped)
     draining = [one for one in due if isinstance(one, Draining)]
     smaller: list[Candidate] = []
@@ -48,7 +67,7 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
         else:
             skipped.append(Skipped(chunk=chunk, partitions=(), reason=drain.reason))
     majors = (one for one in due if isinstance(one, Candidate))
-    return choose(_ranked(list(majors), smaller), policy, skipped)
+    return _ranked(list(majors), smaller)
 
 
 def _of_chunk(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> list[Candidate]:

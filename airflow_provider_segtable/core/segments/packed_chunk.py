@@ -32,11 +32,13 @@ class ChunkSummary:
         visible: its visible segments, tombstones included; the rest is of these alone.
         rows: their rows.
         size: their bytes.
-        time_max: the latest event time; None if nothing is visible.
+        time_max: the latest event time; None if no visible segment has rows.
         oldest: when the oldest was created; None if nothing is visible.
         newest: when the newest was created.
         sizes: how many segments with a file there are by the bit length of their size in bytes.
         clustered: bytes by clustering, for what is not sorted as a policy wants.
+        late: how many segments reach beyond the core set of the version: no major compaction has
+            rewritten them.
     """
 
     count: int
@@ -52,6 +54,7 @@ class ChunkSummary:
     newest: Instant | None = None
     sizes: Mapping[int, int] = field(default_factory=dict)
     clustered: Mapping[str, int] = field(default_factory=dict)
+    late: int = 0
 
     @property
     def hidden(self) -> int:
@@ -77,11 +80,12 @@ def summarize(chunk: Chunk) -> ChunkSummary:
         visible=len(shown),
         rows=sum(segment.rows for segment in shown),
         size=sum(segment.size for segment in shown),
-        time_max=max((segment.time_max for segment in shown), default=None),
+        time_max=max((segment.time_max for segment in shown if segment.rows), default=None),
         oldest=min((segment.created for segment in shown), default=None),
         newest=max((segment.created for segment in shown), default=None),
         sizes=dict(sorted(sizes.items())),
         clustered=dict(sorted(clustered.items())),
+        late=sum(s.shard.root_end > s.shard.core for s in shown if not s.tombstone),
     )
 
 

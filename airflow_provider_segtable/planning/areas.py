@@ -1,0 +1,168 @@
+"""Areas: stretches of time that can be planned one by one, and how much each could gain at most.
+
+1. An area cuts no chunk apart, as time is cut and as the policy wants it cut. So no plan, of
+   whatever kind, reaches from one area into another, and each can be planned alone.
+2. Its *bound* is never below the urgency (``selection``) of any plan in it, and comes from chunk
+   summaries alone: a plan of k segments removes k - 1 at most, copies at least the k smallest, and
+   tidies (sorts, or frees of deleted rows) each byte that it copies once at most.
+3. The bound is 0 where no plan can be due: fewer than two segments may be small, none is oversized,
+   all are sorted as wanted, rolled up and cut as wanted, and nothing is deleted.
+
+So the areas of a large table are looked into best bound first, until the budget is used up.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.version_claims import united
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.planning.major import changes_cut, regions
+from airflow_provider_segtable.planning.planner_context import Survey
+from airflow_provider_segtable.planning.policy import MIB, Policy
+from airflow_provider_segtable.planning.reasons import describe_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Area:
+    """A stretch of time, its visible chunks, and the most that a plan in it could gain per cost.
+
+    ``least`` is the smallest that one of its segments may be, in bytes.
+    """
+
+    interval: Interval
+    chunks: tuple[ChunkKey, ...]
+    segments: int
+    size: int
+    bound: float
+    least: int
+
+    @property
+    def known(self) -> str:
+        """Return, in words, what is known of the area without looking into it."""
+        return f"{self.segments} segments of {describe_size(self.size)} in all"
+
+
+def areas(found: Survey) -> Iterator[Area]:
+    """Yield the areas of a table, from the earliest."""
+    chunks = sorted(found.chunks(), key=lambda chunk: chunk.interval)
+    deleted = _Deleted(found.state)
+    at = 0
+    for interval in _intervals(found, tuple(chunks)):
+        first = at
+        while at < len(chunks) and chunks[at].interval.start < interval.end:
+            at += 1
+        yield _area(found, interval, tuple(chunks[first:at]), deleted)
+
+
+def _intervals(found: Survey, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval]:
+    """Yield disjoint closed intervals around all chunks.
+
+    Most chunks are just what the layout makes, and alone: for them nothing has to be searched.
+    """
+    cut, layout = found.policy.cut, found.state.layout
+    wide = []
+    for chunk in chunks:
+        interval = chunk.interval
+        edges = [layout.chunk(interval.start)]
+        if edges[0] != interval:
+            edges.append(layout.chunk(interval.end - 1))
+        if cut:
+            edges += [cut.chunk(interval.start), cut.chunk(interval.end - 1)]
+        start = min(interval.start, *(edge.start for edge in edges))
+        end = max(interval.end, *(edge.end for edge in edges))
+        wide.append(Interval(start, end))
+    simple = {chunk.interval for chunk in chunks}
+    joined = united(wide)
+    if all(one in simple for one in joined):
+        yield from joined
+        return
+    starts = [chunk.interval.start for chunk in chunks]
+    every: list[Interval] = []
+    for one in joined:
+        if one in simple:
+            every.append(one)
+            continue
+        inside = chunks[bisect_left(starts, one.start) : bisect_left(starts, one.end)]
+        every += [one, *regions(found, inside, cut)]
+    yield from united(every)
+
+
+def _area(
+    found: Survey, interval: Interval, chunks: tuple[ChunkKey, ...], deleted: "_Deleted"
+) -> Area:
+    summaries = [found.state.timeline.summary(chunk) for chunk in chunks]
+    sizes: Counter[int] = Counter()
+    for summary in summaries:
+        sizes.update(summary.sizes)
+    possible = len(chunks) > 1 or _may_be_due(found, interval, summaries, deleted)
+    return Area(
+        interval=interval,
+        chunks=chunks,
+        segments=sum(summary.visible for summary in summaries),
+        size=sum(summary.size for summary in summaries),
+        bound=_most(sizes, found.policy) if possible else 0.0,
+        least=_least(min(sizes, default=0)),
+    )
+
+
+def _may_be_due(
+    found: Survey, interval: Interval, summaries: list[ChunkSummary], deleted: "_Deleted"
+) -> bool:
+    """Return whether any plan may pay here (rule 3)."""
+    policy = found.policy
+    if policy.cut and changes_cut(found.state, interval, policy.cut):
+        return True
+    if deleted.may_hold(interval):
+        return True
+    for summary in summaries:
+        small = sum(n for bits, n in summary.sizes.items() if _least(bits) < policy.small_size)
+        large = any(1 << bits > policy.largest_output for bits in summary.sizes)
+        loose = summary.size - summary.clustered.get(policy.clustering, 0)
+        untidy = (
+            small > 1,
+            policy.clustering and loose,
+            summary.late and (large or found.state.table.rollup is not None),
+        )
+        if any(untidy):
+            return True
+    return False
+
+
+def _most(sizes: Mapping[int, int], policy: Policy) -> float:
+    """Return the most that any choice of segments could gain per cost (rule 2).
+
+    Between two sizes the quotient is monotone in k, so it is looked at where the size changes.
+    """
+    best, count, size = 0.0, 0, 0
+    for bits, n in sorted(sizes.items()):
+        for more in (1, n):
+            taken, copied = count + more, size + more * _least(bits)
+            best = max(best, (taken - 1) / (1 + copied / MIB))
+        count, size = count + n, size + n * _least(bits)
+    return best + 2 * MIB / policy.target_size
+
+
+def _least(bits: int) -> int:
+    """Return the smallest number of so many bits."""
+    return 1 << (bits - 1) if bits else 0
+
+
+class _Deleted:
+    """When anything was deleted, as far as the log tells without looking at segments."""
+
+    def __init__(self, state: State) -> None:
+        self._erased = bool(state.erasures)
+        self._roots = united({root.interval for root in state.vectors})
+        self._starts = [interval.start for interval in self._roots]
+
+    def may_hold(self, interval: Interval) -> bool:
+        """Return whether rows of this time may be deleted."""
+        if self._erased:
+            return True
+        at = bisect_left(self._starts, interval.end)
+        return at > 0 and self._roots[at - 1].overlaps(interval)
