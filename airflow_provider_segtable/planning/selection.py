@@ -7,13 +7,14 @@
    for it, they get their turn.
 3. What was not looked into yet has a bound: no candidate in it is more urgent. It is looked into
    when that is the highest urgency left. A run looks into ``LOOKS`` segments for what it chooses or
-   explains, so that planning a large table ends soon; the rest is left for the next run. A table
-   of fewer segments is looked into as a whole, and chosen from as if nothing had bounds.
+   explains, so that planning a large table ends soon; the rest is left for the next run. Where
+   nothing can be chosen does not count, so that it never keeps others from being looked into. A
+   table of fewer segments is looked into as a whole, and chosen from as if nothing had bounds.
 4. Where a larger compaction is due but a smaller one is pending already, nothing new is planned:
    the place *drains*, so that a steady stream of appends does not keep the larger one off.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -70,10 +71,9 @@ class Unlooked:
     look: Callable[[], Sequence[Candidate]]
     known: str
 
-    def skipped(self, *, used_up: bool) -> Iterable[Skipped]:
+    def skipped(self, why: str) -> Iterable[Skipped]:
         """Return that nothing here was looked into."""
-        why = "the budget of this run went to others" if used_up else "left for the next run"
-        reason = f"{why if self.bound else 'nothing to gain'}: {self.known}"
+        reason = f"{why}: {self.known}"
         return (Skipped(chunk=chunk, partitions=(), reason=reason) for chunk in self.chunks)
 
 
@@ -101,31 +101,47 @@ def choose(
     heap = [*map(_entry, candidates), *map(_unlooked, unlooked)]
     heapify(heap)
     chosen: list[CompactionPlan] = []
+    vain: list[Unlooked] = []
     left, looked = policy.max_plan_bytes, 0
     while heap:
         best = heappop(heap)[2]
-        if isinstance(best, Unlooked):
-            used_up = len(chosen) == policy.max_plans or left < best.least
-            if looked and looked + best.segments > LOOKS:
-                skipped.extend(best.skipped(used_up=used_up))
+        if isinstance(best, Candidate):
+            over = _over(best.plan, len(chosen), left, policy)
+            if over is None:
+                chosen.append(best.plan)
+                left -= best.plan.size
+                skipped.extend(_needless(best))
                 continue
+            skipped.append(best.skipped(over))
+            found: Sequence[Candidate] = best.instead
+        elif not best.bound or len(chosen) == policy.max_plans or left < best.least:
+            vain.append(best)
+            continue
+        elif looked and looked + best.segments > LOOKS:
+            skipped.extend(best.skipped("left for the next run"))
+            continue
+        else:
             found = best.look()
-            if found or used_up or not best.bound:
-                looked += best.segments
-            for other in found:
-                heappush(heap, _entry(other))
-            continue
-        plan = best.plan
-        over = _over(plan, len(chosen), left, policy)
-        if over is None:
-            chosen.append(plan)
-            left -= plan.size
-            skipped.extend(_needless(best))
-            continue
-        skipped.append(best.skipped(over))
-        for other in best.instead:
+            looked += best.segments if any(one.plan.size <= left for one in found) else 0
+        for other in found:
             heappush(heap, _entry(other))
+    over = _used_up(len(chosen), policy)
+    skipped.extend(_explained(vain, LOOKS - looked, over))
     return Planned(chosen=tuple(chosen), skipped=tuple(skipped))
+
+
+def _explained(vain: Iterable[Unlooked], most: int, over: str) -> Iterator[Skipped]:
+    """Say why nothing was chosen in some places, in detail for the first ``most`` segments."""
+    for one in vain:
+        most -= one.segments
+        if most < 0:
+            yield from one.skipped(over if one.bound else "nothing to gain")
+            continue
+        found = [*one.look()]
+        while found:
+            candidate = found.pop()
+            yield candidate.skipped(over)
+            found += candidate.instead
 
 
 def skipped_plan(plan: CompactionPlan, reason: str) -> Skipped:
@@ -150,11 +166,15 @@ def _unlooked(one: Unlooked) -> _Entry:
 
 
 def _over(plan: CompactionPlan, chosen: int, left: int, policy: Policy) -> str | None:
+    if chosen == policy.max_plans or plan.size > left:
+        return _used_up(chosen, policy)
+    return None
+
+
+def _used_up(chosen: int, policy: Policy) -> str:
     if chosen == policy.max_plans:
         return f"over the budget of {policy.max_plans} plans a run"
-    if plan.size > left:
-        return f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
-    return None
+    return f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
 
 
 def _needless(candidate: Candidate) -> Iterable[Skipped]:
