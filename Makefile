@@ -27,7 +27,7 @@ help: ## Explain every target (the default)
 
 .PHONY: demo
 demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (ARGS="--keep")
-	@$(BIN)/segtable demo $(ARGS)
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 .PHONY: test
 test: venv ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)

@@ -16,7 +16,6 @@ from airflow_provider_segtable.cli.commands.table_commands import tables
 from airflow_provider_segtable.cli.commands.verify_command import verify
 from airflow_provider_segtable.cli.commands.zookeeper_commands import zookeeper
 from airflow_provider_segtable.cli.guard import GuardedGroup
-from examples.demo.__main__ import demo
 
 HELP = r"""Tables that stay fast while they are written: append, plan, compact, read.
 
@@ -28,8 +27,6 @@ A first journey, on this machine alone:
   [green]segtable plan ./trips[/]              what would pay, and why not the rest
   [green]segtable compact ./trips --all[/]     plan, and carry out
   [green]segtable table scan ./trips --limit 5[/]
-
-Or watch all of it, with Spark and Airflow, in a few minutes: [green]segtable demo[/]
 
 Exit codes:
 
@@ -88,4 +85,3 @@ app.command()(verify)
 app.command()(doctor)
 app.command()(repair)
 app.add_typer(zookeeper, name="zookeeper")
-app.command()(demo)

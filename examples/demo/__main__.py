@@ -1,6 +1,10 @@
-"""``segtable demo``: its options."""
+"""``python -m examples.demo``, which is ``make demo``: its options.
+
+The story runs in a process of its own, and starts more: all import this checkout.
+"""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +12,8 @@ import typer
 
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.core.errors import DependencyMissing
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def demo(
@@ -29,9 +35,9 @@ def demo(
 ) -> None:
     """Watch it work: flights appended by Spark, compacted through Airflow at the same time.
 
-    [green]segtable demo[/]
-    [green]segtable demo --keep[/]              and look around in Airflow
-    [green]segtable demo --no-airflow[/]        a minute, without Airflow
+    [green]make demo[/]
+    [green]make demo ARGS=--keep[/]             and look around in Airflow
+    [green]make demo ARGS=--no-airflow[/]       a minute, without Airflow
 
     Starts a ZooKeeper and an Airflow of its own (loopback, free ports), takes
     under four minutes on two cores, and leaves a table to look at and no
@@ -52,8 +58,16 @@ def demo(
         "keep": keep,
     }
     module = "examples.demo.story_process"
+    paths = (str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     code = keep_story(["-m", module, json.dumps(asked)])
     if code > Exit.INTERRUPTED:  # by a signal that left it no time to say why
         raise typer.Exit(Exit.FAILED)
     if code:
         raise typer.Exit(code)
+
+
+if __name__ == "__main__":
+    app = typer.Typer(rich_markup_mode="rich")
+    app.command()(demo)
+    app()

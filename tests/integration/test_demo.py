@@ -126,9 +126,8 @@ def test_an_older_demo_is_replaced_and_a_running_one_is_not(tmp_path: Path) -> N
 
 
 def _demo(folder: Path, *options: str) -> subprocess.Popen[str]:
-    main = "from airflow_provider_segtable.cli import main; main()"
     return subprocess.Popen(
-        [sys.executable, "-c", main, "demo", "--dir", str(folder), *options],
+        [sys.executable, "-m", "examples.demo", "--dir", str(folder), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider_segtable.core.errors import InvalidName
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def spark_app_path(name: str, package: Path = _PACKAGE) -> Path:
