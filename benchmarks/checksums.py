@@ -46,10 +46,10 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 WITHOUT, ZLIB, ISAL = "without", "zlib", "ISA-L"
 CRC: dict[str, Callable[..., int]] = {
@@ -121,14 +121,14 @@ def sorting(data: sort_ways.Data) -> Task:
 def table_at(place: Path, files: int, rows: int) -> Table:
     """Return a table of several segments."""
     clock = FakeClock()
-    ports = TablePorts(
+    ports = TableContext(
         uri=str(place),
         storage=MemoryStorage(clock=clock),
         files=LocalFiles(place),
         clock=clock,
-        chance=FakeChance(),
+        randomness=FakeRandomness(),
         author="benchmark",
-        coordinator_=MemoryCoordinator(clock, MemoryService()),
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
     definition = TableCreated(
         table_id="t",

@@ -71,24 +71,24 @@ class Data:
 
 def events(rows: int, seed: int) -> pa.Table:
     """Make event rows: times in order, a skewed user, few kinds, many URLs, random numbers."""
-    chance = np.random.default_rng(seed)
+    randomness = np.random.default_rng(seed)
     kinds = pa.array(["view", "click", "scroll", "add", "remove", "buy", "search", "login"])
     pages = pa.array([f"https://shop.example/p/{n:05d}?from=mail" for n in range(3000)])
-    times = START + seed * 60_000_000 + np.sort(chance.integers(0, 60_000_000, rows))
+    times = START + seed * 60_000_000 + np.sort(randomness.integers(0, 60_000_000, rows))
     return pa.table(
         {
             "event_time": pa.array(times, pa.timestamp("us", "UTC")),
-            "event_id": chance.integers(0, 2**63 - 1, rows),
-            "user": (chance.pareto(1.2, rows) * 1000).astype("int64") % 5_000_000,
-            "session": chance.integers(0, 2**48, rows),
-            "kind": kinds.take(pa.array(chance.integers(0, len(kinds), rows))),
-            "url": pages.take(pa.array(chance.integers(0, len(pages), rows))),
-            "duration": chance.exponential(30.0, rows),
-            "score": chance.normal(size=rows),
+            "event_id": randomness.integers(0, 2**63 - 1, rows),
+            "user": (randomness.pareto(1.2, rows) * 1000).astype("int64") % 5_000_000,
+            "session": randomness.integers(0, 2**48, rows),
+            "kind": kinds.take(pa.array(randomness.integers(0, len(kinds), rows))),
+            "url": pages.take(pa.array(randomness.integers(0, len(pages), rows))),
+            "duration": randomness.exponential(30.0, rows),
+            "score": randomness.normal(size=rows),
             "amount": pa.array(
-                np.where(chance.random(rows) < 0.1, 1999, 0), mask=chance.random(rows) < 0.5
+                np.where(randomness.random(rows) < 0.1, 1999, 0), mask=randomness.random(rows) < 0.5
             ),
-            "device": chance.integers(0, 200, rows).astype("int32"),
+            "device": randomness.integers(0, 200, rows).astype("int32"),
         }
     )
 

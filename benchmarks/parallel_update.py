@@ -53,7 +53,7 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
-from airflow_provider_segtable.table.context import open_ports
+from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 BUCKETS = 100
@@ -121,7 +121,7 @@ def delete(
         once,
         kind=changes.ChangeKind.DELETE,
         reason=f"buckets {GONE} to {GONE + buckets - 1}",
-        commit_id=table.ports.chance.token(),
+        commit_id=table.ports.randomness.token(),
     )
     if len(tries) != 1:
         raise SystemExit(f"the delete began {len(tries)} times")
@@ -148,7 +148,7 @@ class Timed:
 
 def compact_it(root: str, zookeeper: str, told: Connection) -> None:
     """Sort the chunk, in a process of its own; tell what became of it."""
-    ports = open_ports(root, zookeeper=zookeeper)
+    ports = open_context(root, zookeeper=zookeeper)
     asked = request(ports, "semi-major", clustering="user")
     commits = Timed(compaction, "commit_files")
     began = time.perf_counter()

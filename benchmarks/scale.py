@@ -37,7 +37,7 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, S
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import Table
 
@@ -57,10 +57,10 @@ SCHEMA = pa.schema(
 )
 
 
-def ports_of(folder: Path) -> TablePorts:
+def ports_of(folder: Path) -> TableContext:
     """Return the ports of a table in a folder, with coordination in memory."""
-    ports = open_ports(str(folder))
-    return replace(ports, coordinator_=MemoryCoordinator(ports.clock, MemoryService()))
+    ports = open_context(str(folder))
+    return replace(ports, optional_coordinator=MemoryCoordinator(ports.clock, MemoryService()))
 
 
 def segments(chunks: int, each: int, version: int) -> Iterator[Segment]:

@@ -84,22 +84,22 @@ class Data:
 
 def events(rows: int, seed: int) -> pa.Table:
     """Make event rows: times in order, a skewed user, few kinds, many URLs, random numbers."""
-    chance = np.random.default_rng(seed)
+    randomness = np.random.default_rng(seed)
     kinds = pa.array(["view", "click", "scroll", "add", "remove", "buy", "search", "login"])
     pages = pa.array([f"https://shop.example/p/{n:05d}?from=mail" for n in range(3000)])
     return pa.table(
         {
-            "event_time": _times(rows, seed, chance),
-            "event_id": chance.integers(0, 2**63 - 1, rows),
-            "user": (chance.pareto(1.2, rows) * 1000).astype("int64") % 5_000_000,
-            "kind": kinds.take(pa.array(chance.integers(0, len(kinds), rows))),
-            "url": pages.take(pa.array(chance.integers(0, len(pages), rows))),
-            "duration": chance.exponential(30.0, rows),
-            "score": chance.normal(size=rows),
+            "event_time": _times(rows, seed, randomness),
+            "event_id": randomness.integers(0, 2**63 - 1, rows),
+            "user": (randomness.pareto(1.2, rows) * 1000).astype("int64") % 5_000_000,
+            "kind": kinds.take(pa.array(randomness.integers(0, len(kinds), rows))),
+            "url": pages.take(pa.array(randomness.integers(0, len(pages), rows))),
+            "duration": randomness.exponential(30.0, rows),
+            "score": randomness.normal(size=rows),
             "amount": pa.array(
-                np.where(chance.random(rows) < 0.1, 1999, 0), mask=chance.random(rows) < 0.5
+                np.where(randomness.random(rows) < 0.1, 1999, 0), mask=randomness.random(rows) < 0.5
             ),
-            "device": chance.integers(0, 200, rows).astype("int32"),
+            "device": randomness.integers(0, 200, rows).astype("int32"),
         }
     )
 
@@ -107,14 +107,14 @@ def events(rows: int, seed: int) -> pa.Table:
 def measures(rows: int, seed: int) -> pa.Table:
     """Make rows of a rollup table of which each stands for one event: 8 x 200 x 600 groups."""
     table = events(rows, seed)
-    chance = np.random.default_rng(seed + 1_000_000)
+    randomness = np.random.default_rng(seed + 1_000_000)
     score = table.column("score")
     return pa.table(
         {
             "event_time": pa.array(np.full(rows, START), pa.timestamp("us", "UTC")),
             "kind": table.column("kind"),
             "device": table.column("device"),
-            "campaign": chance.integers(0, 600, rows).astype("int32"),
+            "campaign": randomness.integers(0, 600, rows).astype("int32"),
             "amount": table.column("amount").fill_null(0),
             "duration": table.column("duration"),
             "least": score,
@@ -124,8 +124,8 @@ def measures(rows: int, seed: int) -> pa.Table:
     )
 
 
-def _times(rows: int, seed: int, chance: np.random.Generator) -> pa.Array:
-    times = START + seed * 60_000_000 + np.sort(chance.integers(0, 60_000_000, rows))
+def _times(rows: int, seed: int, randomness: np.random.Generator) -> pa.Array:
+    times = START + seed * 60_000_000 + np.sort(randomness.integers(0, 60_000_000, rows))
     return pa.array(times, pa.timestamp("us", "UTC"))
 
 

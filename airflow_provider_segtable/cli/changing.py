@@ -221,7 +221,7 @@ def _locally(table: Any, asked: Asked) -> "ChangeResult":
         return ChangeResult(
             n=None, state=snapshot.state, matched=found.matched, deleted=0, inserted=0
         )
-    name = asked.commit_id or table.ports.chance.token()
+    name = asked.commit_id or table.ports.randomness.token()
     kind, reason = ChangeKind(asked.kind), str(wanted)
     return change(table.ports, wanted.find, kind=kind, reason=reason, commit_id=name)
 

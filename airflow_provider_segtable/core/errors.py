@@ -178,7 +178,7 @@ class CommitUnknown(CommitError):
     """Whether the event landed could not be learned before giving up."""
 
 
-class BooksDoNotBalance(CommitError):
+class RowsOutOfBalance(CommitError):
     """Rows out differ from rows in; the commit was refused."""
 
 

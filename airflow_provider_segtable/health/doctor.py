@@ -38,7 +38,7 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.services.compaction.request import checked_order
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
 
 HOUR_US = 3_600_000_000
@@ -67,7 +67,7 @@ class _Workers:
 
 
 def examine(
-    ports: TablePorts, bounds: Bounds | None = None, *, watch_s: float = 0.0
+    ports: TableContext, bounds: Bounds | None = None, *, watch_s: float = 0.0
 ) -> Examination:
     """Look at a table's operation.
 
@@ -105,7 +105,7 @@ def examine(
             if now - entry.modified > bounds.orphan_hours * HOUR_US
         },
     )
-    known = ports.coordinator_
+    known = ports.optional_coordinator
     return Examination(
         version=state.n,
         coordinator=known.address if known else None,
@@ -119,7 +119,7 @@ def examine(
     )
 
 
-def _listed(ports: TablePorts, folder: str, findings: list[Finding]) -> list[Entry]:
+def _listed(ports: TableContext, folder: str, findings: list[Finding]) -> list[Entry]:
     try:
         return list(ports.storage.list(folder))
     except StorageError as error:
@@ -138,7 +138,7 @@ def _unlisted(folder: str, error: StorageError) -> Finding:
     )
 
 
-def _ahead(ports: TablePorts, state: State, bounds: Bounds) -> list[Finding]:
+def _ahead(ports: TableContext, state: State, bounds: Bounds) -> list[Finding]:
     try:
         return [*log_ahead(ports, state, bounds.clock_skew_s)]
     except StorageError as error:
@@ -153,10 +153,10 @@ def _number(entry: Entry) -> int | None:
 def _unnamed(listed: list[Entry], state: State) -> list[Entry]:
     """Return the files that neither a present segment nor the list of the doomed names."""
     named = {segment.path for segment in state.timeline.segments()} | paths(state.vectors)
-    return [entry for entry in listed if entry.path not in named | state.doomed]
+    return [entry for entry in listed if entry.path not in named | state.pending_delete]
 
 
-def _lost_vectors(ports: TablePorts, state: State, listed: list[Entry]) -> Iterator[Finding]:
+def _lost_vectors(ports: TableContext, state: State, listed: list[Entry]) -> Iterator[Finding]:
     """Yield files of deletions that were not listed, and are not there for anybody."""
     there = {entry.path for entry in listed}
     for path in sorted(paths(state.vectors) - there):  # committed since, or gone
@@ -171,10 +171,10 @@ def _lost_vectors(ports: TablePorts, state: State, listed: list[Entry]) -> Itera
             yield unread_vectors(path, error)
 
 
-def _workers(ports: TablePorts, state: State, watch_s: float) -> _Workers:
-    if ports.coordinator_ is None:
+def _workers(ports: TableContext, state: State, watch_s: float) -> _Workers:
+    if ports.optional_coordinator is None:
         return _Workers()
-    coordinator, table = ports.coordinator_, state.table.table_id
+    coordinator, table = ports.optional_coordinator, state.table.table_id
     try:
         progress = coordinator.progress(table)
         moved = None
@@ -188,7 +188,7 @@ def _workers(ports: TablePorts, state: State, watch_s: float) -> _Workers:
     return _Workers(locks=locks, progress=progress, moved=moved, strays=strays)
 
 
-def _stray_nodes(ports: TablePorts, strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
+def _stray_nodes(ports: TableContext, strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
     """Yield what the coordinator keeps and nobody can read."""
     for stray in strays:
         yield Finding(
@@ -204,7 +204,7 @@ def _stray_nodes(ports: TablePorts, strays: tuple[StrayNode, ...]) -> Iterator[F
         )
 
 
-def _planned(ports: TablePorts, state: State, findings: list[Finding]) -> tuple[Policy, Planned]:
+def _planned(ports: TableContext, state: State, findings: list[Finding]) -> tuple[Policy, Planned]:
     try:
         policy = Policy.read(state.table.properties)
         checked_order(policy.clustering, state)

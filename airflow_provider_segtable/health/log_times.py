@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import Instant, iso
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, number
 
 GUIDE = "docs/guides/runbook.md, 'A log that is ahead of time'"
 
 
-def log_ahead(ports: TablePorts, state: State, most_s: float) -> Iterator[Finding]:
+def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Finding]:
     """Yield the first event that is ahead of the storage's clock, if the newest one is.
 
     Raises:
@@ -54,7 +54,7 @@ def log_ahead(ports: TablePorts, state: State, most_s: float) -> Iterator[Findin
     )
 
 
-def _stored(ports: TablePorts, start: int) -> dict[int, Instant]:
+def _stored(ports: TableContext, start: int) -> dict[int, Instant]:
     """Return when the storage got the events from a number on."""
     after = event_path(start - 1) if start else None
     entries = ports.storage.list(TIMELINE, after=after)

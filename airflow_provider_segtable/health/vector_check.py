@@ -23,11 +23,11 @@ from airflow_provider_segtable.core.recovery.damage_findings import damaged_vect
 from airflow_provider_segtable.core.recovery.diagnosis import Finding
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.data.deletes.vector_file import Rows, read_vectors
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 
-def check_vectors(ports: TablePorts, state: State) -> Iterator[Finding]:
+def check_vectors(ports: TableContext, state: State) -> Iterator[Finding]:
     """Yield what is wrong with the files of vectors that a state names."""
     read: dict[str, Rows] = {}
     missing: list[str] = []
@@ -51,7 +51,7 @@ def check_vectors(ports: TablePorts, state: State) -> Iterator[Finding]:
         yield from _overlapping(root, given)
 
 
-def _lost(ports: TablePorts, state: State, missing: list[str]) -> Iterator[Finding]:
+def _lost(ports: TableContext, state: State, missing: list[str]) -> Iterator[Finding]:
     if not missing:
         return
     try:

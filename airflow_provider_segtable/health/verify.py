@@ -55,7 +55,7 @@ from airflow_provider_segtable.data.parquet.inspection import (
     inspect_rows,
 )
 from airflow_provider_segtable.health.vector_check import check_vectors
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,
@@ -94,7 +94,7 @@ class Verification:
 
 
 def verify(
-    ports: TablePorts,
+    ports: TableContext,
     *,
     all_versions: bool = False,
     deep: bool = False,
@@ -139,7 +139,7 @@ def verify(
 
 
 def _walked(
-    ports: TablePorts, pool: ThreadPoolExecutor, report: Report, *, all_versions: bool
+    ports: TableContext, pool: ThreadPoolExecutor, report: Report, *, all_versions: bool
 ) -> "_Walk":
     """Read the log; once more if it expired under our hands."""
     for _ in range(TRIES):
@@ -170,7 +170,7 @@ class _Walk:
     were checked; ``tagged`` are the states that checkpoints of tags should be.
     """
 
-    ports: TablePorts
+    ports: TableContext
     all_versions: bool
     first: int = 0
     last: int = -1
@@ -292,7 +292,7 @@ def _bad_tags(walk: "_Walk", state: State) -> Iterator[Finding]:
 class _Files:
     """Checks of data files; safe among threads, as each only appends to ``missing``."""
 
-    ports: TablePorts
+    ports: TableContext
     state: State
     deep: bool
     missing: list[Segment] = field(default_factory=list)
@@ -322,7 +322,7 @@ class _Files:
         except SegtableError:
             newest = self.state  # the walk has told of it
         for segment in sorted(self.missing, key=lambda each: each.id):
-            if segment.id in newest.timeline and segment.path not in newest.doomed:
+            if segment.id in newest.timeline and segment.path not in newest.pending_delete:
                 yield damaged_file(segment, "missing-file", "it is not there")
 
 

@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
 from airflow_provider_segtable.storage import check_uri, open_storage
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -103,9 +103,9 @@ class Place:
         return check_uri(f"{self.root.rstrip('/')}/{table}")
 
     @contextmanager
-    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TablePorts]:
+    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TableContext]:
         """Open the ports of a table; leaving ends the session with ZooKeeper."""
-        ports = open_ports(
+        ports = open_context(
             self.uri(table),
             zookeeper=self.zookeeper,
             zookeeper_options=self.zookeeper_options,
@@ -115,8 +115,8 @@ class Place:
         try:
             yield ports
         finally:
-            if ports.coordinator_ is not None:
-                ports.coordinator_.close()
+            if ports.optional_coordinator is not None:
+                ports.optional_coordinator.close()
 
 
 def _zookeeper_options(conn_id: str, extra: Mapping[str, Any]) -> dict[str, str]:
@@ -185,7 +185,7 @@ class SegtableHook(BaseHook):
         return self.place
 
     @contextmanager
-    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TablePorts]:
+    def table_ports(self, table: str, *, author: str | None = None) -> Iterator[TableContext]:
         """Open the ports of a table; leaving ends the session with ZooKeeper."""
         with self.place.table_ports(table, author=author) as ports:
             yield ports

@@ -21,7 +21,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_segtable.core.arguments import option, plain, seconds
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.application import (
@@ -124,7 +124,7 @@ class SegtableChangeOperator(SegtableSparkOperator):
             log = ports.log
             n = log.load().commits.get(commit_id)
             event = None if n is None else log.event(n)
-        if event is None or not isinstance(event.action, Changed):
+        if event is None or not isinstance(event.action, RowsChanged):
             return None
         action = event.action
         return {

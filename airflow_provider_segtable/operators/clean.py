@@ -17,7 +17,7 @@ from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableCleanOperator(TableOperator):
@@ -60,7 +60,7 @@ class SegtableCleanOperator(TableOperator):
         self._tell(run)
         return {**summary(run), "dry_run": self.only_look}
 
-    def _retention(self, ports: TablePorts) -> Retention:
+    def _retention(self, ports: TableContext) -> Retention:
         given = {f"retention.{name}": str(value) for name, value in (self.retention or {}).items()}
         properties = ports.log.load().table.properties
         return Retention.read({**properties, **given})

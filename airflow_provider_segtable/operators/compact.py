@@ -30,7 +30,7 @@ from airflow_provider_segtable.operators.application import (
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableCompactOperator(SegtableSparkOperator):
@@ -177,7 +177,7 @@ def plain(results: Sequence[PlanResult]) -> list[dict[str, Any]]:
     return [{**asdict(result), "ended": str(result.ended)} for result in results]
 
 
-def _logged(ports: TablePorts, results: Sequence[PlanResult]) -> tuple[PlanResult, ...]:
+def _logged(ports: TableContext, results: Sequence[PlanResult]) -> tuple[PlanResult, ...]:
     """Complete what a driver elsewhere did by the event that it committed."""
     log = ports.log
     plans = log.load().plans

@@ -18,7 +18,7 @@ from airflow_provider_segtable.services.compaction.compaction import (
     ending,
     whole,
 )
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 LOOK_AGAIN_S = 2.0
 """A lock that ends with its session is not announced: look at least so often."""
@@ -33,7 +33,7 @@ class Outstanding:
 
 
 def outstanding(
-    ports: TablePorts,
+    ports: TableContext,
     asked: Sequence[str] | None,
     *,
     wait_s: float,
@@ -72,7 +72,7 @@ def outstanding(
 
 
 def settle(
-    ports: TablePorts, plan_ids: Sequence[str], reported: Sequence[PlanResult], error: str
+    ports: TableContext, plan_ids: Sequence[str], reported: Sequence[PlanResult], error: str
 ) -> tuple[PlanResult, ...]:
     """Complete what an application reported by what the log says.
 
@@ -97,7 +97,7 @@ def settle(
     return (*reported, *known, *failed)
 
 
-def _holders(ports: TablePorts, table: str) -> dict[str, str]:
+def _holders(ports: TableContext, table: str) -> dict[str, str]:
     """Return who holds, or waits for, the locks of which plan."""
     found = (*ports.coordinator.waiters(table), *ports.coordinator.locks(table))
     return {lock.purpose: lock.holder for lock in found}

@@ -17,7 +17,7 @@ from airflow_provider_segtable.operators.rendered import TableOperator
 from airflow_provider_segtable.planning.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 PLANS_PER_RUN = 16
 
@@ -87,7 +87,7 @@ class SegtablePlanOperator(TableOperator):
         self.log.warning(left, launch.plan_id, launch.kind, known)
         return False
 
-    def _policy(self, ports: TablePorts) -> Policy:
+    def _policy(self, ports: TableContext) -> Policy:
         overrides = {f"compaction.{k}": str(v) for k, v in (self.policy or {}).items()}
         properties = ports.log.load().table.properties
         for kind in (PlanKind.SEMI_MAJOR, PlanKind.MAJOR):

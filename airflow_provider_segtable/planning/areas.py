@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.major import changes_cut, regions
-from airflow_provider_segtable.planning.planner_context import Survey
+from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.policy import MIB, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
 
@@ -47,7 +47,7 @@ class Area:
         return f"{self.segments} segments of {describe_size(self.size)} in all"
 
 
-def areas(found: Survey) -> Iterator[Area]:
+def areas(found: PlannerContext) -> Iterator[Area]:
     """Yield the areas of a table, from the earliest."""
     chunks = sorted(found.chunks(), key=lambda chunk: chunk.interval)
     deleted = _Deleted(found.state)
@@ -59,7 +59,7 @@ def areas(found: Survey) -> Iterator[Area]:
         yield _area(found, interval, tuple(chunks[first:at]), deleted)
 
 
-def _intervals(found: Survey, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval]:
+def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval]:
     """Yield disjoint closed intervals around all chunks.
 
     Most chunks are just what the layout makes, and alone: for them nothing has to be searched.
@@ -93,7 +93,7 @@ def _intervals(found: Survey, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval
 
 
 def _area(
-    found: Survey, interval: Interval, chunks: tuple[ChunkKey, ...], deleted: "_Deleted"
+    found: PlannerContext, interval: Interval, chunks: tuple[ChunkKey, ...], deleted: "_Deleted"
 ) -> Area:
     summaries = [found.state.timeline.summary(chunk) for chunk in chunks]
     sizes: Counter[int] = Counter()
@@ -111,7 +111,7 @@ def _area(
 
 
 def _may_be_due(
-    found: Survey, interval: Interval, summaries: list[ChunkSummary], deleted: "_Deleted"
+    found: PlannerContext, interval: Interval, summaries: list[ChunkSummary], deleted: "_Deleted"
 ) -> bool:
     """Return whether any plan may pay here (rule 3)."""
     policy = found.policy
@@ -156,7 +156,7 @@ class _Deleted:
     """When anything was deleted, as far as the log tells without looking at segments."""
 
     def __init__(self, state: State) -> None:
-        self._erased = bool(state.erasures)
+        self._erased = bool(state.predicate_deletes)
         self._roots = united({root.interval for root in state.vectors})
         self._starts = [interval.start for interval in self._roots]
 

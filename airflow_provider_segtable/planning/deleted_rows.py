@@ -5,8 +5,8 @@
    proportion: to how many rows of the root a traced segment has, to all rows of one with hidden
    columns. Those that were rewritten since have no part in it, though they may have had the rows:
    better too much than too little.
-2. Only deletions that still apply count (``Segment.purged``). Whatever was rewritten since has none
-   left, however wrong the estimate was, so planning by it comes to an end.
+2. Only deletions that still apply count (``Segment.deletes_applied_through``). Whatever was
+   rewritten since has none left, however wrong the estimate was, so planning by it comes to an end.
 3. How many rows a predicate deletes from a rollup table is unknown before reading: what counts is
    how many predicates wait for a segment, and may hold at any of its time.
 """
@@ -62,7 +62,7 @@ class Deleted:
 
 def deleted_in(state: State, interval: Interval | None = None) -> Deleted:
     """Return what is deleted in the visible segments of a state, or of a stretch of time."""
-    if not state.vectors and not state.erasures:
+    if not state.vectors and not state.predicate_deletes:
         return Deleted()
     visible = [segment for segment in _holding(state, interval) if segment.rows]
     return Deleted(rows=dict(_spread(state, visible)), predicates=dict(_waiting(state, visible)))
@@ -86,7 +86,7 @@ def _waiting(state: State, segments: Iterable[Segment]) -> Iterator[tuple[Segmen
     time = state.table.time_column
     column = state.table.schema.find(time)
     exact = column is not None and not column.type.startswith("timestamp[ns")
-    for segment in segments if state.erasures else ():
+    for segment in segments if state.predicate_deletes else ():
         hitting = [
             each
             for each in state.erased(segment)
@@ -101,7 +101,7 @@ class _Holders:
     """Segments that hold, or may hold, the same roots: rows of each, and deleted ones so far."""
 
     segments: list[Segment]
-    purged: int
+    deletes_applied_through: int
     deleted: float = 0.0
 
     @property
@@ -122,7 +122,11 @@ def _spread(state: State, segments: Iterable[Segment]) -> Iterator[tuple[Segment
             by_root.setdefault(root, []).append((holders, holders.rows_of(root)))
     for root, held in by_root.items():
         for deletion in state.vectors[root]:
-            due = [(holders, rows) for holders, rows in held if holders.purged < deletion.n]
+            due = [
+                (holders, rows)
+                for holders, rows in held
+                if holders.deletes_applied_through < deletion.n
+            ]
             whole = sum(rows for _, rows in due)
             for holders, rows in due:
                 holders.deleted += deletion.rows * rows / whole
@@ -137,8 +141,10 @@ def _together(segments: Iterable[Segment]) -> Iterator[_Holders]:
     alike: dict[tuple[ChunkKey, tuple[Roots, ...], int], list[Segment]] = {}
     for segment in segments:
         if segment.traced:
-            yield _Holders([segment], segment.purged)
+            yield _Holders([segment], segment.deletes_applied_through)
         else:
-            alike.setdefault((segment.id.chunk, segment.roots, segment.purged), []).append(segment)
-    for (_, _, purged), members in alike.items():
-        yield _Holders(members, purged)
+            alike.setdefault(
+                (segment.id.chunk, segment.roots, segment.deletes_applied_through), []
+            ).append(segment)
+    for (_, _, deletes_applied_through), members in alike.items():
+        yield _Holders(members, deletes_applied_through)

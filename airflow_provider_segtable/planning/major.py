@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.recovery.version_claims import united
 from airflow_provider_segtable.core.segments.replacement import closed_region
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
-from airflow_provider_segtable.planning.planner_context import Survey, survey
+from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
 from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
@@ -55,7 +55,7 @@ def plan_major(state: State, policy: Policy, now: Instant) -> Planned:
     Returns:
         The chosen plans, best first, and a reason for every region worth replacing that waits.
     """
-    found = survey(state, policy, now)
+    found = look_at_table(state, policy, now)
     skipped: list[Skipped] = []
     due = major_due(found, skipped)
     for one in due:
@@ -65,7 +65,7 @@ def plan_major(state: State, policy: Policy, now: Instant) -> Planned:
     return choose((one for one in due if isinstance(one, Candidate)), policy, skipped)
 
 
-def major_due(found: Survey, skipped: list[Skipped]) -> tuple[Candidate | Draining, ...]:
+def major_due(found: PlannerContext, skipped: list[Skipped]) -> tuple[Candidate | Draining, ...]:
     """Return the major compactions that a table is due for."""
     if found.policy.major == OFF:
         return ()
@@ -88,13 +88,15 @@ def major_due(found: Survey, skipped: list[Skipped]) -> tuple[Candidate | Draini
 
 
 def regions(
-    found: Survey, chunks: tuple[ChunkKey, ...], cut: Granularity | None
+    found: PlannerContext, chunks: tuple[ChunkKey, ...], cut: Granularity | None
 ) -> tuple[Interval, ...]:
     """Return the smallest disjoint regions, sorted, that hold the chunks and cut none apart."""
     return _apart(found, _closed_regions(found, chunks, cut), cut)
 
 
-def _needed(found: Survey, cut: Granularity | None) -> Iterator[tuple[Interval, tuple[Need, ...]]]:
+def _needed(
+    found: PlannerContext, cut: Granularity | None
+) -> Iterator[tuple[Interval, tuple[Need, ...]]]:
     """Yield the regions that are worth replacing, as small as can be; they may overlap."""
     for region in _closed_regions(found, found.chunks(), cut):
         needs = tuple(_needs(found, region, cut))
@@ -103,7 +105,7 @@ def _needed(found: Survey, cut: Granularity | None) -> Iterator[tuple[Interval, 
 
 
 def _closed_regions(
-    found: Survey, chunks: Iterable[ChunkKey], cut: Granularity | None
+    found: PlannerContext, chunks: Iterable[ChunkKey], cut: Granularity | None
 ) -> Iterator[Interval]:
     """Yield the closed region of each chunk, once for all chunks inside it."""
     region: Interval | None = None
@@ -114,7 +116,7 @@ def _closed_regions(
 
 
 def _apart(
-    found: Survey, some: Iterable[Interval], cut: Granularity | None
+    found: PlannerContext, some: Iterable[Interval], cut: Granularity | None
 ) -> tuple[Interval, ...]:
     """Return closed regions without overlaps: those that overlap become one."""
     disjoint = united(some)
@@ -145,7 +147,7 @@ def _needs_inside(
 
 
 def replacing(
-    found: Survey, region: Interval, cut: Granularity | None, needs: tuple[Need, ...]
+    found: PlannerContext, region: Interval, cut: Granularity | None, needs: tuple[Need, ...]
 ) -> Candidate:
     """Return the plan that replaces a region, because of ``needs``."""
     segments, order = found.segments(region), found.policy.clustering
@@ -189,7 +191,7 @@ def changes_cut(state: State, region: Interval, cut: Granularity) -> bool:
     return state.layout.recut(region, cut) != state.layout
 
 
-def _needs(found: Survey, region: Interval, cut: Granularity | None) -> Iterator[Need]:
+def _needs(found: PlannerContext, region: Interval, cut: Granularity | None) -> Iterator[Need]:
     segments, policy = found.segments(region), found.policy
     late = tuple(s for s in segments if s.shard.root_end > s.shard.core)
     if cut and changes_cut(found.state, region, cut):
@@ -215,7 +217,7 @@ def _needs(found: Survey, region: Interval, cut: Granularity | None) -> Iterator
         yield Need(why=f"{len(large)} are oversized", segments=large)
 
 
-def _ideal(found: Survey, region: Interval, cut: Granularity | None) -> int:
+def _ideal(found: PlannerContext, region: Interval, cut: Granularity | None) -> int:
     """Return about how many well-sized segments the region needs: one a chunk at least."""
     segments, layout = found.segments(region), found.state.layout
     anew = _anew(found.state, region, cut)
@@ -227,7 +229,7 @@ def _ideal(found: Survey, region: Interval, cut: Granularity | None) -> int:
     return max(chunks, ceil(size / found.policy.target_size))
 
 
-def _not_due(found: Survey, region: Interval, needs: tuple[Need, ...]) -> str | None:
+def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -> str | None:
     policy, why = found.policy, "; ".join(need.why for need in needs)
     pending = found.major_over(region)
     if pending:
@@ -247,7 +249,7 @@ def _not_due(found: Survey, region: Interval, needs: tuple[Need, ...]) -> str | 
     return None
 
 
-def _resting(found: Survey, region: Interval) -> str | None:
+def _resting(found: PlannerContext, region: Interval) -> str | None:
     """Return why something in the region is not to be touched yet; what is pending only drains."""
     aborted = (why for each in found.resting.values() for why in each.items())
     inside = {segment.id for segment in found.segments(region)}

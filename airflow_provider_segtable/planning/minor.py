@@ -24,13 +24,13 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.planning.planner_context import (
+    PlannerContext,
     Run,
-    Survey,
     group_size,
+    look_at_table,
     members,
     run_size,
     skip,
-    survey,
 )
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
@@ -48,7 +48,7 @@ def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:
     Returns:
         The chosen plans, best first, and a reason for everything skipped.
     """
-    found = survey(state, policy, now)
+    found = look_at_table(state, policy, now)
     skipped: list[Skipped] = []
     candidates = [
         candidate
@@ -59,7 +59,7 @@ def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:
 
 
 def minor_candidates(
-    found: Survey, chunk: ChunkKey, skipped: list[Skipped]
+    found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
 ) -> tuple[Candidate, ...]:
     """Return the minor compactions that would pay in a chunk; say why of the rest."""
     return tuple(
@@ -69,11 +69,11 @@ def minor_candidates(
     )
 
 
-def _purged(found: Survey, batch: Run) -> float:
+def _purged(found: PlannerContext, batch: Run) -> float:
     return found.deleted.bytes_of(members(batch)) / found.policy.target_size
 
 
-def _batches(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator[Run]:
+def _batches(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator[Run]:
     for run in _eligible_runs(found, chunk, skipped):
         for filled in _fill(run, found.policy):
             for batch in _tiered(filled, found.policy):
@@ -84,7 +84,7 @@ def _batches(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator
                     yield batch
 
 
-def _eligible_runs(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator[Run]:
+def _eligible_runs(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> Iterator[Run]:
     for run in found.runs(chunk, found.groups(chunk)):
         eligible: list[Group] = []
         for group in run:
@@ -100,7 +100,7 @@ def _eligible_runs(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> It
             yield tuple(eligible)
 
 
-def _ineligible(group: Group, found: Survey) -> str | None:
+def _ineligible(group: Group, found: PlannerContext) -> str | None:
     policy, size = found.policy, group_size(group)
     much = found.much_deleted(group.segments)
     if size >= policy.small_size and not much:
@@ -142,7 +142,7 @@ def _tiered(batch: Run, policy: Policy) -> Iterator[Run]:
             yield from _tiered(part, policy)
 
 
-def _not_worth_it(batch: Run, found: Survey) -> str | None:
+def _not_worth_it(batch: Run, found: PlannerContext) -> str | None:
     policy, count = found.policy, len(members(batch))
     if not any(segment.rows for segment in members(batch)):
         return "all its rows are deleted already: joined as soon as a neighbour is"
@@ -169,7 +169,7 @@ def _oldest_minutes(batch: Run, now: Instant) -> float:
     return (now - min(segment.created for segment in members(batch))) / MINUTE_US
 
 
-def _plan(found: Survey, chunk: ChunkKey, batch: Run) -> CompactionPlan:
+def _plan(found: PlannerContext, chunk: ChunkKey, batch: Run) -> CompactionPlan:
     segments = members(batch)
     inputs = tuple(segment.id for segment in segments)
     size, left = run_size(batch), run_size(batch) - found.deleted.bytes_of(segments)
@@ -190,7 +190,7 @@ def _plan(found: Survey, chunk: ChunkKey, batch: Run) -> CompactionPlan:
     )
 
 
-def _why(batch: Run, found: Survey) -> str:
+def _why(batch: Run, found: PlannerContext) -> str:
     policy, much = found.policy, found.due_for_deletes(batch)
     if much:
         return much

@@ -33,7 +33,7 @@ KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class PlannerContext:
     """A table at one version under a policy, at a time.
 
     ``skip_from`` is the instant that the policy's skip offset counts back from.
@@ -155,12 +155,12 @@ class Survey:
             yield tuple(run)
 
 
-def survey(state: State, policy: Policy, now: Instant) -> Survey:
+def look_at_table(state: State, policy: Policy, now: Instant) -> PlannerContext:
     """Look at a table."""
-    return looking_at(unlooked(state, policy, now), None)
+    return looking_at(planner_context(state, policy, now), None)
 
 
-def unlooked(state: State, policy: Policy, now: Instant) -> Survey:
+def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContext:
     """Return what is known of a table without looking at any segment."""
     rest_us = policy.retry_aborted_minutes * MINUTE_US
     claims: dict[SegmentId, str] = {}
@@ -173,7 +173,7 @@ def unlooked(state: State, policy: Policy, now: Instant) -> Survey:
             why = f"plan {plan.id} over it was aborted ({known.note})"
             rests = f"{why}; rests {policy.retry_aborted_minutes:g} min"
             resting[plan.kind] |= dict.fromkeys(plan.inputs, rests)
-    return Survey(
+    return PlannerContext(
         state=state,
         policy=policy,
         now=now,
@@ -184,7 +184,7 @@ def unlooked(state: State, policy: Policy, now: Instant) -> Survey:
     )
 
 
-def looking_at(found: Survey, interval: Interval | None) -> Survey:
+def looking_at(found: PlannerContext, interval: Interval | None) -> PlannerContext:
     """Return the same of a stretch of time that cuts no chunk apart; None: of all."""
     return replace(found, within=interval, deleted=deleted_in(found.state, interval), seen={})
 

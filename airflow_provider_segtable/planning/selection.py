@@ -95,10 +95,10 @@ def choose(
     candidates: Iterable[Candidate],
     policy: Policy,
     skipped: list[Skipped],
-    unlooked: Iterable[Unlooked] = (),
+    planner_context: Iterable[Unlooked] = (),
 ) -> Planned:
     """Choose within the budget; whatever is not chosen gets a reason in ``skipped``."""
-    heap = [*map(_entry, candidates), *map(_unlooked, unlooked)]
+    heap = [*map(_entry, candidates), *map(_unlooked, planner_context)]
     heapify(heap)
     chosen: list[CompactionPlan] = []
     vain: list[Unlooked] = []

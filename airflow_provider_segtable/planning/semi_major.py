@@ -29,13 +29,13 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.planning.planner_context import (
+    PlannerContext,
     Run,
-    Survey,
     group_size,
+    look_at_table,
     members,
     run_size,
     skip,
-    survey,
 )
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
@@ -55,7 +55,7 @@ def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:
     Returns:
         The chosen plans, best first, and a reason for every chunk that is left unsorted.
     """
-    found = survey(state, policy, now)
+    found = look_at_table(state, policy, now)
     skipped: list[Skipped] = []
     due = [semi_major_due(found, chunk, skipped) for chunk in found.open_chunks(skipped)]
     for one in due:
@@ -65,7 +65,7 @@ def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:
 
 
 def semi_major_due(
-    found: Survey, chunk: ChunkKey, skipped: list[Skipped]
+    found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
 ) -> Candidate | Draining | None:
     """Return the semi-major compaction that a chunk is due for, if any."""
     if found.policy.semi_major == OFF:
@@ -87,7 +87,7 @@ def semi_major_due(
     return sorting(found, chunk, run, why) if why else None
 
 
-def _reasons(found: Survey, run: Run) -> Iterator[str]:
+def _reasons(found: PlannerContext, run: Run) -> Iterator[str]:
     left = unsorted(members(run), found.policy.clustering)
     if left:
         yield f"{100 * left / run_size(run):.0f} % are not sorted"
@@ -96,7 +96,7 @@ def _reasons(found: Survey, run: Run) -> Iterator[str]:
         yield much
 
 
-def _oversized(found: Survey, chunk: ChunkKey) -> Candidate | None:
+def _oversized(found: PlannerContext, chunk: ChunkKey) -> Candidate | None:
     """Return the plan for the group that loses most; it has nothing to do with its neighbours."""
     large = [
         group
@@ -111,7 +111,7 @@ def _oversized(found: Survey, chunk: ChunkKey) -> Candidate | None:
     return sorting(found, chunk, (most,), found.much_deleted(most.segments) or "")
 
 
-def _not_due(found: Survey, chunk: ChunkKey, segments: tuple[Segment, ...]) -> str | None:
+def _not_due(found: PlannerContext, chunk: ChunkKey, segments: tuple[Segment, ...]) -> str | None:
     policy, size = found.policy, max(1, sum(segment.size for segment in segments))
     share = unsorted(segments, policy.clustering) / size
     much = found.much_deleted(segments)
@@ -149,7 +149,7 @@ def unsorted(segments: tuple[Segment, ...], clustering: str) -> int:
     return sum(segment.size for segment in segments if segment.clustering != clustering)
 
 
-def longest_run(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Run:
+def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> Run:
     """Return the longest run of free neighbours (by bytes); say why of the others."""
     free: list[Group] = []
     for group in found.groups(chunk):
@@ -170,7 +170,7 @@ def longest_run(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> Run:
     return longest
 
 
-def sorting(found: Survey, chunk: ChunkKey, run: Run, why: str) -> Candidate:
+def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candidate:
     """Return the plan that sorts a run, because of ``why``."""
     segments, order = members(run), found.policy.clustering
     inputs = tuple(segment.id for segment in segments)

@@ -21,7 +21,11 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.planning.areas import Area, areas
 from airflow_provider_segtable.planning.major import major_due
 from airflow_provider_segtable.planning.minor import minor_candidates
-from airflow_provider_segtable.planning.planner_context import Survey, looking_at, unlooked
+from airflow_provider_segtable.planning.planner_context import (
+    PlannerContext,
+    looking_at,
+    planner_context,
+)
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped
 from airflow_provider_segtable.planning.selection import Candidate, Draining, Unlooked, choose
@@ -39,7 +43,7 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
     Returns:
         The chosen plans, best first, and a reason for everything skipped.
     """
-    found = unlooked(state, policy, now)
+    found = planner_context(state, policy, now)
     skipped: list[Skipped] = []
 
     def unlooked_area(area: Area) -> Unlooked:
@@ -55,7 +59,7 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
     return choose((), policy, skipped, map(unlooked_area, areas(found)))
 
 
-def candidates_in(found: Survey, skipped: list[Skipped]) -> list[Candidate]:
+def candidates_in(found: PlannerContext, skipped: list[Skipped]) -> list[Candidate]:
     """Return everything that would pay in the time that is looked at; say why of the rest."""
     due = major_due(found, skipped)
     draining = [one for one in due if isinstance(one, Draining)]
@@ -70,7 +74,7 @@ def candidates_in(found: Survey, skipped: list[Skipped]) -> list[Candidate]:
     return _ranked(list(majors), smaller)
 
 
-def _of_chunk(found: Survey, chunk: ChunkKey, skipped: list[Skipped]) -> list[Candidate]:
+def _of_chunk(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> list[Candidate]:
     larger = semi_major_due(found, chunk, skipped)
     if isinstance(larger, Draining):
         skipped.append(Skipped(chunk=chunk, partitions=(), reason=larger.reason))

@@ -26,7 +26,7 @@ class Clock(Protocol):
         ...
 
 
-class Chance(Protocol):
+class Randomness(Protocol):
     """Randomness."""
 
     def token(self) -> str:

@@ -23,7 +23,7 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletes.deletion import VectorFile, holds_any, paths
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
-from airflow_provider_segtable.core.log.events import Changed, Restored
+from airflow_provider_segtable.core.log.events import RowsChanged, TableRepaired
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
 from airflow_provider_segtable.core.recovery.version_claims import Deletes
@@ -42,7 +42,7 @@ from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.recovery.evidence import LogLeft
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 BATCH = 65_536
 
@@ -96,7 +96,7 @@ class Undeleted:
         """Return the file that names the rows, as ``keep`` writes it; equal rows, equal file."""
         return (write_vectors(MemoryFiles(), self.rows, _token(self.rows)),) if self.rows else ()
 
-    def keep(self, ports: TablePorts) -> None:
+    def keep(self, ports: TableContext) -> None:
         """Write the file, unless it is there."""
         if self.rows:
             try:
@@ -105,15 +105,15 @@ class Undeleted:
                 read_vectors(ports.files, self.file[0].path)
 
 
-def read_deletes(ports: TablePorts, log: LogLeft) -> DeletesLeft:
+def read_deletes(ports: TableContext, log: LogLeft) -> DeletesLeft:
     """Load the files of vectors that the log, as far as it is left, does not name."""
-    known = paths(log.state.vectors) | log.state.doomed if log.state else frozenset()
+    known = paths(log.state.vectors) | log.state.pending_delete if log.state else frozenset()
     files: dict[str, Rows] = {}
     unreadable: dict[str, str] = {}
     named = {
         file.path: file.checksum
         for event in log.events
-        if isinstance(event.action, Changed | Restored)
+        if isinstance(event.action, RowsChanged | TableRepaired)
         for file in event.action.vectors
     }
     for entry in ports.storage.list(FOLDER):
@@ -132,7 +132,7 @@ def deletes_of(left: DeletesLeft, log: LogLeft, *, rollup: bool) -> Deletes:
 
 
 def undeleted(
-    ports: TablePorts,
+    ports: TableContext,
     left: DeletesLeft,
     state: State | None,
     shown: Iterable[Segment],
@@ -209,7 +209,7 @@ def forgotten_predicates(log: LogLeft, *, rollup: bool) -> Iterator[Doubt]:
     if not rollup:
         return
     for event in log.events:
-        if isinstance(event.action, Changed) and event.action.predicate is not None:
+        if isinstance(event.action, RowsChanged) and event.action.predicate is not None:
             yield _predicate_lost(f"event {event.n} deleted {event.action.reason or 'rows'}")
     if log.state is None:
         yield _predicate_lost("deletions of a rollup table are told by the log alone")
@@ -226,7 +226,7 @@ def _predicate_lost(what: str) -> Doubt:
 
 
 def present(
-    ports: TablePorts, shown: Iterable[Segment], roots: Iterable[SegmentId]
+    ports: TableContext, shown: Iterable[Segment], roots: Iterable[SegmentId]
 ) -> dict[SegmentId, BitMap]:
     """Return which rows of some roots segments hold."""
     wanted = set(roots)
@@ -238,7 +238,7 @@ def present(
 
 
 def _held(
-    ports: TablePorts, segment: Segment, wanted: set[SegmentId]
+    ports: TableContext, segment: Segment, wanted: set[SegmentId]
 ) -> Iterator[tuple[SegmentId, BitMap]]:
     if segment.traced:
         for run in segment.runs:
@@ -269,8 +269,8 @@ def adopted(segment: Segment, state: State | None, fresh: Iterable[str]) -> Segm
     rollup = state is not None and state.table.rollup is not None
     appended = not segment.shard.minor_version and segment.id.partition >= segment.shard.core
     if rollup and appended and segment.path in fresh:
-        return replace(segment, purged=n)
-    return replace(segment, purged=min(segment.purged, n))
+        return replace(segment, deletes_applied_through=n)
+    return replace(segment, deletes_applied_through=min(segment.deletes_applied_through, n))
 
 
 def addressed(segments: Iterable[Segment]) -> Iterator[Segment]:

@@ -24,11 +24,11 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import (
     Appended,
-    Changed,
     Event,
     PlanCompleted,
-    Restored,
+    RowsChanged,
     TableCreated,
+    TableRepaired,
 )
 from airflow_provider_segtable.core.log.state import State, apply
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -42,7 +42,7 @@ from airflow_provider_segtable.data.parquet.descriptor import (
 from airflow_provider_segtable.data.parquet.footer import read_footer
 from airflow_provider_segtable.data.sort.runs import FOLDER as RUNS
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import (
     CHECKPOINTS,
@@ -84,12 +84,12 @@ class LogLeft:
         """Return the segments that torn events name, by path: they were committed."""
         found: dict[str, Segment] = {}
         for event in self.events:
-            if isinstance(event.action, Appended | Changed | PlanCompleted | Restored):
+            if isinstance(event.action, Appended | RowsChanged | PlanCompleted | TableRepaired):
                 found |= {s.path: s for s in event.action.segments if s.path}
         return found
 
 
-def read_log(ports: TablePorts) -> LogLeft:
+def read_log(ports: TableContext) -> LogLeft:
     """Load what is left of the log.
 
     Raises:
@@ -111,7 +111,7 @@ def read_log(ports: TablePorts) -> LogLeft:
     )
 
 
-def _newest(ports: TablePorts) -> tuple[State | None, bool]:
+def _newest(ports: TableContext) -> tuple[State | None, bool]:
     """Return the newest state that can be read, and whether readers find it, too."""
     log = EventLog(ports.storage)
     try:
@@ -128,7 +128,7 @@ def _newest(ports: TablePorts) -> tuple[State | None, bool]:
     return max(found, key=lambda state: state.n, default=None), False
 
 
-def _checkpoints(ports: TablePorts, log: EventLog) -> Iterator[State]:
+def _checkpoints(ports: TableContext, log: EventLog) -> Iterator[State]:
     for n in log.checkpoints():
         try:
             yield read_checkpoint(ports.storage.read(checkpoint_path(n)))
@@ -158,7 +158,7 @@ def _unfinished(aside: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(f"{folder}/" for folder in sorted(folders) if f"{folder}/done" not in paths)
 
 
-def _events(ports: TablePorts, entries: Iterable[Entry]) -> Iterator[Event]:
+def _events(ports: TableContext, entries: Iterable[Entry]) -> Iterator[Event]:
     for entry in entries:
         if number(entry.path) is not None and entry.path.endswith(".json"):
             try:
@@ -179,7 +179,7 @@ class FilesFound:
 
 
 def read_files(
-    ports: TablePorts, entries: Iterable[Entry], published: Mapping[str, Segment]
+    ports: TableContext, entries: Iterable[Entry], published: Mapping[str, Segment]
 ) -> FilesFound:
     """Load the footers of files, several at once, and sort them by what they are.
 
@@ -204,7 +204,7 @@ def read_files(
 
 
 def _read(
-    ports: TablePorts, path: str, known: Segment | None
+    ports: TableContext, path: str, known: Segment | None
 ) -> tuple[Segment, bytes] | str | None:
     """Return descriptor and definition, or why there is none, or None if it is foreign."""
     if not path.endswith(".parquet"):

@@ -7,8 +7,8 @@
    written while a doubt blocks.
 3. *Put aside*: torn files of the log are copied to ``_segtable/lost/<time>/``, then deleted there
    where they were. A folder without ``done`` says that a repair is not finished.
-4. *Write*: where a prefix of the log stands, one event ``Restored`` follows it. Where nothing
-   stands, event 1 (``Restored``) is written before event 0 (``TableCreated``): without event 0
+4. *Write*: where a prefix of the log stands, one event ``TableRepaired`` follows it. Where nothing
+   stands, event 1 (``TableRepaired``) is written before event 0 (``TableCreated``): without event 0
    there is no table, so nobody ever sees an empty one.
 5. Every step may be repeated, and two repairs write the same. Writers must be stopped meanwhile:
    one that has read the old log could go on writing it.
@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
 )
 from airflow_provider_segtable.core.log.codec import decode, encode
-from airflow_provider_segtable.core.log.events import Event, Restored, TableCreated
+from airflow_provider_segtable.core.log.events import Event, TableCreated, TableRepaired
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.recovered import (
     Doubt,
@@ -63,7 +63,7 @@ from airflow_provider_segtable.recovery.evidence import (
     read_log,
 )
 from airflow_provider_segtable.recovery.loss_report import fell_across, fits, losses
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 
@@ -109,7 +109,7 @@ class RepairPlan:
     files: FilesFound
     lost: tuple[Segment, ...]
     shown: tuple[Segment, ...]
-    event: Restored | None
+    event: TableRepaired | None
     doubts: tuple[Doubt, ...]
     accept_loss: bool = False
     deletes: DeletesLeft = field(default_factory=DeletesLeft)
@@ -132,7 +132,7 @@ class RepairPlan:
         return self.event is not None or self.log.damaged or not self.log.sound
 
 
-def plan_repair(ports: TablePorts, decisions: Decisions | None = None) -> RepairPlan:
+def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> RepairPlan:
     """Look, and return what a repair would do; nothing is written.
 
     Raises:
@@ -185,7 +185,7 @@ def _doubts(
     found: Recovered,
     log: LogLeft,
     again: Undeleted,
-    event: Restored,
+    event: TableRepaired,
     present: Sequence[Segment],
     table: TableCreated,
 ) -> Iterator[Doubt]:
@@ -203,7 +203,7 @@ def _doubts(
 def _known(log: LogLeft) -> set[str]:
     if log.state is None:
         return set()
-    return {s.path for s in log.state.timeline.segments()} | {*log.state.doomed}
+    return {s.path for s in log.state.timeline.segments()} | {*log.state.pending_delete}
 
 
 def _check_decisions(decided: Decisions, files: FilesFound, deletes: DeletesLeft) -> None:
@@ -224,18 +224,18 @@ def _candidates(files: FilesFound, state: State | None) -> list[Segment]:
 
 def _event(
     found: Recovered, log: LogLeft, lost: Sequence[Segment], files: FilesFound, again: Undeleted
-) -> Restored:
+) -> TableRepaired:
     fresh = {segment.path for segment in files.segments}
     unsafe = left_out(found, again.past)
     both = (s for s in (*found.kept, *found.carried) if s.id not in unsafe)
     whole = tuple(addressed(adopted(segment, log.state, fresh) for segment in both))
     seen = {segment.id for segment in files.segments}
     if log.state is None:
-        return Restored(
+        return TableRepaired(
             segments=whole,
             vectors=again.file,
             voided=holes(whole, seen),
-            zones=found.zones,
+            overrides=found.overrides,
             reason="the log was lost; rebuilt from files",
         )
     present = {segment.id for segment in log.state.timeline.segments()}
@@ -244,12 +244,12 @@ def _event(
     stays = present - out | {segment.id for segment in new}
     unwanted = (i for i in sorted(seen - stays) if _free(i, log.state))
     what = "the log was torn" if log.damaged else f"{len(lost)} files were lost"
-    return Restored(
+    return TableRepaired(
         segments=new,
         lost=tuple(sorted(out)),
         vectors=again.file,
         voided=tuple(unwanted),
-        zones=None if fits(found, log.state) else found.zones,
+        overrides=None if fits(found, log.state) else found.overrides,
         reason=f"{what}; repaired",
     )
 
@@ -258,7 +258,7 @@ def _free(segment_id: SegmentId, state: State) -> bool:
     return segment_id.partition not in state.voided.get(segment_id.chunk, frozenset())
 
 
-def _changes(event: Restored, log: LogLeft) -> bool:
+def _changes(event: TableRepaired, log: LogLeft) -> bool:
     changed = event.segments or event.lost or event.voided or event.vectors
     return log.state is None or bool(changed)
 
@@ -271,7 +271,7 @@ class Repaired:
     aside: str = field(default="")
 
 
-def repair(ports: TablePorts, plan: RepairPlan) -> Repaired:
+def repair(ports: TableContext, plan: RepairPlan) -> Repaired:
     """Do what a plan says; done already, it changes nothing.
 
     Raises:
@@ -293,7 +293,7 @@ def repair(ports: TablePorts, plan: RepairPlan) -> Repaired:
     return Repaired(state, aside)
 
 
-def _put_aside(ports: TablePorts, plan: RepairPlan) -> str:
+def _put_aside(ports: TableContext, plan: RepairPlan) -> str:
     now = {entry.path: entry for entry in ports.storage.list("_segtable")}
     torn = [e for e in plan.log.torn if e.path in now and not _ours(ports, plan, e)]
     changed = next((e for e in torn if now[e.path] != e), None)
@@ -313,17 +313,17 @@ def _put_aside(ports: TablePorts, plan: RepairPlan) -> str:
     return folder
 
 
-def _settle(ports: TablePorts, paths: Iterable[str]) -> None:
+def _settle(ports: TableContext, paths: Iterable[str]) -> None:
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         ports.storage.settle(folder)
 
 
-def _ours(ports: TablePorts, plan: RepairPlan, entry: Entry) -> bool:
+def _ours(ports: TableContext, plan: RepairPlan, entry: Entry) -> bool:
     """Tell whether this is what another repair, or an earlier run, wrote for the same plan."""
     return plan.fresh and entry.path == event_path(1) and _second(ports, plan) is not None
 
 
-def _second(ports: TablePorts, plan: RepairPlan) -> Event | None:
+def _second(ports: TableContext, plan: RepairPlan) -> Event | None:
     try:
         found = decode(ports.storage.read(event_path(1)), event_path(1))
     except (NotFound, CorruptTable):
@@ -331,7 +331,7 @@ def _second(ports: TablePorts, plan: RepairPlan) -> Event | None:
     return found if found.action == plan.event else None
 
 
-def _create(ports: TablePorts, path: str, data: bytes) -> None:
+def _create(ports: TableContext, path: str, data: bytes) -> None:
     try:
         ports.storage.create(path, data)
     except (AlreadyExists, OutcomeUnknown):
@@ -339,7 +339,7 @@ def _create(ports: TablePorts, path: str, data: bytes) -> None:
             raise
 
 
-def _begin_log(ports: TablePorts, plan: RepairPlan) -> State:
+def _begin_log(ports: TableContext, plan: RepairPlan) -> State:
     if plan.event is None:
         raise InvalidInput(f"{ports.uri}: there is nothing to begin a log with")
     event = Event(
@@ -362,11 +362,11 @@ def _begin_log(ports: TablePorts, plan: RepairPlan) -> State:
     return EventLog(ports.storage).load()
 
 
-def _overtaken(ports: TablePorts) -> Event:
+def _overtaken(ports: TableContext) -> Event:
     raise CommitConflict(f"{ports.uri}: another repair wrote a log meanwhile; look again")
 
 
-def _go_on(ports: TablePorts, plan: RepairPlan) -> State:
+def _go_on(ports: TableContext, plan: RepairPlan) -> State:
     state = plan.log.state
     if state is None or plan.event is None:
         return state or EventLog(ports.storage).load()

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
 from airflow_provider_segtable.core.log.cleanable import Cleanable, Keep, cleanable
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.events import Cleaned, Event, Restored, Swept
+from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
 from airflow_provider_segtable.core.log.state import State, apply, forgettable
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.deletes.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.log.committer import commit as try_commit
 from airflow_provider_segtable.table.log.event_log import (
@@ -112,7 +112,7 @@ class _Look:
 
 
 def clean(
-    ports: TablePorts, *, retention: Retention | None = None, dry_run: bool = False
+    ports: TableContext, *, retention: Retention | None = None, dry_run: bool = False
 ) -> CleaningRun:
     """Clean a table.
 
@@ -142,7 +142,7 @@ def clean(
     return look.run
 
 
-def _earlier_now(ports: TablePorts) -> Instant:
+def _earlier_now(ports: TableContext) -> Instant:
     """Return the storage's time or ours, whichever is earlier, if they agree at all."""
     try:
         reading = ports.check_storage_clock()
@@ -151,7 +151,7 @@ def _earlier_now(ports: TablePorts) -> Instant:
     return min(reading.at, reading.theirs)
 
 
-def _look(ports: TablePorts, retention: Retention | None, now: Instant) -> _Look:
+def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Look:
     """Find out what may go. Files are listed first, so that who commits meanwhile is seen."""
     listed = (*ports.storage.list(DATA), *ports.storage.list(DELETES))
     log = ports.log
@@ -170,8 +170,10 @@ def _look(ports: TablePorts, retention: Retention | None, now: Instant) -> _Look
         retained_from=found.retained_from,
         segments=found.segments,
         kept=found.kept,
-        files=tuple(sorted(path for path in after.doomed if not _of_deletions(path))),
-        vectors=tuple(e for e in listed if e.path in after.doomed and _of_deletions(e.path)),
+        files=tuple(sorted(path for path in after.pending_delete if not _of_deletions(path))),
+        vectors=tuple(
+            e for e in listed if e.path in after.pending_delete and _of_deletions(e.path)
+        ),
         vectors_kept=len(paths(after.vectors)),
         orphans=orphans,
         young=young,
@@ -190,7 +192,7 @@ def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[
         old = state.time <= until and state.n <= most
         if old or state.n <= newest.retained_from or not retained:
             retained = [state]
-        elif event is not None and isinstance(event.action, Restored):
+        elif event is not None and isinstance(event.action, TableRepaired):
             retained.append(state)  # without what was lost, hidden segments may show again
         head = state
     return retained, head
@@ -217,7 +219,7 @@ def _orphans(
 
 def _named(state: State) -> frozenset[str]:
     segments = {segment.path for segment in state.timeline.segments()}
-    return state.doomed | segments | paths(state.vectors)
+    return state.pending_delete | segments | paths(state.vectors)
 
 
 def _of_deletions(path: str) -> bool:
@@ -258,13 +260,13 @@ def _unnamed_tags(log: EventLog, after: State) -> Iterator[str]:
             yield entry.path
 
 
-def _cleaned(ports: TablePorts, look: _Look) -> State | None:
+def _cleaned(ports: TableContext, look: _Look) -> State | None:
     """Commit what is to go; None if the cleaner has to look again."""
     if not look.worth_an_event:
         return look.head
     head, found = look.head, look.found
     action = Cleaned(retained_from=found.retained_from, ids=found.ids, tags=head.tags)
-    change = Change(action=action, commit_id=ports.chance.token())
+    change = Change(action=action, commit_id=ports.randomness.token())
     match try_commit(ports, head, change):
         case Committed(state=state):
             return state
@@ -274,19 +276,19 @@ def _cleaned(ports: TablePorts, look: _Look) -> State | None:
             return commit_or_raise(ports, head, change).state
 
 
-def _sweep(ports: TablePorts, head: State) -> State:
+def _sweep(ports: TableContext, head: State) -> State:
     """Delete what is doomed, by whomever, then say so."""
-    if not head.doomed:
+    if not head.pending_delete:
         return head
     ports.storage.settle(TIMELINE)  # `Cleaned` may be another's, who stopped before its sync
-    for path in sorted(head.doomed):
+    for path in sorted(head.pending_delete):
         ports.files.delete(path)
-    action = Swept(paths=tuple(sorted(head.doomed)))
-    outcome = try_commit(ports, head, Change(action=action, commit_id=ports.chance.token()))
+    action = Swept(paths=tuple(sorted(head.pending_delete)))
+    outcome = try_commit(ports, head, Change(action=action, commit_id=ports.randomness.token()))
     return outcome.state if isinstance(outcome, Committed) else head
 
 
-def _delete_orphans(ports: TablePorts, run: CleaningRun, head: State) -> None:
+def _delete_orphans(ports: TableContext, run: CleaningRun, head: State) -> None:
     if not run.orphans:
         return
     named = _named(ports.log.refresh(head))
@@ -296,7 +298,7 @@ def _delete_orphans(ports: TablePorts, run: CleaningRun, head: State) -> None:
             ports.files.delete(entry.path)
 
 
-def _expire(ports: TablePorts, run: CleaningRun) -> None:
+def _expire(ports: TableContext, run: CleaningRun) -> None:
     if not run.log_files:
         return
     if run.log_from:

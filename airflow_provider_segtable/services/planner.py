@@ -28,7 +28,7 @@ from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.services.compaction.request import check_cut, checked_order
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 
 RELAUNCH_AFTER_MINUTES = 5.0
@@ -69,7 +69,7 @@ class PlannerRun:
 
 
 def plan_table(
-    ports: TablePorts, *, policy: Policy | None = None, dry_run: bool = False
+    ports: TableContext, *, policy: Policy | None = None, dry_run: bool = False
 ) -> PlannerRun:
     """Run the planner over one table.
 
@@ -86,7 +86,7 @@ def plan_table(
     policy = policy or Policy.read(state.table.properties)
     checked_order(policy.clustering, state)
     check_cut(policy.cut, state)
-    locks = _locks(ports, state, blind=dry_run and ports.coordinator_ is None)
+    locks = _locks(ports, state, blind=dry_run and ports.optional_coordinator is None)
     abandoned = () if locks is None else _abandoned(state, locks)
     held = {lock.purpose: lock.holder for lock in locks or ()}
     aborted: Mapping[str, str] = {}
@@ -116,7 +116,7 @@ def plan_table(
     )
 
 
-def _locks(ports: TablePorts, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
+def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
     """Return who holds locks and who waits for some; None without a coordinator."""
     if blind:
         return None
@@ -124,10 +124,10 @@ def _locks(ports: TablePorts, state: State, *, blind: bool) -> tuple[Lock, ...] 
     return (*ports.coordinator.locks(table), *ports.coordinator.waiters(table))
 
 
-def _request(ports: TablePorts, state: State, chosen: tuple[CompactionPlan, ...]) -> State:
+def _request(ports: TableContext, state: State, chosen: tuple[CompactionPlan, ...]) -> State:
     for plan in chosen:
         change = Change(
-            action=PlanRequested(plan=plan), commit_id=f"request-{ports.chance.token()}"
+            action=PlanRequested(plan=plan), commit_id=f"request-{ports.randomness.token()}"
         )
         outcome = commit(ports, state, change)
         state = outcome.state if isinstance(outcome, Committed) else state
@@ -172,17 +172,17 @@ def _abandoned(state: State, locks: tuple[Lock, ...]) -> tuple[SegmentId, ...]:
     return tuple(hole for hole in state.ids.holes(Generation.FIRST) if hole not in alive)
 
 
-def _void(ports: TablePorts, state: State, abandoned: tuple[SegmentId, ...]) -> State:
+def _void(ports: TableContext, state: State, abandoned: tuple[SegmentId, ...]) -> State:
     if not abandoned:
         return state
     action = Voided(ids=abandoned, reason="no live writer holds them")
-    change = Change(action=action, commit_id=f"void-{ports.chance.token()}")
+    change = Change(action=action, commit_id=f"void-{ports.randomness.token()}")
     outcome = commit(ports, state, change)
     return outcome.state if isinstance(outcome, Committed) else state
 
 
 def _abort_hopeless(
-    ports: TablePorts, state: State, policy: Policy, held: Mapping[str, str]
+    ports: TableContext, state: State, policy: Policy, held: Mapping[str, str]
 ) -> tuple[State, Mapping[str, str]]:
     aborted: dict[str, str] = {}
     for known in _stalled(state, held):
@@ -191,7 +191,7 @@ def _abort_hopeless(
             continue
         action = PlanAborted(plan_id=known.plan.id, attempt=known.attempt, reason=reason)
         outcome = commit(
-            ports, state, Change(action=action, commit_id=f"abort-{ports.chance.token()}")
+            ports, state, Change(action=action, commit_id=f"abort-{ports.randomness.token()}")
         )
         if isinstance(outcome, Committed):
             state = outcome.state

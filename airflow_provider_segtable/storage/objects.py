@@ -37,10 +37,10 @@ from airflow_provider_segtable.core.errors import (
     UnsafeStorage,
 )
 from airflow_provider_segtable.core.secret import redacted
-from airflow_provider_segtable.ports.clock import Chance, Clock
+from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.paths import checked, folder
-from airflow_provider_segtable.storage.system_clock import SystemChance, SystemClock
+from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 
 Store = S3Store | GCSStore | AzureStore
 
@@ -66,7 +66,7 @@ class ObjectStorage:
         *,
         once: Store | None = None,
         clock: Clock | None = None,
-        chance: Chance | None = None,
+        randomness: Randomness | None = None,
     ) -> None:
         """Wrap obstore stores whose prefix is the table's root.
 
@@ -75,13 +75,13 @@ class ObjectStorage:
             uri: the table's root, for messages.
             once: the same place without retries, for ``create``; ``store`` by default.
             clock: for pauses after an undecided answer.
-            chance: for their jitter.
+            randomness: for their jitter.
         """
         self._store = store
         self._once = once or store
         self._uri = uri.rstrip("/")
         self._clock = clock or SystemClock()
-        self._chance = chance or SystemChance()
+        self._chance = randomness or SystemRandomness()
 
     @property
     def uri(self) -> str:

@@ -15,15 +15,15 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     UnsafeStorage,
 )
-from airflow_provider_segtable.ports.clock import Chance
+from airflow_provider_segtable.ports.clock import Randomness
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.storage.system_clock import SystemChance
+from airflow_provider_segtable.storage.system_clock import SystemRandomness
 
 ATTEMPTS = 3
 FIRST, SECOND = b"first", b"second"
 
 
-def probe(storage: Storage, chance: Chance | None = None) -> None:
+def probe(storage: Storage, randomness: Randomness | None = None) -> None:
     """Refuse a store on which commits would be lost.
 
     Raises:
@@ -31,7 +31,7 @@ def probe(storage: Storage, chance: Chance | None = None) -> None:
         OutcomeUnknown: if replies were lost again and again.
         StorageError: if the store cannot be written at all.
     """
-    source = chance or SystemChance()
+    source = randomness or SystemRandomness()
     for attempt in range(1, ATTEMPTS + 1):
         path = f"_segtable/probe-{source.token()}"
         try:

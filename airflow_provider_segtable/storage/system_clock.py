@@ -25,8 +25,8 @@ class SystemClock:
         time.sleep(seconds)
 
 
-class SystemChance:
-    """``ports.clock.Chance`` from the operating system."""
+class SystemRandomness:
+    """``ports.clock.Randomness`` from the operating system."""
 
     def token(self) -> str:
         """Return 16 fresh hexadecimal digits."""

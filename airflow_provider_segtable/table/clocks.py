@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import ClockSkew, StorageError
 from airflow_provider_segtable.core.time.interval import Instant, iso
-from airflow_provider_segtable.ports.clock import Chance, Clock
+from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.ports.storage import Storage
 
@@ -80,13 +80,13 @@ class ClockCheck:
         return now if abs(passed.ahead_us + set_us) <= most_s * _US else None
 
 
-def storage_clock(storage: Storage, clock: Clock, chance: Chance) -> Reading:
+def storage_clock(storage: Storage, clock: Clock, randomness: Randomness) -> Reading:
     """Read the storage's clock: put a probe, list it, delete it and those left by dead processes.
 
     Raises:
         StorageError: it cannot be read.
     """
-    path = f"{FOLDER}/{chance.token()}"
+    path = f"{FOLDER}/{randomness.token()}"
     at, at_s = clock.now(), clock.monotonic()
     storage.replace(path, b"")
     took_s = clock.monotonic() - at_s

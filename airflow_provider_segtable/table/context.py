@@ -15,13 +15,13 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.ports.clock import Chance, Clock
+from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.paths import absolute
-from airflow_provider_segtable.storage.system_clock import SystemChance, SystemClock
+from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.table.clocks import (
     MOST_SKEW_S,
     SKEW_VARIABLE,
@@ -37,7 +37,7 @@ SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TablePorts:
+class TableContext:
     """Everything a table needs of the world.
 
     ``uri`` and ``storage_options`` let kernels rebuild ``files`` inside Spark tasks; ``author``
@@ -49,10 +49,10 @@ class TablePorts:
     storage: Storage
     files: DataFiles
     clock: Clock
-    chance: Chance
+    randomness: Randomness
     author: str
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
-    coordinator_: Coordinator | None = None
+    optional_coordinator: Coordinator | None = None
     most_skew_s: float = MOST_SKEW_S
     clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
     log: EventLog = field(init=False, repr=False, compare=False)
@@ -64,13 +64,13 @@ class TablePorts:
     @property
     def coordinator(self) -> Coordinator:
         """Return the coordinator, or raise ``CoordinatorUnavailable`` if none was given."""
-        if self.coordinator_ is None:
+        if self.optional_coordinator is None:
             raise CoordinatorUnavailable(
                 f"writing to {self.uri} needs ZooKeeper and no address was given: pass "
                 "zookeeper='host:port' (--zookeeper on the command line), or start one with "
                 "`segtable zookeeper start`"
             )
-        return self.coordinator_
+        return self.optional_coordinator
 
     def checked_now(self) -> Instant:
         """Return the time by this host's clock, once it agrees with the storage's.
@@ -88,7 +88,7 @@ class TablePorts:
 
     def check_storage_clock(self) -> Reading:
         """Compare this host's clock with the storage's, now; errors as ``checked_now``."""
-        reading = storage_clock(self.storage, self.clock, self.chance)
+        reading = storage_clock(self.storage, self.clock, self.randomness)
         self.clock_check.compare(self.author, reading, self.most_skew_s)
         return reading
 
@@ -101,7 +101,7 @@ class TablePorts:
         reading = lease_clock(lease, self.clock)
         self.clock_check.compare(self.author, reading, self.most_skew_s)
 
-    def at(self, uri: str) -> "TablePorts":
+    def at(self, uri: str) -> "TableContext":
         """Return the same ports for another table."""
         return replace(
             self,
@@ -131,14 +131,14 @@ def _seconds(variable: str, default: float) -> float:
     return seconds
 
 
-def open_ports(
+def open_context(
     uri: str,
     *,
     zookeeper: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     author: str | None = None,
     zookeeper_options: Mapping[str, str] | None = None,
-) -> TablePorts:
+) -> TableContext:
     """Open the real ports of a table.
 
     Args:
@@ -150,15 +150,15 @@ def open_ports(
             default what the environment says.
     """
     options = SecretOptions(storage_options)
-    return TablePorts(
+    return TableContext(
         uri=absolute(uri),
         storage=open_storage(uri, options),
         files=open_files(uri, options),
         clock=SystemClock(),
-        chance=SystemChance(),
+        randomness=SystemRandomness(),
         author=author or f"{socket.gethostname()}:{os.getpid()}",
         storage_options=options,
-        coordinator_=_coordinator(zookeeper, zookeeper_options) if zookeeper else None,
+        optional_coordinator=_coordinator(zookeeper, zookeeper_options) if zookeeper else None,
         most_skew_s=_seconds(SKEW_VARIABLE, MOST_SKEW_S),
         clock_check=_OF_THIS_PROCESS,
     )

@@ -17,8 +17,8 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
-from airflow_provider_segtable.data.deletes.segment_filters import sieves
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 from airflow_provider_segtable.data.rollup.rollup_rows import (
     check_arrow,
@@ -26,14 +26,14 @@ from airflow_provider_segtable.data.rollup.rollup_rows import (
     rolled_up,
     visible,
 )
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """One version of a table; unless ``checked``, bytes are not compared with their checksums."""
 
-    ports: TablePorts
+    ports: TableContext
     state: State
     checked: bool = True
 
@@ -64,10 +64,12 @@ class Snapshot:
         times of chunks that are hidden in part, and what a predicate names.
         """
         return sum(
-            _known_rows(segment, sieve)
-            if clip is None and not sieve.reads
-            else sum(batch.num_rows for batch in self._rows_of(segment, sieve, clip, columns=[]))
-            for segment, sieve, clip in self._parts(None)
+            _known_rows(segment, row_filter)
+            if clip is None and not row_filter.reads
+            else sum(
+                batch.num_rows for batch in self._rows_of(segment, row_filter, clip, columns=[])
+            )
+            for segment, row_filter, clip in self._parts(None)
         )
 
     def batches(
@@ -88,8 +90,8 @@ class Snapshot:
         An address names a row for ever, whatever is compacted; ``Table.delete`` takes it. With
         ``roots`` only the segments that may hold rows of these are read.
         """
-        for segment, sieve, clip in self._parts(interval, roots):
-            yield from self._rows_of(segment, sieve, clip, columns=columns, addressed=True)
+        for segment, row_filter, clip in self._parts(interval, roots):
+            yield from self._rows_of(segment, row_filter, clip, columns=columns, addressed=True)
 
     def _read(
         self,
@@ -97,12 +99,12 @@ class Snapshot:
         columns: Sequence[str] | None,
         interval: Interval | None,
     ) -> Iterator[pa.RecordBatch]:
-        for segment, sieve, clip in self._parts(interval):
-            yield from self._rows_of(segment, sieve, clip, schema=schema, columns=columns)
+        for segment, row_filter, clip in self._parts(interval):
+            yield from self._rows_of(segment, row_filter, clip, schema=schema, columns=columns)
 
     def _parts(
         self, interval: Interval | None, roots: Collection[SegmentId] | None = None
-    ) -> Iterator[tuple[Segment, Sieve, Interval | None]]:
+    ) -> Iterator[tuple[Segment, RowFilter, Interval | None]]:
         """Yield the segments to read, with what is deleted, and the time to clip to, if any."""
         parts = [
             (segment, None if _within(segment, found.interval) else found.interval)
@@ -110,14 +112,14 @@ class Snapshot:
             for segment in found.segments
             if segment.rows and (roots is None or holds_any(segment, roots))
         ]
-        sieve = sieves(self.ports.files, self.state, (segment for segment, _ in parts))
+        row_filter = row_filters(self.ports.files, self.state, (segment for segment, _ in parts))
         for segment, clip in parts:
-            yield segment, sieve[segment.id], clip
+            yield segment, row_filter[segment.id], clip
 
     def _rows_of(
         self,
         segment: Segment,
-        sieve: Sieve,
+        row_filter: RowFilter,
         clip: Interval | None,
         *,
         schema: pa.Schema | None = None,
@@ -131,7 +133,7 @@ class Snapshot:
             time_column=self.state.table.time_column,
             columns=columns,
             clip=clip,
-            sieve=sieve,
+            row_filter=row_filter,
             addressed=addressed,
             checked=self.checked,
         )
@@ -167,5 +169,5 @@ def _within(segment: Segment, interval: Interval) -> bool:
     return interval.holds(segment.time_min) and interval.holds(segment.time_max)
 
 
-def _known_rows(segment: Segment, sieve: Sieve) -> int:
-    return segment.rows - (0 if sieve.passes_all else sieve.deleted_rows())
+def _known_rows(segment: Segment, row_filter: RowFilter) -> int:
+    return segment.rows - (0 if row_filter.passes_all else row_filter.deleted_rows())

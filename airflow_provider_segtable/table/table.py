@@ -44,7 +44,7 @@ from airflow_provider_segtable.table.changes.matching import Where
 from airflow_provider_segtable.table.changes.merge_rows import Merges
 from airflow_provider_segtable.table.changes.row_change import ChangeKind, ChangeResult, change
 from airflow_provider_segtable.table.changes.updating import Updates
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.committer import Committed
 from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.snapshot import Snapshot
@@ -57,7 +57,7 @@ from airflow_provider_segtable.table.writes.incoming import incoming
 class Table:
     """One table; holds no state of its own but its ports."""
 
-    ports: TablePorts
+    ports: TableContext
 
     @staticmethod
     def create(  # noqa: PLR0913 - each defines the table
@@ -93,7 +93,7 @@ class Table:
             InvalidInput: if the rollup is coarser than the time chunks.
             UnsafeStorage: if the store does not keep put-if-absent.
         """
-        ports = open_ports(
+        ports = open_context(
             uri,
             zookeeper=zookeeper,
             storage_options=storage_options,
@@ -123,7 +123,7 @@ class Table:
         Raises:
             NotATable: if there is none.
         """
-        ports = open_ports(
+        ports = open_context(
             uri,
             zookeeper=zookeeper,
             storage_options=storage_options,
@@ -202,7 +202,7 @@ class Table:
         if definition.rollup:
             checked = from_input(checked, definition.rollup, time_column=definition.time_column)
 
-        name = commit_id or self.ports.chance.token()
+        name = commit_id or self.ports.randomness.token()
         return append(self.ports, incoming(self.ports, checked), commit_id=name, state=state)
 
     def delete(
@@ -284,11 +284,11 @@ class Table:
     def _change(
         self, kind: ChangeKind, wanted: Deletes | Updates | Merges, commit_id: str | None
     ) -> ChangeResult:
-        name = commit_id or self.ports.chance.token()
+        name = commit_id or self.ports.randomness.token()
         return change(self.ports, wanted.find, kind=kind, reason=str(wanted), commit_id=name)
 
 
-def create_table(ports: TablePorts, definition: TableCreated) -> Table:
+def create_table(ports: TableContext, definition: TableCreated) -> Table:
     """Write event 0; the port-level form of ``Table.create``.
 
     Raises:
@@ -297,8 +297,8 @@ def create_table(ports: TablePorts, definition: TableCreated) -> Table:
     log = ports.log
     if log.first():
         raise _exists(ports)
-    probe(ports.storage, ports.chance)
-    commit_id = ports.chance.token()
+    probe(ports.storage, ports.randomness)
+    commit_id = ports.randomness.token()
     event = Event(
         n=0, time=ports.checked_now(), commit=commit_id, author=ports.author, action=definition
     )
@@ -313,7 +313,7 @@ def create_table(ports: TablePorts, definition: TableCreated) -> Table:
     return Table(ports)
 
 
-def _exists(ports: TablePorts) -> TableExists:
+def _exists(ports: TableContext) -> TableExists:
     return TableExists(f"{ports.uri} is a table already: open it, or choose another place")
 
 

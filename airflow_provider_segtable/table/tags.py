@@ -11,13 +11,13 @@ from airflow_provider_segtable.core.errors import InvalidInput, InvalidName
 from airflow_provider_segtable.core.log.events import Tagged, Untagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import tag_path
 
 
-def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:
+def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
     """Name a version, the newest by default; see ``Table.tag``."""
     if not is_name(name):
         raise InvalidName(
@@ -28,14 +28,14 @@ def put_tag(ports: TablePorts, name: str, version: int | None = None) -> int:
     newest = log.load()
     state = newest if version is None else log.at(version)
     ports.storage.replace(tag_path(name, state.n), write_checkpoint(state))
-    change = Change(action=Tagged(name=name, n=state.n), commit_id=ports.chance.token())
+    change = Change(action=Tagged(name=name, n=state.n), commit_id=ports.randomness.token())
     commit_or_raise(ports, newest, change)
     return state.n
 
 
-def remove_tag(ports: TablePorts, name: str) -> None:
+def remove_tag(ports: TableContext, name: str) -> None:
     """Take a name away; see ``Table.untag``."""
-    change = Change(action=Untagged(name=name), commit_id=ports.chance.token())
+    change = Change(action=Untagged(name=name), commit_id=ports.randomness.token())
     commit_or_raise(ports, ports.log.load(), change)
 
 

@@ -46,8 +46,8 @@ class FakeClock:
         self._now = to
 
 
-class FakeChance:
-    """``ports.clock.Chance`` from a seed."""
+class FakeRandomness:
+    """``ports.clock.Randomness`` from a seed."""
 
     def __init__(self, seed: int = 0) -> None:
         """Draw from ``seed``."""

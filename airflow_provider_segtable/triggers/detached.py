@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.remote_results import fetch
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
@@ -33,7 +33,7 @@ class Ending:
     commit_id: str | None = None
     plans: tuple[str, ...] = ()
 
-    def answer(self, ports: TablePorts, state: State) -> Answer:
+    def answer(self, ports: TableContext, state: State) -> Answer:
         """Answer by the log, else by what was left; ``facts`` are None if the log tells."""
         done, message = self._logged(state)
         if done:

@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.verdict import Verdict, judge_small_segments
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 
@@ -29,7 +29,7 @@ class SmallSegments:
         interval = Interval.parse(self.interval) if self.interval else None
         return judge_small_segments(state, policy, interval, self.at_most)
 
-    def answer(self, ports: TablePorts, state: State) -> Answer:  # noqa: ARG002  # a question's
+    def answer(self, ports: TableContext, state: State) -> Answer:  # noqa: ARG002  # a question's
         """Answer it for whoever waits."""
         verdict = self.judge(state)
         event = {"version": verdict.version} if verdict.satisfied else None

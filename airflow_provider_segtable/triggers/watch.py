@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.hooks.segtable import Place, mask_credentials
 from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 STORAGE_TRIES = 5
 SECOND_US = 1_000_000
@@ -50,7 +50,7 @@ class Question(Protocol):
         """Return which table is asked, as the hook takes it."""
         ...
 
-    def answer(self, ports: TablePorts, state: State) -> Answer:
+    def answer(self, ports: TableContext, state: State) -> Answer:
         """Answer for one state of the table; may raise ``StorageError``."""
         ...
 
@@ -62,7 +62,7 @@ class Watch:
         self._place = place
         self._question = question
         self._open = ExitStack()
-        self._ports: TablePorts | None = None
+        self._ports: TableContext | None = None
         self._state: State | None = None
         self._failures = 0
 
@@ -85,7 +85,7 @@ class Watch:
 
     def wait(self, seconds: float) -> bool:
         """Wait for news; False if nobody can tell any."""
-        if self._ports is None or self._state is None or self._ports.coordinator_ is None:
+        if self._ports is None or self._state is None or self._ports.optional_coordinator is None:
             return False
         try:
             self._ports.coordinator.wait_head(

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import open_ports
+from airflow_provider_segtable.table.context import open_context
 
 
 class MinorRuns(Protocol):
@@ -101,7 +101,7 @@ class Here:
         yield from ()
 
     def _run(self) -> None:
-        ports = open_ports(self._uri, zookeeper=self._zookeeper, author="compactor")
+        ports = open_context(self._uri, zookeeper=self._zookeeper, author="compactor")
         try:
             plans = [launch.plan_id for launch in plan_table(ports).launches]
             self._results = tuple(

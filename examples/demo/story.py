@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
 from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, PlanInflight
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import open_ports
+from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from examples.demo import comparison, flights
@@ -227,7 +227,7 @@ class _Appender(threading.Thread):
 
     def run(self) -> None:
         """Append a file whenever a compaction is under way."""
-        table = Table(open_ports(self._uri, zookeeper=self._zookeeper, author="appender"))
+        table = Table(open_context(self._uri, zookeeper=self._zookeeper, author="appender"))
         seen = table.state().n
         try:
             for path in self._files:

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.table.context import open_ports
+from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("time_hour", pa.timestamp("us", tz="UTC")), ("row", pa.int64())])
@@ -102,7 +102,7 @@ class InThisProcess:
         given |= dict(itertools.pairwise(arguments))
         plans = [part.removeprefix("--plan=") for part in arguments if part.startswith("--plan=")]
         self.launched.append(plans)
-        ports = open_ports(given["--table"], zookeeper=given["--zookeeper"])
+        ports = open_context(given["--table"], zookeeper=given["--zookeeper"])
         results = compact(ports, plans, in_process(), report=lambda r: say(r.message))
         ports.coordinator.close()
         if self.report:

@@ -14,7 +14,7 @@ from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import open_ports
+from airflow_provider_segtable.table.context import open_context
 
 from .conftest import Flights, InThisProcess
 
@@ -34,7 +34,7 @@ def plan_id(flights: Flights) -> str:
 @contextmanager
 def held(flights: Flights, plan_id: str) -> Iterator[Lease]:
     """Hold a plan's lock, as a live worker does."""
-    ports = open_ports(str(flights.root / "flights"), zookeeper=flights.zookeeper)
+    ports = open_context(str(flights.root / "flights"), zookeeper=flights.zookeeper)
     request = LockRequest(
         table=flights.table.state().table.table_id,
         group="other",

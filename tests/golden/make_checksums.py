@@ -17,7 +17,7 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.golden.make_table import SCHEMA, batch
 
@@ -33,7 +33,7 @@ def main() -> None:
         storage=storage,
         files=RootedFiles(storage),
         clock=clock,
-        chance=FakeChance(),
+        chance=FakeRandomness(),
         author="golden",
         coordinator_=MemoryCoordinator(clock, MemoryService()),
     )

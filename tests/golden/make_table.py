@@ -20,7 +20,7 @@ from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.context import TablePorts
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 PLACE = Path(__file__).parent / "table"
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string())])
@@ -43,7 +43,7 @@ def main() -> None:
         storage=LocalStorage(PLACE),
         files=LocalFiles(PLACE),
         clock=clock,
-        chance=FakeChance(),
+        chance=FakeRandomness(),
         author="golden",
         coordinator_=MemoryCoordinator(clock, MemoryService()),
     )

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Execute, in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 
@@ -38,7 +38,7 @@ def batch(commit_id: str) -> pa.Table:
     return pa.table({"at": pa.array(times, SCHEMA.field("at").type), "row": numbers}, SCHEMA)
 
 
-def append(ports: TablePorts, name: str, folder: Path) -> None:
+def append(ports: TableContext, name: str, folder: Path) -> None:
     """Append one numbered batch after another; repeat one until it is acknowledged."""
     acks = folder / f"{name}.acks"
     turn = len(acks.read_text().splitlines()) if acks.exists() else 0
@@ -56,7 +56,7 @@ def append(ports: TablePorts, name: str, folder: Path) -> None:
         time.sleep(0.2)
 
 
-def maintain(ports: TablePorts, folder: Path, execute: Execute) -> None:
+def maintain(ports: TableContext, folder: Path, execute: Execute) -> None:
     """Plan, and carry out whatever is pending, again and again."""
     while not (folder / "stop").exists():
         tolerated(lambda: plan_table(ports))
@@ -64,7 +64,7 @@ def maintain(ports: TablePorts, folder: Path, execute: Execute) -> None:
         time.sleep(0.05)
 
 
-def compact_pending(ports: TablePorts, execute: Execute) -> None:
+def compact_pending(ports: TableContext, execute: Execute) -> None:
     """Carry out the pending plans."""
     pending = EventLog(ports.storage).load().pending_plans()
     compact(ports, [known.plan.id for known in pending], execute)
@@ -83,7 +83,7 @@ def tolerated(action: Callable[[], object]) -> bool:
 
 def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
     """Run one worker."""
-    ports = open_ports(uri, zookeeper=zookeeper, author=name)
+    ports = open_context(uri, zookeeper=zookeeper, author=name)
     if mode == "append":
         append(ports, name, folder)
     elif mode == "compact":

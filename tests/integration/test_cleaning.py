@@ -39,7 +39,7 @@ def table(tmp_path: Path) -> Iterator[Table]:
         properties={"compaction.min_segments": "2", "compaction.tier_ratio": "1e9"},
     )
     coordinator = MemoryCoordinator(made.ports.clock, MemoryService())
-    table = Table(replace(made.ports, coordinator_=coordinator))
+    table = Table(replace(made.ports, optional_coordinator=coordinator))
     for turn in range(50):
         table.append(pa.table({"at": [turn], "row": [turn]}, SCHEMA))
         if turn % 25 == 24:
@@ -94,7 +94,7 @@ def test_three_processes_clean_at_once(table: Table) -> None:
     answer(start("clean", uri, *ALL))
     assert len(dry["segments"]) > 40  # type: ignore[arg-type]
     assert files(table) == needed(table)
-    assert not table.state().doomed
+    assert not table.state().pending_delete
     assert EventLog(table.ports.storage).first() >= 32
     assert rows(table) == list(range(50))
     assert rows(table, tag="early") == [0, 1, 2]

@@ -19,7 +19,11 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.findings.health_findings import Bounds
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
+from airflow_provider_segtable.table.context import (
+    SESSION_TIMEOUT_VARIABLE,
+    TableContext,
+    open_context,
+)
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.zookeeper import zookeeper
 from tests.integration import kill_worker
@@ -46,9 +50,9 @@ compact(ports, sys.argv[3:], hang)
 
 
 @pytest.fixture
-def ports(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[TablePorts]:
+def ports(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[TableContext]:
     """Return a table of two chunks with three small segments each."""
-    made = open_ports(str(tmp_path / "table"), zookeeper=zookeeper.address)
+    made = open_context(str(tmp_path / "table"), zookeeper=zookeeper.address)
     Table.create(
         made.uri,
         schema=kill_worker.SCHEMA,
@@ -62,13 +66,13 @@ def ports(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[TablePorts]:
     made.coordinator.close()
 
 
-def codes(ports: TablePorts, **bounds: float) -> dict[str, Severity]:
+def codes(ports: TableContext, **bounds: float) -> dict[str, Severity]:
     told = examine(ports, Bounds(pending_minutes=0, **bounds)).findings  # type: ignore[arg-type]
     return {finding.code: finding.severity for finding in told}
 
 
 def test_a_killed_worker_is_noticed_and_its_plan_finished(
-    ports: TablePorts, tmp_path: Path
+    ports: TableContext, tmp_path: Path
 ) -> None:
     """While it lives there is nothing to say but its lock; killed, its plan is abandoned."""
     assert codes(ports) == {}
@@ -105,7 +109,7 @@ def test_a_coordinator_that_is_gone_is_critical(tmp_path: Path) -> None:
     """The finding names the address, and reading still works."""
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         address = server.address
-    made = open_ports(str(tmp_path / "table"), zookeeper=address)
+    made = open_context(str(tmp_path / "table"), zookeeper=address)
     Table.create(made.uri, schema=kill_worker.SCHEMA, time_column="at", granularity="hour")
     try:
         (told,) = examine(made).findings

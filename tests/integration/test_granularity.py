@@ -181,7 +181,7 @@ def test_every_version_stays_true(
         check_scans(world, scans)
         check_history(world)
         layout = table.state().layout
-        assert {zone.granularity for zone in layout.zones} == {changes[-1]}
+        assert {override.granularity for override in layout.overrides} == {changes[-1]}
         assert found(table.snapshot()) == checksum_of(some.to_batches())
         assert list(violations(table.state())) == []
         assert table.ports.coordinator.locks(table.state().table.table_id) == ()

@@ -22,7 +22,11 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 )
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE, TablePorts, open_ports
+from airflow_provider_segtable.table.context import (
+    SESSION_TIMEOUT_VARIABLE,
+    TableContext,
+    open_context,
+)
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.integration import kill_worker
@@ -102,8 +106,8 @@ def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 
 @pytest.fixture
-def ports(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[TablePorts]:
-    made = open_ports(str(tmp_path / "table"), zookeeper=server.address)
+def ports(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[TableContext]:
+    made = open_context(str(tmp_path / "table"), zookeeper=server.address)
     Table.create(
         made.uri,
         schema=kill_worker.SCHEMA,
@@ -123,12 +127,12 @@ def ports(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[TablePorts]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("commands")
 @pytest.mark.timeout(KILLS * 12 + 120)
-def test_thirty_kills(ports: TablePorts, server: EmbeddedZooKeeper, tmp_path: Path) -> None:
+def test_thirty_kills(ports: TableContext, server: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """Whoever is killed, and whenever: no row is lost or doubled, and the work gets finished."""
     crew = Crew(ports.uri, ports.coordinator.address, tmp_path / "crew")
     ledger = Ledger(columns=("row",), intended=Intents())
     killed: Counter[str] = Counter()
-    chance = random.Random(SEED)
+    randomness = random.Random(SEED)
     try:
         for mode, name in (
             ("append", "appender1"),
@@ -139,8 +143,8 @@ def test_thirty_kills(ports: TablePorts, server: EmbeddedZooKeeper, tmp_path: Pa
         _await_python_workers(crew)
         crew.start("compact", "compactor1")
         while sum(killed.values()) < KILLS:
-            time.sleep(chance.uniform(0.3, 1.5))
-            killed[_kill_one(crew, server, chance, killed)] += 1
+            time.sleep(randomness.uniform(0.3, 1.5))
+            killed[_kill_one(crew, server, randomness, killed)] += 1
             ledger.check(ports, each=False)
     finally:
         crew.end()
@@ -154,23 +158,23 @@ def test_thirty_kills(ports: TablePorts, server: EmbeddedZooKeeper, tmp_path: Pa
 
 
 def _kill_one(
-    crew: Crew, server: EmbeddedZooKeeper, chance: random.Random, killed: Counter[str]
+    crew: Crew, server: EmbeddedZooKeeper, randomness: random.Random, killed: Counter[str]
 ) -> str:
-    victim = chance.choice(VICTIMS)
+    victim = randomness.choice(VICTIMS)
     workers = crew.python_workers()
     if victim == "driver" and killed["driver"] >= DRIVER_KILLS:
         victim = "compact"
     match victim:
         case "zookeeper":
             server.kill()
-            time.sleep(chance.uniform(0.0, 1.0))
+            time.sleep(randomness.uniform(0.0, 1.0))
             server.start()
         case "python worker" if workers:
-            chance.choice(workers).kill()
+            randomness.choice(workers).kill()
         case "driver":
             crew.kill("spark", "spark")
         case "append":
-            crew.kill("append", chance.choice(("appender1", "appender2")))
+            crew.kill("append", randomness.choice(("appender1", "appender2")))
         case _:
             crew.kill("compact", "compactor1")
             victim = "compact"
@@ -190,7 +194,7 @@ def _acknowledged(folder: Path) -> Iterator[str]:
         yield from acks.read_text().split()
 
 
-def _finish(ports: TablePorts) -> None:
+def _finish(ports: TableContext) -> None:
     """The next planner runs finish the work, once the dead sessions have expired."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

@@ -30,7 +30,7 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
 from airflow_provider_segtable.table.table import Table, create_table
@@ -122,14 +122,14 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 2)
 
 
-def ports_on(disk: Disk, sync: Callable[[int], None] | None = None) -> TablePorts:
+def ports_on(disk: Disk, sync: Callable[[int], None] | None = None) -> TableContext:
     root = disk.place / "table"
-    made = open_ports(str(root), author="test")
+    made = open_context(str(root), author="test")
     return replace(
         made,
         storage=LocalStorage(root, sync=sync or disk.sync),
         files=LocalFiles(root, sync=sync or disk.sync),
-        coordinator_=MemoryCoordinator(made.clock, MemoryService()),
+        optional_coordinator=MemoryCoordinator(made.clock, MemoryService()),
     )
 
 
@@ -138,7 +138,7 @@ class World:
     """A table at work, and what a reader must find if the power fails now."""
 
     disk: Disk
-    ports: TablePorts
+    ports: TableContext
     random: Random
     every: int = 1
     syncs: int = 0
@@ -170,9 +170,9 @@ class World:
         place = self.disk.place.parent / f"cut-{self.cuts}"
         self.disk.survives(place, self.random if self.cuts % 3 else None)
         if self.version >= 0:
-            self._sound(open_ports(str(place / "table"), author="reader"))
+            self._sound(open_context(str(place / "table"), author="reader"))
 
-    def _sound(self, left: TablePorts) -> None:
+    def _sound(self, left: TableContext) -> None:
         state = EventLog(left.storage).load()
         assert state.n >= self.version
         assert contents(left) in (self.shown, self.next)
@@ -278,11 +278,11 @@ class Recorded(LocalStorage):
 
 def test_expiry_settles_before_it_deletes(tmp_path: Path) -> None:
     """The marker, then log, checkpoints and markers as all can see them, then the oldest event."""
-    made = open_ports(str(tmp_path), author="test")
+    made = open_context(str(tmp_path), author="test")
     storage = Recorded(tmp_path)
     storage.asked = []
     ports = replace(
-        made, storage=storage, coordinator_=MemoryCoordinator(made.clock, MemoryService())
+        made, storage=storage, optional_coordinator=MemoryCoordinator(made.clock, MemoryService())
     )
     create_table(ports, DEFINITION)
     for turn in range(4):

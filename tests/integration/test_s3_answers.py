@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.storage import open_storage, probe
 from airflow_provider_segtable.storage.objects import UNDECIDED_ATTEMPTS, ObjectStorage
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.s3 import LoopbackS3, options_for, s3
 from tests.integration.scripted_http import (
     HANG_UP,
@@ -38,7 +38,9 @@ def storage_at(endpoint: str, clock: FakeClock | None = None) -> ObjectStorage:
     """Return the storage that ``open_storage`` makes, but without long pauses."""
     options: dict[str, Any] = {**options_for(endpoint), "timeout": "5s"}
     once = S3Store("bucket", prefix="t", retry_config={"max_retries": 0}, **options)
-    return ObjectStorage(once, "s3://bucket/t", clock=clock or FakeClock(), chance=FakeChance())
+    return ObjectStorage(
+        once, "s3://bucket/t", clock=clock or FakeClock(), randomness=FakeRandomness()
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_the_probe_refuses_a_store_that_ignores_the_condition() -> None:
         ScriptedServer(CREATED) as server,
         pytest.raises(UnsafeStorage, match="s3://bucket/t does not keep put-if-absent"),
     ):
-        probe(storage_at(server.endpoint), FakeChance())
+        probe(storage_at(server.endpoint), FakeRandomness())
 
 
 def test_more_than_a_page_is_listed_in_order(s3: LoopbackS3) -> None:

@@ -18,12 +18,12 @@ from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
-    Changed,
     Cleaned,
     Event,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    RowsChanged,
     Swept,
 )
 from airflow_provider_segtable.core.log.state import State, apply
@@ -77,7 +77,7 @@ class Ours:
     past: list[State] = field(default_factory=list)
     deleted: set[str] = field(default_factory=set)
     conflicts: int = 0
-    purged: int = 0
+    deletes_applied_through: int = 0
     _written: dict[str, Appended] = field(default_factory=dict)
     _looked: dict[str, _Look] = field(default_factory=dict)
     _running: dict[str, _Run] = field(default_factory=dict)
@@ -143,9 +143,9 @@ class Ours:
             case "clean":
                 self.clean(step.pick)
             case "sweep":
-                self.deleted |= self.state.doomed
-                if self.state.doomed and step.pick % 2:
-                    self.commit(Swept(paths=tuple(self.state.doomed)))
+                self.deleted |= self.state.pending_delete
+                if self.state.pending_delete and step.pick % 2:
+                    self.commit(Swept(paths=tuple(self.state.pending_delete)))
 
     def commit(self, action: Action) -> bool:
         """Commit an action if it is admitted, and check what the state alone tells."""
@@ -179,7 +179,7 @@ class Ours:
         rows: Sequence[Held | Row],
         *,
         inputs: Sequence[Segment] = (),
-        purged: int = 0,
+        deletes_applied_through: int = 0,
     ) -> Segment:
         """Write a file; ``inputs`` is what it was made of, if not of new rows."""
         times = [row.row.at if isinstance(row, Held) else row.at for row in rows]
@@ -201,7 +201,7 @@ class Ours:
             created=self.state.time,
             lineage=lineage,
             roots=() if lineage else roots_of(inputs),
-            purged=purged,
+            deletes_applied_through=deletes_applied_through,
         )
 
     def append(self, action: Appended) -> None:
@@ -217,7 +217,9 @@ class Ours:
         segments = self.files(rows) if look.step.update else ()
         while look.chosen:
             file = self.vector_file(look.chosen)
-            if self.commit(Changed(kind="x", segments=segments, vectors=(file,), seen=look.seen)):
+            if self.commit(
+                RowsChanged(kind="x", segments=segments, vectors=(file,), seen=look.seen)
+            ):
                 return
             look.tries += 1
             assert look.tries < 3
@@ -302,7 +304,7 @@ class Ours:
         if plan.kind is PlanKind.SEMI_MAJOR:
             rows.sort(key=lambda held: held.row, reverse=True)
         ids = ids[: max(len(rows), 1)]
-        self.purged += sum(segment.rows for segment in inputs) - len(rows)
+        self.deletes_applied_through += sum(segment.rows for segment in inputs) - len(rows)
         above = self.state.timeline.max_minor(plan.chunk, plan.root_start, plan.root_end) + 1
         shards = (
             Shard(
@@ -316,7 +318,13 @@ class Ours:
             for segment_id in ids
         )
         return tuple(
-            self.file(plan.chunk, s, rows[p :: len(ids)], inputs=inputs, purged=self.state.n)
+            self.file(
+                plan.chunk,
+                s,
+                rows[p :: len(ids)],
+                inputs=inputs,
+                deletes_applied_through=self.state.n,
+            )
             for p, s in enumerate(shards)
         )
 
@@ -326,7 +334,7 @@ class Ours:
         layout = layout_after(plan, self.state)
         chunks: dict[Interval, list[Held]] = {}
         kept = [held for segment in inputs for held in self.kept(segment, self.state)]
-        self.purged += sum(segment.rows for segment in inputs) - len(kept)
+        self.deletes_applied_through += sum(segment.rows for segment in inputs) - len(kept)
         for held in sorted(kept, key=lambda held: held.row, reverse=True):
             chunks.setdefault(layout.chunk(held.row.at), []).append(held)
         made = []
@@ -335,7 +343,11 @@ class Ours:
             for p in range(size):
                 shard, part = Shard.first_generation(p, core=size), rows[p::size]
                 chunk = ChunkKey(interval, version)
-                made.append(self.file(chunk, shard, part, inputs=inputs, purged=self.state.n))
+                made.append(
+                    self.file(
+                        chunk, shard, part, inputs=inputs, deletes_applied_through=self.state.n
+                    )
+                )
         return tuple(made)
 
     def clean(self, keep: int) -> None:

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.segments.segment import (
     roots_of,
 )
 from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
@@ -49,7 +49,7 @@ class World:
     """A table played with kernels alone: its rows, what is deleted, and up to which event."""
 
     files: MemoryFiles
-    chance: random.Random
+    randomness: random.Random
     oracle: dict[Address, dict[str, Any]]
     segments: list[Segment]
     schema: pa.Schema
@@ -60,9 +60,9 @@ class World:
     def delete(self, share: float, *, whole: bool) -> None:
         """Delete some rows, of all roots, and perhaps all rows of one root."""
         self.n += 1
-        chosen = [one for one in self.oracle if self.chance.random() < share]
+        chosen = [one for one in self.oracle if self.randomness.random() < share]
         if whole and self.oracle:
-            root, _ = self.chance.choice(sorted(self.oracle))
+            root, _ = self.randomness.choice(sorted(self.oracle))
             chosen += [one for one in self.oracle if one[0] == root]
         vectors: dict[str, set[int]] = {}
         for root, row in set(chosen):
@@ -70,15 +70,15 @@ class World:
             del self.oracle[root, row]
         self.deleted.append((self.n, vectors))
 
-    def sieve(self, segment: Segment) -> Sieve:
+    def row_filter(self, segment: Segment) -> RowFilter:
         """Return what is deleted of a segment since it was written."""
         rows: dict[str, set[int]] = {}
         for n, vectors in self.deleted:
-            for root, some in vectors.items() if n > segment.purged else ():
+            for root, some in vectors.items() if n > segment.deletes_applied_through else ():
                 if segment.may_hold(SegmentId.parse(root)):
                     rows.setdefault(root, set()).update(some)
         bits = {root: bits_of(sorted(some)) for root, some in rows.items()}
-        return Sieve(runs=segment.runs, deleted=bits)
+        return RowFilter(runs=segment.runs, deleted=bits)
 
     def named(self, counts: dict) -> dict:
         """Name outputs as a major compaction does, in a version of their own."""
@@ -92,19 +92,19 @@ class World:
 
     def compact(self, kind: str, outputs: int, memory: int) -> None:
         """Compact all segments, or only some of them that follow one another."""
-        some = sorted(self.chance.sample(range(len(self.segments) + 1), 2))
-        first, end = some if self.chance.random() < 0.7 else (0, len(self.segments))
+        some = sorted(self.randomness.sample(range(len(self.segments) + 1), 2))
+        first, end = some if self.randomness.random() < 0.7 else (0, len(self.segments))
         given, self.ids = self.segments[first:end], self.ids + 10
-        sieves = {segment.id: self.sieve(segment) for segment in given}
+        row_filters = {segment.id: self.row_filter(segment) for segment in given}
         if kind in ("move", "rewrite"):
-            made = self._minor(given, sieves, outputs, MOVE if kind == "move" else REWRITE)
+            made = self._minor(given, row_filters, outputs, MOVE if kind == "move" else REWRITE)
         else:
-            made = self._sort(given, sieves, kind, outputs, memory)
+            made = self._sort(given, row_filters, kind, outputs, memory)
         self.check_outputs(given, made, kind)
         self.segments[first:end] = made
 
     def _minor(
-        self, given: Sequence[Segment], sieves: dict, outputs: int, grain: Grain
+        self, given: Sequence[Segment], row_filters: dict, outputs: int, grain: Grain
     ) -> Sequence[Segment]:
         outputs = min(outputs, sum(segment.rows for segment in given) or 1)
         planned = job(given, outputs, grain)
@@ -116,24 +116,24 @@ class World:
             planned,
             inputs=tuple(given),
             outputs=names,
-            sieves=sieves,
-            purged=self.n,
+            row_filters=row_filters,
+            deletes_applied_through=self.n,
             attempt=f"{self.ids:016x}",
         )
         return run_minor(work, self.files)
 
     def _sort(
-        self, given: Sequence[Segment], sieves: dict, kind: str, outputs: int, memory: int
+        self, given: Sequence[Segment], row_filters: dict, kind: str, outputs: int, memory: int
     ) -> Sequence[Segment]:
         what = spec(
             self.schema,
-            self.chance.choice(["", "carrier", "zorder(carrier,flight)"]),
+            self.randomness.choice(["", "carrier", "zorder(carrier,flight)"]),
             intervals=days(31) if kind == "daily" else (MONTH,),
             member=kind == "semi",
             target_size=100_000 // outputs**3,
             memory=memory,
-            sieves=sieves,
-            purged=self.n,
+            row_filters=row_filters,
+            deletes_applied_through=self.n,
             attempt=f"{self.ids:016x}",
         )
         return run_stages(sort_stages(what, given, self.named, self.files), self.files)
@@ -142,7 +142,7 @@ class World:
         """Descriptors and footers agree, and outputs name the inputs' roots only."""
         assert made or kind in ("major", "daily")
         for segment in made:
-            assert segment.purged == self.n
+            assert segment.deletes_applied_through == self.n
             if segment.rows:
                 assert read_descriptor(self.files, segment.path) == segment
                 assert segment.lineage or segment.roots == roots_of(given)
@@ -159,7 +159,7 @@ class World:
                 segment,
                 schema=self.schema,
                 time_column="at",
-                sieve=self.sieve(segment),
+                row_filter=self.row_filter(segment),
                 addressed=True,
             )
             for row in pa.Table.from_batches(batches).to_pylist():

@@ -33,7 +33,7 @@ from airflow_provider_segtable.table.changes.updating import Updates
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.table.writes.append import AppendTicket, Write
-from airflow_provider_segtable.testing.clock import FakeChance
+from airflow_provider_segtable.testing.clock import FakeRandomness
 from tests.unit.table.conftest import new_table, rows
 from tests.unit.table.test_change import Trap, rival
 
@@ -127,7 +127,12 @@ class Play:
             self.table.append(rows(range(first, first + 20)))
         client = MemoryCoordinator(ports.clock, MemoryService())
         elsewhere = Table(
-            replace(ports, author="others", chance=FakeChance(self.seed), coordinator_=client)
+            replace(
+                ports,
+                author="others",
+                randomness=FakeRandomness(self.seed),
+                optional_coordinator=client,
+            )
         )
         self.others = Others(elsewhere, self.draw, contents(self.table))
         if self.draw.random() < 0.5:
@@ -158,11 +163,11 @@ class Play:
         assert looks == 1, "it was evaluated again"
         assert (done.deleted, done.inserted) == (gone.total(), come.total())
         assert contents(self.table) == self.others.expected - gone + come
-        self.others.acted["forgotten"] += self.table.state().forgotten > 0
+        self.others.acted["forgotten"] += self.table.state().vectors_pruned_through > 0
         assert list(violations(self.table.state())) == []
         named = {s.path for s in self.table.state().timeline.segments()}
         written = {p for p in self.table.ports.files.store if p.startswith("data/")}  # type: ignore[attr-defined]
-        assert written - {s for s in named if s} <= self.table.state().doomed
+        assert written - {s for s in named if s} <= self.table.state().pending_delete
 
     def wanted(self, kind: ChangeKind) -> tuple[Deletes | Updates | Merges, Contents, Contents]:
         """Return a change, the rows that it takes away and those that it brings."""

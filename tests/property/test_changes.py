@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log import admission as rebase
 from airflow_provider_segtable.core.log import state as fold
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
@@ -67,16 +67,16 @@ def test_changes_commute_with_compactions(seed: int) -> None:
 
 def test_the_scripts_reach_what_is_interesting() -> None:
     """Rows are purged, looks taken again, vectors forgotten and files shared in these scripts."""
-    purged = conflicts = forgotten = shared = swept = 0
+    deletes_applied_through = conflicts = vectors_pruned_through = shared = swept = 0
     for seed in range(60):
         ours = play(script(Random(seed), 80))
-        purged += ours.purged
+        deletes_applied_through += ours.deletes_applied_through
         conflicts += ours.conflicts
-        forgotten += ours.state.forgotten > 0
+        vectors_pruned_through += ours.state.vectors_pruned_through > 0
         shared += sum(1 for s in ours.state.timeline.segments() if s.origin)
         swept += sum(path.endswith("arrow") for path in ours.deleted)
-    assert min(purged, conflicts) > 100
-    assert min(forgotten, shared, swept) > 5
+    assert min(deletes_applied_through, conflicts) > 100
+    assert min(vectors_pruned_through, shared, swept) > 5
 
 
 def test_executing_predicates_again_is_wrong_again_and_again() -> None:
@@ -204,7 +204,7 @@ class Predicates(Ours):
         """Do one step; there are only deletes, without a look before."""
         if step.do == "look" and isinstance(step.where, Below):
             where = Compare("value", Compares.LESS, step.where.limit)
-            assert self.commit(Changed(kind="delete", predicate=where))
+            assert self.commit(RowsChanged(kind="delete", predicate=where))
         elif step.do not in {"look", "change"}:
             super().play(step)
 
@@ -226,19 +226,19 @@ def test_a_predicate_hits_what_was_there_and_nothing_later(seed: int) -> None:
 
 def test_predicates_purge_and_are_forgotten() -> None:
     """Erasures are applied by compactions and leave the state in these scripts."""
-    purged = forgotten = 0
+    deletes_applied_through = vectors_pruned_through = 0
     for seed in range(40):
         ours = Predicates()
         for step in script(Random(seed), 60):
             ours.play(step)
-        counts = [len(state.erasures) for state in (*ours.past, ours.state)]
-        purged += ours.purged
-        forgotten += counts != sorted(counts)
-    assert purged > 20
-    assert forgotten > 5
+        counts = [len(state.predicate_deletes) for state in (*ours.past, ours.state)]
+        deletes_applied_through += ours.deletes_applied_through
+        vectors_pruned_through += counts != sorted(counts)
+    assert deletes_applied_through > 20
+    assert vectors_pruned_through > 5
 
 
-def _blind(action: Changed, state: State) -> Changed:
+def _blind(action: RowsChanged, state: State) -> RowsChanged:
     return replace(action, segments=rebase._placed(action.segments, state))  # type: ignore[arg-type]
 
 
@@ -256,7 +256,11 @@ PLACED = rebase._placed
         (rebase, "_change", _blind),
         (rebase, "_placed", _rootless),
         (fold, "needed", lambda vectors, _: dict(list(vectors.items())[1:])),
-        (fold, "applying", lambda segment, vectors: {} if segment.purged else vectors),
+        (
+            fold,
+            "applying",
+            lambda segment, vectors: {} if segment.deletes_applied_through else vectors,
+        ),
     ],
     ids=["no change is refused", "roots are shared", "vectors go too early", "compacted is pure"],
 )

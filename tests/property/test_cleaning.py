@@ -74,9 +74,9 @@ class CleanedHistory(History):
 
     def sweep(self) -> None:
         """Doomed files are deleted; the event may come later, or never."""
-        self.deleted |= self.state.doomed
-        if self.state.doomed and self.draw.random() < 0.5:
-            self.commit(Swept(paths=tuple(sorted(self.state.doomed))))
+        self.deleted |= self.state.pending_delete
+        if self.state.pending_delete and self.draw.random() < 0.5:
+            self.commit(Swept(paths=tuple(sorted(self.state.pending_delete))))
 
     def tag(self) -> None:
         """Somebody names a version, old or new, whether it is kept or not."""
@@ -97,7 +97,7 @@ class CleanedHistory(History):
         if not self.past:
             return
         self.commit(self.look(self.state.n))
-        self.deleted |= self.state.doomed
+        self.deleted |= self.state.pending_delete
         versions = (self.state, *(self.past[n] for n in self.state.tags.values()))
         needed = {path for state in versions for path in shown(state)}
         claimed = {i for plan in self.state.pending_plans() for i in plan.inputs}

@@ -26,12 +26,12 @@ from airflow_provider_segtable.core.log.admission import Conflict, admit
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
-    Changed,
     Event,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    RowsChanged,
     Voided,
 )
 from airflow_provider_segtable.core.log.state import State, apply
@@ -47,7 +47,7 @@ from airflow_provider_segtable.core.segments.segment import (
     roots_of,
 )
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
-from airflow_provider_segtable.planning.planner_context import survey
+from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
@@ -153,18 +153,18 @@ class History:
         """Delete few rows, many, or all of some segments."""
         visible = [s for s in self.state.timeline.visible_segments() if s.path]
         some = self.draw.sample(visible, min(len(visible), self.draw.choice([1, 3])))
-        chance = self.draw.choice([0.05, 0.3, 1.0])
+        randomness = self.draw.choice([0.05, 0.3, 1.0])
         going = [
             row
             for segment in some
             for row in self.rows[segment.path]
-            if row not in self.gone and self.draw.random() < chance
+            if row not in self.gone and self.draw.random() < randomness
         ]
         if not going:
             return
         counts = Counter(row.root for row in going)
         file = VectorFile(path=f"{self.state.n}.arrow", size=1, rows=dict(counts))
-        change = Changed(kind="delete", vectors=(file,), seen=self.state.n, matched=len(going))
+        change = RowsChanged(kind="delete", vectors=(file,), seen=self.state.n, matched=len(going))
         assert self.commit(change)
         self.gone |= dict.fromkeys(going, self.state.n)
 
@@ -235,7 +235,7 @@ class History:
             assert self.commit(gone)
             return
         made = self.major(plan, inputs, version or 0) if major else self.group(plan, ids)
-        made = tuple(replace(segment, purged=self.state.n) for segment in made)
+        made = tuple(replace(segment, deletes_applied_through=self.state.n) for segment in made)
         if self.draw.random() < 0.2:
             self.delete()
         assert self.commit(PlanCompleted(plan_id=plan.id, attempt="a", segments=made))
@@ -315,7 +315,7 @@ class History:
 
     def check_purged(self) -> None:
         """At rest no chunk has many deleted rows, by estimate, but for the budget."""
-        found = survey(self.state, self.policy, self.now)
+        found = look_at_table(self.state, self.policy, self.now)
         for chunk in self.state.timeline.visible_chunks():
             much = found.much_deleted(found.segments(chunk.interval))
             assert self.policy.max_plan_bytes < 10**9 or not much, f"{chunk}: {much}"

@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.planning import selection
 from airflow_provider_segtable.planning.areas import areas
-from airflow_provider_segtable.planning.planner_context import looking_at, survey, unlooked
+from airflow_provider_segtable.planning.planner_context import (
+    look_at_table,
+    looking_at,
+    planner_context,
+)
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.selection import choose
@@ -31,11 +35,11 @@ from tests.property.test_planning_regions import Weeks
 def at_once(state: State, policy: Policy, now: int) -> Planned:
     """Plan by looking at every segment first."""
     skipped: list[selection.Skipped] = []
-    return choose(candidates_in(survey(state, policy, now), skipped), policy, skipped)
+    return choose(candidates_in(look_at_table(state, policy, now), skipped), policy, skipped)
 
 
 def check_areas(state: State, policy: Policy, now: int) -> None:
-    found = unlooked(state, policy, now)
+    found = planner_context(state, policy, now)
     some = list(areas(found))
     assert all(a.interval.end <= b.interval.start for a, b in pairwise(some))
     assert sorted(c for a in some for c in a.chunks) == sorted(found.chunks())

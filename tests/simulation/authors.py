@@ -25,7 +25,7 @@ from tests.simulation.ledger import Intention
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from airflow_provider_segtable.table.context import TablePorts
+    from airflow_provider_segtable.table.context import TableContext
     from tests.simulation.scenario import Shape, World
     from tests.simulation.simulator import Actor
 
@@ -86,7 +86,7 @@ def numbered(shape: Shape, numbers: Iterable[int], count: int = 0) -> pa.Table:
     return pa.table([at, given, [count] * len(given)], SCHEMA)
 
 
-def _append(ports: TablePorts, rows: pa.Table, name: str) -> bool:
+def _append(ports: TableContext, rows: pa.Table, name: str) -> bool:
     Table(ports).append(rows, commit_id=name)
     return True
 
@@ -125,7 +125,7 @@ def _wanted(world: World, actor: Actor, fresh: int) -> Intention | None:
     return Intention(kind=kind.value, rows=tuple(sorted(chosen)), count=fresh)
 
 
-def _change(shape: Shape, ports: TablePorts, wanted: Intention, name: str) -> bool:
+def _change(shape: Shape, ports: TableContext, wanted: Intention, name: str) -> bool:
     table = Table(ports)
     where = pc.field("row").isin(list(wanted.rows))
     if wanted.kind == ChangeKind.DELETE:

@@ -24,7 +24,7 @@ from tests.simulation.ledger import rows_of, shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_provider_segtable.table.context import TablePorts
+    from airflow_provider_segtable.table.context import TableContext
     from tests.simulation.scenario import World
     from tests.simulation.simulator import Actor
 
@@ -68,10 +68,10 @@ def reader(world: World) -> Callable[[Actor], None]:
     return run
 
 
-def _read(world: World, ports: TablePorts, chance: float) -> None:
+def _read(world: World, ports: TableContext, randomness: float) -> None:
     head = EventLog(ports.storage).load()
     kept = sorted({*range(head.retained_from, head.n + 1), *head.tags.values()})
-    n = kept[int(chance * len(kept))]
+    n = kept[int(randomness * len(kept))]
     try:
         found = rows_of(Table(ports).snapshot(version=n))
     except NotFound:
@@ -95,7 +95,7 @@ def tagger(world: World) -> Callable[[Actor], None]:
     return run
 
 
-def _tag(ports: TablePorts, name: str, actor: Actor) -> None:
+def _tag(ports: TableContext, name: str, actor: Actor) -> None:
     head = EventLog(ports.storage).load()
     names = sorted(head.tags)
     if names and actor.uniform() < 0.3:
@@ -105,7 +105,7 @@ def _tag(ports: TablePorts, name: str, actor: Actor) -> None:
     Table(ports).tag(name, version=kept[int(actor.uniform() * len(kept))])
 
 
-def tidied(world: World, ports: TablePorts) -> None:
+def tidied(world: World, ports: TableContext) -> None:
     """Clean once when everything is old; check that what is left is exactly what is needed.
 
     Raises:
@@ -125,7 +125,7 @@ def tidied(world: World, ports: TablePorts) -> None:
     there = {entry.path for entry in ports.storage.list("deletes")}
     shows = {path for state in versions for path in shown(state) if path in vectors}
     assert shows <= there <= vectors, f"left over {there - vectors}, missing {shows - there}"
-    assert not head.doomed
+    assert not head.pending_delete
     first = log.first()
     below = [e.path for e in ports.storage.list("_segtable") if (number(e.path) or first) < first]
     assert not below, f"the log begins with {first}, but {below} are there"

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import Appended, Changed, Event
+from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged
 from airflow_provider_segtable.core.log.state import State, apply
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 
@@ -75,7 +75,7 @@ class Ledger:
         if landed:
             self.acknowledged.add(commit_id)
 
-    def check(self, ports: TablePorts, *, each: bool = True, stepwise: bool = False) -> None:
+    def check(self, ports: TableContext, *, each: bool = True, stepwise: bool = False) -> None:
         """Check the table after every event since the last call, or only after the last one.
 
         ``stepwise`` says that at most one event came since, and nothing happened after it.
@@ -100,7 +100,7 @@ class Ledger:
             raise AssertionError(f"acknowledged commits are not in the log: {lost}")
         self._check_kept(ports)
 
-    def check_versions(self, ports: TablePorts, *, most: int) -> None:
+    def check_versions(self, ports: TableContext, *, most: int) -> None:
         """Read kept versions again, ``most`` of them and the tagged ones: they are as they were.
 
         Raises:
@@ -117,14 +117,14 @@ class Ledger:
     def _move(self, event: Event) -> None:
         """Move the model by an event."""
         rows = self.rows_at.get(event.n - 1, {})
-        if isinstance(event.action, Appended | Changed):
+        if isinstance(event.action, Appended | RowsChanged):
             if event.commit in self.landed:
                 raise AssertionError(f"event {event.n} is commit {event.commit} a second time")
             self.landed.add(event.commit)
             rows = self.intended[event.commit].done(rows)
         self.rows_at[event.n] = rows
 
-    def _check_kept(self, ports: TablePorts) -> None:
+    def _check_kept(self, ports: TableContext) -> None:
         """Check that every version that can be read has its files."""
         if self.checked is None:
             return
@@ -135,7 +135,7 @@ class Ledger:
                 after = f"after event {self.checked.n}"
                 raise AssertionError(f"{after}: version {n} is kept, but {sorted(gone)} are gone")
 
-    def _check_state(self, ports: TablePorts, event: Event, state: State) -> None:
+    def _check_state(self, ports: TableContext, event: Event, state: State) -> None:
         self.versions[state.n] = shown(state)
         problems = [*violations(state), *self._wrong_rows(ports, state)]
         claimed = {i for plan in state.pending_plans() for i in plan.inputs}
@@ -144,7 +144,7 @@ class Ledger:
             what = "\n  ".join(problems)
             raise AssertionError(f"after event {event.n} ({event.kind}):\n  {what}")
 
-    def _wrong_rows(self, ports: TablePorts, state: State) -> Iterator[str]:
+    def _wrong_rows(self, ports: TableContext, state: State) -> Iterator[str]:
         model = self.rows_at[state.n].items()
         expected = Counter(row[: len(self.columns)] for row in model)
         try:

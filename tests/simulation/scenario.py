@@ -24,7 +24,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, CorruptTable
+from airflow_provider_segtable.core.errors import CorruptTable, RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
@@ -37,7 +37,7 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.clocks import MOST_SKEW_S
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.faulty import (
@@ -101,29 +101,29 @@ class World:
         """Return the data files, below the same root as the log."""
         return RootedFiles(self.storage)
 
-    def raw_ports(self, actor: Actor) -> TablePorts:
+    def raw_ports(self, actor: Actor) -> TableContext:
         """Return ports without faults, for set-up and checks."""
-        return TablePorts(
+        return TableContext(
             uri="memory://simulation",
             storage=self.storage,
             files=self.files,
             clock=actor,
-            chance=actor,
+            randomness=actor,
             author="checker",
         )
 
-    def ports(self, actor: Actor) -> TablePorts:
+    def ports(self, actor: Actor) -> TableContext:
         """Return one incarnation's ports: a fresh session, faults everywhere."""
         client = MemoryCoordinator(actor, self.service)
         actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))
-        return TablePorts(
+        return TableContext(
             uri="memory://simulation",
             storage=FaultyStorage(self.storage, actor, self.faults),
             files=FaultyFiles(self.files, actor, self.faults),
             clock=actor,
-            chance=actor,
+            randomness=actor,
             author=f"{actor.name}.{actor.incarnation}",
-            coordinator_=FaultyCoordinator(
+            optional_coordinator=FaultyCoordinator(
                 client,
                 actor,
                 self.faults,
@@ -214,15 +214,15 @@ def compactor(world: World) -> Callable[[Actor], None]:
     return run
 
 
-def _compact_pending(ports: TablePorts, chance: float) -> None:
+def _compact_pending(ports: TableContext, randomness: float) -> None:
     pending = EventLog(ports.storage).load().pending_plans()
     plans = [known.plan.id for known in pending]
-    for result in compact(ports, plans, in_process(ports.files), wait_s=round(chance)):
+    for result in compact(ports, plans, in_process(ports.files), wait_s=round(randomness)):
         wrong = [name for name in _NEVER if result.message.startswith(name)]
         assert not wrong, f"{result.plan_id}: {result.message}"
 
 
-_NEVER = (BooksDoNotBalance.__name__, CorruptTable.__name__)
+_NEVER = (RowsOutOfBalance.__name__, CorruptTable.__name__)
 """What no fault of the world explains."""
 
 

@@ -12,11 +12,11 @@ import pytest
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log import admission as rebase
 from airflow_provider_segtable.core.log import state as fold
-from airflow_provider_segtable.core.log.events import Appended, Changed, PlanCompleted
+from airflow_provider_segtable.core.log.events import Appended, PlanCompleted, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ROW, Segment
 from airflow_provider_segtable.data.deletes import filtered_concat as sifting
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.parquet import blocks
 from airflow_provider_segtable.table import snapshot
 from airflow_provider_segtable.table.changes import row_change as change
@@ -77,8 +77,8 @@ def test_interesting_states_are_reached() -> None:
         seen.update(_kinds(world))
         state = world.ledger.checked
         assert state is not None
-        seen["forgotten"] += state.forgotten > 0
-        seen["purged"] += sum(s.purged > 0 for s in state.timeline.segments())
+        seen["forgotten"] += state.vectors_pruned_through > 0
+        seen["purged"] += sum(s.deletes_applied_through > 0 for s in state.timeline.segments())
         seen["hidden columns"] += sum(not s.traced for s in state.timeline.segments())
         seen["lost"] += sum(": ChangeConflict" in line for line in world.simulation.trace)
     expected = {"delete", "update", "merge", "forgotten", "purged", "hidden columns"}
@@ -101,7 +101,7 @@ def caught(shape: Shape = RIVALS, seeds: int = 40) -> bool:
 
 def test_ignoring_vectors_after_a_compaction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Did readers take compacted files as they are, deleted rows would be back."""
-    right = snapshot.sieves
+    right = snapshot.row_filters
 
     def forgetful(files: Any, state: State, segments: Iterable[Segment]) -> Any:
         found = right(files, state, segments)
@@ -119,7 +119,7 @@ def test_claiming_more_than_was_applied_is_caught(
     right = rebase._complete
 
     def boastful(action: PlanCompleted, state: State) -> Any:
-        segments = tuple(replace(s, purged=state.n) for s in action.segments)
+        segments = tuple(replace(s, deletes_applied_through=state.n) for s in action.segments)
         return right(replace(action, segments=segments), state)
 
     monkeypatch.setattr(rebase, "_complete", boastful)
@@ -149,7 +149,7 @@ def test_an_update_in_two_events_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
 
     def halves(ports: Any, state: State, asked: Any) -> Any:
         action = asked.action
-        if not (isinstance(action, Changed) and action.segments and action.vectors):
+        if not (isinstance(action, RowsChanged) and action.segments and action.vectors):
             return right(ports, state, asked)
         first = right(ports, state, replace(asked, action=replace(action, segments=())))
         if isinstance(first, committer.Committed):
@@ -167,8 +167,8 @@ def test_addresses_off_by_one_are_caught(kernel: str, monkeypatch: pytest.Monkey
     if kernel == "minor":
         right = sifting.Tally.through
 
-        def through(tally: sifting.Tally, sieve: Sieve) -> Any:
-            change = right(tally, sieve)
+        def through(tally: sifting.Tally, row_filter: RowFilter) -> Any:
+            change = right(tally, row_filter)
             return lambda rows, first: beside(change(rows, first))
 
         monkeypatch.setattr(sifting.Tally, "through", through)
@@ -196,7 +196,7 @@ def test_the_log_tells_what_was_changed_and_why() -> None:
     world = build(2, RIVALS, calm())
     run(world)
     for event in EventLog(world.storage).events(0):
-        if isinstance(event.action, Changed):
+        if isinstance(event.action, RowsChanged):
             before, after = (world.ledger.rows_at[n] for n in (event.n - 1, event.n))
             moved = sum(before.get(row) != after.get(row) for row in before)
             assert event.action.deleted == moved

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
@@ -76,7 +76,7 @@ def worn() -> World:
 LATER_US = 1000 * 3_600_000_000
 
 
-def crowd(world: World, faults: Faults, count: int, seed: int) -> tuple[World, TablePorts]:
+def crowd(world: World, faults: Faults, count: int, seed: int) -> tuple[World, TableContext]:
     """Return a copy of the world with nobody in it but cleaners, each of whom cleans once."""
     simulation = Simulation(seed, start=world.simulation.now + LATER_US)
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
@@ -103,7 +103,7 @@ def crowd(world: World, faults: Faults, count: int, seed: int) -> tuple[World, T
     return mine, mine.raw_ports(outside)
 
 
-def rows(ports: TablePorts, **which: Any) -> list[int]:
+def rows(ports: TableContext, **which: Any) -> list[int]:
     found = Table(ports).snapshot(**which).to_arrow(columns=["row"])
     return sorted(found.column("row").to_pylist())
 
@@ -152,7 +152,7 @@ def test_deleting_before_the_event_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     """Were the data deleted first, a kept version would lose it to a crash or a conflict."""
     right = cleaning._cleaned
 
-    def hasty(ports: TablePorts, look: Any) -> State | None:
+    def hasty(ports: TableContext, look: Any) -> State | None:
         for path in look.run.files:
             ports.files.delete(path)
         return right(ports, look)
@@ -192,7 +192,7 @@ def test_forgetting_shared_paths_is_caught(monkeypatch: pytest.MonkeyPatch) -> N
     def forgetful(state: State, action: Any) -> State:
         gone = {s.path for i in action.ids if (s := state.timeline.get(i)) and s.path}
         after = right(state, action)
-        return replace(after, doomed=after.doomed | gone)
+        return replace(after, pending_delete=after.pending_delete | gone)
 
     monkeypatch.setattr(fold, "_cleaned", forgetful)
     assert caught(replace(NO_TAGS, asks=5))

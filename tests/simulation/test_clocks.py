@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.scenario import Shape, build, run
 
@@ -39,6 +39,6 @@ def test_clocks_that_jump_set_no_time() -> None:
 
 def test_an_unchecked_clock_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check is worth something: without the comparison the log gets ahead of time."""
-    monkeypatch.setattr(TablePorts, "checked_now", lambda ports: ports.clock.now())
+    monkeypatch.setattr(TableContext, "checked_now", lambda ports: ports.clock.now())
     with pytest.raises(AssertionError, match="s ahead of time"):
         run(build(0, EVERYBODY, faults(0)))

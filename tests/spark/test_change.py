@@ -132,7 +132,7 @@ def test_an_update_keeps_its_rows_when_time_is_cut_anew(spark: SparkSession, tab
             plans = [known.plan.id for known in request(table.ports, "major", granularity=cut)]
             compact(table.ports, plans, in_process(table.ports.files))
 
-    ports = replace(table.ports, coordinator_=Late(table.ports.coordinator, act))  # type: ignore[arg-type]
+    ports = replace(table.ports, optional_coordinator=Late(table.ports.coordinator, act))  # type: ignore[arg-type]
     done = update(spark, ports, {"n": "n + 1"}, "n >= 990")
     assert (done.matched, done.deleted, done.inserted) == (10, 10, 10)
     assert numbers(table) == [*range(990), *range(991, 1001), 2000]

@@ -36,12 +36,12 @@ class Model:
     """The numbers that a table has, and the seed by which some of them go."""
 
     def __init__(self, spark: SparkSession, table: Table, seed: int) -> None:
-        self.spark, self.table, self.chance = spark, table, random.Random(seed)
+        self.spark, self.table, self.randomness = spark, table, random.Random(seed)
         self.left = {*range(3000)}
 
     def delete(self, by: str) -> None:
         """Delete a tenth of the rows, by Arrow or by Spark."""
-        some = sorted(self.chance.sample(sorted(self.left), len(self.left) // 10))
+        some = sorted(self.randomness.sample(sorted(self.left), len(self.left) // 10))
         self.left -= {*some}
         if by == "arrow":
             done = self.table.delete(rows=pa.table({"n": pa.array(some, pa.int64())}))

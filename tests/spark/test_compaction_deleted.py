@@ -49,7 +49,7 @@ def test_erased_rows_are_left_out(spark: SparkSession, make_rollup: MakeRollup) 
             expected[page] = expected.get(page, 0) + 1
         expected[pages[0]] = late.column("page").to_pylist().count(pages[0])
         assert events(table) == {page: n for page, n in expected.items() if n}
-        assert {s.purged for s in table.snapshot().segments()} != {0}
+        assert {s.deletes_applied_through for s in table.snapshot().segments()} != {0}
     table.delete("true")
     done(table, execute, "semi-major")
     assert events(table) == {}

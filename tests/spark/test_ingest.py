@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from airflow_provider_segtable.core.errors import (
-    BooksDoNotBalance,
     ExecutionFailed,
     InvalidInput,
+    RowsOutOfBalance,
     SchemaMismatch,
     TimeOutOfRange,
 )
@@ -89,13 +89,13 @@ def test_odd_types_and_zones_arrive_exactly(spark: SparkSession, make_table: Mak
     assert sorted(found["small"].to_pylist()) == list(range(60))
 
 
-def zoned(granularity: Granularity, chance: random.Random) -> Layout:
+def zoned(granularity: Granularity, randomness: random.Random) -> Layout:
     """Return a layout whose regions, hours to decades long, were cut anew several times."""
     layout = Layout(granularity=granularity)
     for width in (3, 40, 400, 9_000, 200_000):
-        start = chance.randrange(-700_000, 2_700_000) * DAY_US
-        region = Interval(start, start + width * chance.choice([HOUR_US, DAY_US]))
-        cut = chance.choice([cut for cut in Granularity if cut is not Granularity.ALL])
+        start = randomness.randrange(-700_000, 2_700_000) * DAY_US
+        region = Interval(start, start + width * randomness.choice([HOUR_US, DAY_US]))
+        cut = randomness.choice([cut for cut in Granularity if cut is not Granularity.ALL])
         layout = layout.recut(aligned(region, cut), cut)
     return layout
 
@@ -105,15 +105,20 @@ def zoned(granularity: Granularity, chance: random.Random) -> Layout:
 def test_spark_and_the_core_cut_time_alike(
     spark: SparkSession,
     granularity: Granularity,
-    zones: bool,  # noqa: FBT001  # a parameter of the test
+    overrides: bool,  # noqa: FBT001  # a parameter of the test
 ) -> None:
     """For any instant a table can hold, of any time type and session zone, the chunk is equal."""
-    chance = random.Random(granularity)  # a str seeds alike in every process
-    layout = zoned(granularity, chance) if zones else Layout(granularity=granularity)
-    edges = [edge for z in layout.zones for edge in (z.interval.start, z.interval.end)]
-    days = [chance.randrange(-719_000, 2_932_000) for _ in range(40)] + [-719_162, 2_932_531, 0, -1]
+    randomness = random.Random(granularity)  # a str seeds alike in every process
+    layout = zoned(granularity, randomness) if overrides else Layout(granularity=granularity)
+    edges = [edge for z in layout.overrides for edge in (z.interval.start, z.interval.end)]
+    days = [randomness.randrange(-719_000, 2_932_000) for _ in range(40)] + [
+        -719_162,
+        2_932_531,
+        0,
+        -1,
+    ]
     days += [edge // DAY_US + step for edge in edges for step in (-8, -1, 0, 1, 8)]
-    micros = [day * DAY_US + chance.randrange(DAY_US) for day in days]
+    micros = [day * DAY_US + randomness.randrange(DAY_US) for day in days]
     micros += [edge + step for edge in edges for step in (-HOUR_US, -1, 0, 1, HOUR_US)]
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
@@ -227,7 +232,7 @@ def test_a_source_that_changes_between_the_passes_is_refused(
             yield batch.slice(1) if again else batch
 
     rows = spark.sql("select timestamp'2013-01-01 00:00:00' at, id n from range(0, 50, 1, 1)")
-    with pytest.raises(BooksDoNotBalance, match="50 rows of 2013-01-01"):
+    with pytest.raises(RowsOutOfBalance, match="50 rows of 2013-01-01"):
         ingest(table.ports, rows.mapInArrow(shrinking, "at timestamp, n bigint"))
     assert table.state().n == 0
     assert files() == set()

@@ -116,15 +116,15 @@ def make_rollup(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[MakeRo
 
 def visits(rows: int, seed: int) -> pa.Table:
     """Return visits of two days to three pages by a thousand users."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     start = datetime(2024, 1, 31, tzinfo=UTC)
     return pa.Table.from_pylist(
         [
             {
-                "at": start + timedelta(seconds=chance.randrange(2 * 86_400)),
-                "page.`x`": chance.choice(["a", "b", None]),
-                "user": chance.randrange(1_000),
-                "ms": float(chance.randrange(1, 10_000)),
+                "at": start + timedelta(seconds=randomness.randrange(2 * 86_400)),
+                "page.`x`": randomness.choice(["a", "b", None]),
+                "user": randomness.randrange(1_000),
+                "ms": float(randomness.randrange(1, 10_000)),
             }
             for _ in range(rows)
         ],

@@ -90,14 +90,15 @@ def make_rollup(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[MakeRo
 
 def visits(rows: int, seed: int, hours: int = 30) -> pa.Table:
     """Return visits of a day and some hours to three pages."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     return pa.Table.from_pylist(
         [
             {
-                "at": START + timedelta(hours=chance.choice([*range(0, hours, 5)]), seconds=number),
-                "page": chance.choice(["a", "b", None]),
-                "user": chance.choice([None, *range(400)]),
-                "ms": chance.randrange(1, 10_000),
+                "at": START
+                + timedelta(hours=randomness.choice([*range(0, hours, 5)]), seconds=number),
+                "page": randomness.choice(["a", "b", None]),
+                "user": randomness.choice([None, *range(400)]),
+                "ms": randomness.randrange(1, 10_000),
             }
             for number in range(rows)
         ],

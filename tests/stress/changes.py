@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
@@ -98,7 +98,7 @@ def read(snapshot: Snapshot) -> tuple[Numbers, Numbers]:
     return table.column("row").to_numpy(), table.column("count").to_numpy()
 
 
-def change_once(ports: TablePorts, commit_id: str) -> None:
+def change_once(ports: TableContext, commit_id: str) -> None:
     """Do what a commit id says."""
     some = pc.field("row").isin(pa.array(touched(commit_id), pa.int64()))
     if commit_id.startswith("deleter"):
@@ -117,7 +117,7 @@ def ready(commit_id: str, folder: Path) -> bool:
 
 
 def tend(
-    ports: TablePorts, folder: Path, tolerated: Callable[[Callable[[], object]], bool]
+    ports: TableContext, folder: Path, tolerated: Callable[[Callable[[], object]], bool]
 ) -> None:
     """Clean with a short retention, and look at some kept version, again and again."""
     turn = 0
@@ -128,7 +128,7 @@ def tend(
         time.sleep(LOOK_EVERY_S)
 
 
-def _look(ports: TablePorts, folder: Path, turn: int) -> None:
+def _look(ports: TableContext, folder: Path, turn: int) -> None:
     head = EventLog(ports.storage).load()
     n = head.retained_from + turn * 7 % (head.n - head.retained_from + 1)
     try:

@@ -54,17 +54,17 @@ class Crew:
                 command, stdout=log, stderr=log, start_new_session=True, env=environ
             )
 
-    def strike(self, chance: random.Random) -> str:
+    def strike(self, randomness: random.Random) -> str:
         """Do something bad to somebody; return what."""
-        name = chance.choice(sorted(self.running.keys() - self.asleep.keys()))
-        what = chance.choice(("kill", "kill", "sleep", "executor"))
+        name = randomness.choice(sorted(self.running.keys() - self.asleep.keys()))
+        what = randomness.choice(("kill", "kill", "sleep", "executor"))
         if what == "sleep":
             os.killpg(self.running[name].pid, signal.SIGSTOP)
-            naps_s = self.session_s * chance.uniform(1.2, 2.0)
+            naps_s = self.session_s * randomness.uniform(1.2, 2.0)
             self.asleep[name] = time.monotonic() + naps_s
             self.naps.append((name, time.time(), time.time() + naps_s + NAP_ENDS_S))
         elif what == "executor" and (workers := self._python_workers()):
-            chance.choice(workers).kill()
+            randomness.choice(workers).kill()
         else:
             what = "kill"
             os.killpg(self.running[name].pid, signal.SIGKILL)

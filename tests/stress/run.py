@@ -39,7 +39,7 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
@@ -97,8 +97,8 @@ def _arguments() -> argparse.ArgumentParser:
     return made
 
 
-def _table(place: Path, address: str) -> TablePorts:
-    ports = open_ports(str(place), zookeeper=address, author="stress")
+def _table(place: Path, address: str) -> TableContext:
+    ports = open_context(str(place), zookeeper=address, author="stress")
     Table.create(
         ports.uri,
         schema=worker.SCHEMA,
@@ -115,7 +115,7 @@ def _table(place: Path, address: str) -> TablePorts:
     return ports
 
 
-def _filled(ports: TablePorts) -> TablePorts:
+def _filled(ports: TableContext) -> TableContext:
     for turn in range(TWIN_APPENDS):
         Table(ports).append(worker.batch(f"appender0-{turn}"))
     return ports
@@ -123,8 +123,8 @@ def _filled(ports: TablePorts) -> TablePorts:
 
 def _run(
     title: str,
-    ports: TablePorts,
-    compacted: TablePorts,
+    ports: TableContext,
+    compacted: TableContext,
     place: Path,
     minutes: float,
     given: argparse.Namespace,
@@ -161,7 +161,7 @@ def _phase(
     crew: Crew, jobs: Mapping[str, tuple[str, str]], seconds: float, given: argparse.Namespace
 ) -> Phase:
     """Run a crew for a while."""
-    chance = random.Random(given.seed)
+    randomness = random.Random(given.seed)
     try:
         for name, (mode, uri) in jobs.items():
             crew.start(mode, name, uri)
@@ -170,8 +170,8 @@ def _phase(
             time.sleep(0.2)
             crew.tend()
             if time.monotonic() >= following:
-                crew.strike(chance)
-                following = time.monotonic() + chance.uniform(0.5, 1.5) * given.every
+                crew.strike(randomness)
+                following = time.monotonic() + randomness.uniform(0.5, 1.5) * given.every
         end = time.time()
     finally:
         crew.end()
@@ -179,7 +179,7 @@ def _phase(
     return Phase(start=start, end=end, naps=tuple(crew.naps))
 
 
-def _finish(ports: TablePorts) -> Iterator[str]:
+def _finish(ports: TableContext) -> Iterator[str]:
     """Finish what is pending, in this process; the dead sessions expire meanwhile."""
     deadline = time.monotonic() + FINISH_S
     while time.monotonic() < deadline:
@@ -196,7 +196,7 @@ def _finish(ports: TablePorts) -> Iterator[str]:
         yield f"locks are left: {[lock.group for lock in left]}"
 
 
-def _verdict(ports: TablePorts, folder: Path) -> Iterator[str]:
+def _verdict(ports: TableContext, folder: Path) -> Iterator[str]:
     state = EventLog(ports.storage).load()
     yield from violations(state)
     acknowledged = {note["commit"] for note in _notes(folder, "acks")}

@@ -31,7 +31,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Execute
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.stress import changes
@@ -84,16 +84,16 @@ class Timed:
         return getattr(self.inner, name)
 
 
-def append(ports: TablePorts, name: str, folder: Path) -> None:
+def append(ports: TableContext, name: str, folder: Path) -> None:
     """Append one numbered batch after another."""
 
-    def once(ports: TablePorts, commit_id: str) -> None:
+    def once(ports: TableContext, commit_id: str) -> None:
         Table(ports).append(batch(commit_id), commit_id=commit_id)
 
     _one_by_one(ports, name, folder, once)
 
 
-def change(ports: TablePorts, name: str, folder: Path) -> None:
+def change(ports: TableContext, name: str, folder: Path) -> None:
     """Delete or update rows of one append after another."""
     _one_by_one(
         ports,
@@ -106,10 +106,10 @@ def change(ports: TablePorts, name: str, folder: Path) -> None:
 
 
 def _one_by_one(
-    ports: TablePorts,
+    ports: TableContext,
     name: str,
     folder: Path,
-    once: Callable[[TablePorts, str], None],
+    once: Callable[[TableContext, str], None],
     ready: Callable[[str], bool] = lambda _: True,
     pause_s: float = 0.1,
 ) -> None:
@@ -122,7 +122,7 @@ def _one_by_one(
             time.sleep(0.1)
             continue
         timed = Timed(ports.coordinator)
-        action = partial(once, replace(ports, coordinator_=timed), commit_id)
+        action = partial(once, replace(ports, optional_coordinator=timed), commit_id)
         while not (folder / "stop").exists():
             if _tolerated(action):
                 took_s = time.time() - start
@@ -133,22 +133,22 @@ def _one_by_one(
         time.sleep(pause_s)
 
 
-def maintain(ports: TablePorts, kind: PlanKind, name: str, folder: Path) -> None:
+def maintain(ports: TableContext, kind: PlanKind, name: str, folder: Path) -> None:
     """Want compactions of a kind and carry out all that are pending, in Spark tasks."""
     from airflow_provider_segtable.spark.driver.distribution import spark_execute
     from airflow_provider_segtable.spark.driver.session import session
 
     execute = spark_execute(session(f"stress {name}", master="local[2,4]"))
-    chance = random.Random(f"{name} {time.time_ns()}")
+    randomness = random.Random(f"{name} {time.time_ns()}")
     turn = 0
     while not (folder / "stop").exists():
         turn += 1
-        _tolerated(lambda: _want(ports, kind, chance, turn))  # noqa: B023
+        _tolerated(lambda: _want(ports, kind, randomness, turn))  # noqa: B023
         _tolerated(lambda: _carry_out(ports, kind, execute, folder / f"{name}.runs"))
-        time.sleep(PAUSES_S[kind] * chance.uniform(0.5, 1.5))
+        time.sleep(PAUSES_S[kind] * randomness.uniform(0.5, 1.5))
 
 
-def _want(ports: TablePorts, kind: PlanKind, chance: random.Random, turn: int) -> None:
+def _want(ports: TableContext, kind: PlanKind, randomness: random.Random, turn: int) -> None:
     if kind is PlanKind.MINOR:
         plan_table(ports)
         return
@@ -159,7 +159,7 @@ def _want(ports: TablePorts, kind: PlanKind, chance: random.Random, turn: int) -
     recut = kind is PlanKind.MAJOR and turn % RECUT_EVERY == 0
     cut = (Granularity.DAY, Granularity.HOUR)[turn // RECUT_EVERY % 2] if recut else None
     try:
-        request(ports, kind, interval=chance.choice(chunks).interval, granularity=cut)
+        request(ports, kind, interval=randomness.choice(chunks).interval, granularity=cut)
     except InvalidInput as nothing:
         sys.stderr.write(f"{nothing}\n")
 
@@ -169,7 +169,7 @@ def _rows(state: State, chunk: object) -> int:
     return sum(segment.rows for group in groups for segment in group.segments)
 
 
-def _carry_out(ports: TablePorts, kind: PlanKind, execute: Execute, runs: Path) -> None:
+def _carry_out(ports: TableContext, kind: PlanKind, execute: Execute, runs: Path) -> None:
     for known in EventLog(ports.storage).load().pending_plans():
         if known.plan.kind is not kind:
             continue
@@ -207,7 +207,7 @@ def _tolerated(action: Callable[[], object]) -> bool:
 
 def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
     """Run one worker."""
-    ports = open_ports(uri, zookeeper=zookeeper, author=name)
+    ports = open_context(uri, zookeeper=zookeeper, author=name)
     if mode == "append":
         append(ports, name, folder)
     elif mode == "change":

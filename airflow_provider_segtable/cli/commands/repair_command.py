@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.core.log.events import TableCreated
     from airflow_provider_segtable.recovery.delete_recovery import Verdict
     from airflow_provider_segtable.recovery.repair import RepairPlan
-    from airflow_provider_segtable.table.context import TablePorts
+    from airflow_provider_segtable.table.context import TableContext
 
 
 def repair(  # noqa: PLR0913 - each is an option
@@ -68,9 +68,9 @@ def repair(  # noqa: PLR0913 - each is an option
     [green]segtable repair ./flights --deletes apply --yes[/] delete again what was deleted
     """
     from airflow_provider_segtable.recovery import repair as service
-    from airflow_provider_segtable.table.context import open_ports
+    from airflow_provider_segtable.table.context import open_context
 
-    ports = open_ports(table, storage_options=store_options(storage_options))
+    ports = open_context(table, storage_options=store_options(storage_options))
     decisions = service.Decisions(
         without=frozenset(without or ()),
         also=frozenset(also or ()),
@@ -171,7 +171,7 @@ def _verdict(deletes: str | None) -> "Verdict | None":
     return None if deletes is None else Verdict(deletes)
 
 
-def _definition(ports: "TablePorts", time: str, granularity: str) -> "TableCreated":
+def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCreated":
     """Return a definition with the columns of the first data file that can be read."""
     import uuid
 

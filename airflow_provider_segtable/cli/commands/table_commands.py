@@ -50,8 +50,8 @@ def writable_table(
     try:
         yield table
     finally:
-        if table.ports.coordinator_ is not None:
-            table.ports.coordinator_.close()
+        if table.ports.optional_coordinator is not None:
+            table.ports.optional_coordinator.close()
 
 
 @tables.command()

@@ -93,9 +93,9 @@ def _run(
     all_versions: bool,
 ) -> "Verification":
     from airflow_provider_segtable.health import verify as service
-    from airflow_provider_segtable.table.context import open_ports
+    from airflow_provider_segtable.table.context import open_context
 
-    ports = open_ports(table, storage_options=store_options(storage_options))
+    ports = open_context(table, storage_options=store_options(storage_options))
     with progress() as bar:
         tasks = {stage: bar.add_task(stage, total=None) for stage in ("log", "files")}
 

@@ -87,8 +87,8 @@ def describe(facts: Facts) -> RenderableType:
     holds.add_row("holds", f"{rows}, {size}, in {counts['chunks']} chunks")
     if gone := _deleted(counts):
         holds.add_row("of them", f"{gone}, and still in files")
-    for zone in facts["zones"]:
-        holds.add_row(f"by {zone['granularity']}", short_interval(zone["interval"]))
+    for override in facts["zones"]:
+        holds.add_row(f"by {override['granularity']}", short_interval(override["interval"]))
     holds.add_row(
         "segments", f"{visible:,} visible, {counts['hidden_segments']:,} hidden behind them"
     )

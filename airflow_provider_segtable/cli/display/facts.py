@@ -13,7 +13,6 @@ from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
-    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -21,9 +20,10 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    Restored,
+    RowsChanged,
     Swept,
     TableCreated,
+    TableRepaired,
     Tagged,
     Untagged,
     Voided,
@@ -64,8 +64,8 @@ def describe_facts(uri: str, state: State) -> Facts:
     return {
         **definition_facts(uri, state),
         "zones": [
-            {"interval": str(zone.interval), "granularity": zone.granularity.value}
-            for zone in state.zones
+            {"interval": str(override.interval), "granularity": override.granularity.value}
+            for override in state.overrides
         ],
         "policy": asdict(policy),
         "counts": {
@@ -195,7 +195,7 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
             return f"{_many(len(ids), 'id')} will never come: {reason}"
         case PlanRequested(plan=plan):
             return f"{plan.id}: {plan.reason}"
-        case Changed():
+        case RowsChanged():
             return _change(action)
         case PlanInflight(plan_id=plan_id, version=int(version)):
             return f"{plan_id} -> version {iso(version)}"
@@ -215,13 +215,13 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
             return f"version {n} is {name}"
         case Untagged(name=name):
             return f"{name} is no tag any more"
-        case Restored(segments=segments, lost=lost, reason=reason):
+        case TableRepaired(segments=segments, lost=lost, reason=reason):
             return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
         case _:
             assert_never(action)
 
 
-def _change(action: Changed) -> str:
+def _change(action: RowsChanged) -> str:
     gone = _many(action.matched if action.predicate else action.deleted, "row")
     came = f", +{_amount(action.segments)}" if action.segments else ""
     why = f": {action.reason}" if action.reason else ""

@@ -4,11 +4,12 @@
    by root address, which never changes, so it follows its rows through any chain of compactions,
    begun before it or after, sorted or not: nothing is executed again.
 2. The vectors of one root are disjoint: a row is deleted once.
-3. A deletion of event n applies to a segment iff n is over the segment's ``purged``. So whoever
-   rewrites rows applies what it knows, says up to which event, and leaves the rest to readers.
+3. A deletion of event n applies to a segment iff n is over the segment's
+   ``deletes_applied_through``. So whoever rewrites rows applies what it knows, says up to which
+   event, and leaves the rest to readers.
 4. Rows of a rollup table have no address. There a deletion is a predicate over dimensions and
-   time, true of every row that was there at event n; an append is ``purged`` up to the event
-   before its own.
+   time, true of every row that was there at event n; an append is ``deletes_applied_through`` up to
+   the event before its own.
 5. A vector is needed as long as any segment is present (a hidden one too: somebody may read an
    older version, or fall back to it) that may hold rows of its root and is not purged of it.
 
@@ -51,7 +52,7 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Erasure:
+class PredicateDelete:
     """Event ``n`` deleted what the predicate holds for, of all that was in a rollup table."""
 
     n: int
@@ -92,7 +93,7 @@ def holds_any(segment: Segment, roots: Collection[SegmentId]) -> bool:
 def applying(segment: Segment, vectors: Vectors) -> dict[SegmentId, tuple[Deletion, ...]]:
     """Return the deletions that a reader of the segment has to apply, by root."""
     found = {
-        root: tuple(each for each in vectors[root] if each.n > segment.purged)
+        root: tuple(each for each in vectors[root] if each.n > segment.deletes_applied_through)
         for root in roots_among(segment, vectors)
     }
     return {root: some for root, some in found.items() if some}
@@ -114,7 +115,9 @@ def _least_purged(vectors: Vectors, present: Iterable[Segment]) -> dict[SegmentI
     least: dict[SegmentId, int] = {}
     for segment in present:
         for root in roots_among(segment, vectors):
-            least[root] = min(least.get(root, segment.purged), segment.purged)
+            least[root] = min(
+                least.get(root, segment.deletes_applied_through), segment.deletes_applied_through
+            )
     return least
 
 

@@ -43,16 +43,16 @@ from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
-    Changed,
     Cleaned,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    Restored,
+    RowsChanged,
     Swept,
     TableCreated,
+    TableRepaired,
     Tagged,
     Untagged,
     Voided,
@@ -61,7 +61,7 @@ from airflow_provider_segtable.core.log.state import State, forgettable
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.adjacency import check_plan
-from airflow_provider_segtable.core.segments.balance import check_books
+from airflow_provider_segtable.core.segments.balance import check_balance
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.segments.replacement import moved, taken_over
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Run, Segment, SegmentId
@@ -73,7 +73,7 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR
     """Return the action as it may be committed next, or why it may not.
 
     Raises:
-        BooksDoNotBalance: if a compaction's outputs do not hold what its inputs held.
+        RowsOutOfBalance: if a compaction's outputs do not hold what its inputs held.
     """
     match action:
         case TableCreated():
@@ -81,7 +81,7 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR
         case Appended(segments=segments):
             placed = _placed(segments, state)
             return placed if isinstance(placed, Conflict) else replace(action, segments=placed)
-        case Changed():
+        case RowsChanged():
             return _change(action, state)
         case Voided():
             return _void(action, state)
@@ -96,17 +96,17 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR
         case Cleaned():
             return _clean(action, state)
         case Swept(paths=paths):
-            left = tuple(path for path in paths if path in state.doomed)
+            left = tuple(path for path in paths if path in state.pending_delete)
             return Swept(paths=left) if left else Conflict(reason="others swept these files")
         case Tagged() | Untagged():
             return _name(action, state) or action
-        case Restored():
+        case TableRepaired():
             return _restore(action, state) or action
         case _:
             assert_never(action)
 
 
-def _restore(action: Restored, state: State) -> Conflict | None:
+def _restore(action: TableRepaired, state: State) -> Conflict | None:
     """A repair was planned for one state; whatever happened since may have changed its answer."""
     for lost in action.lost:
         if state.timeline.get(lost) is None:
@@ -115,12 +115,12 @@ def _restore(action: Restored, state: State) -> Conflict | None:
         dead = segment.id.partition in state.voided.get(segment.id.chunk, ())
         if dead or state.timeline.get(segment.id):
             return Conflict(reason=f"{segment.id} was published or voided meanwhile; repair again")
-        if segment.path in state.doomed:
+        if segment.path in state.pending_delete:
             return Conflict(reason=f"{segment.path} was cleaned meanwhile; repair again")
     return _core_sets_differ(action, state)
 
 
-def _core_sets_differ(action: Restored, state: State) -> Conflict | None:
+def _core_sets_differ(action: TableRepaired, state: State) -> Conflict | None:
     """Appends and compactions take the size of a core set from the log; files may contradict it."""
     left = state.timeline.with_changes(remove=action.lost)
     sizes: dict[ChunkKey, int] = {}
@@ -158,10 +158,11 @@ def _name(action: Tagged | Untagged, state: State) -> Conflict | None:
     return None
 
 
-def _change(action: Changed, state: State) -> Action | Conflict:
-    if action.vectors and action.seen < state.forgotten:
-        reason = f"deletions up to event {state.forgotten} were cleaned since event {action.seen}"
-        return Conflict(reason=f"{reason}; look again", winner=state.forgotten)
+def _change(action: RowsChanged, state: State) -> Action | Conflict:
+    if action.vectors and action.seen < state.vectors_pruned_through:
+        pruned = state.vectors_pruned_through
+        reason = f"deletions up to event {pruned} were cleaned since event {action.seen}"
+        return Conflict(reason=f"{reason}; look again", winner=pruned)
     for root in (root for file in action.vectors for root in file.rows):
         winner = max((each.n for each in state.vectors.get(root, ())), default=0)
         if winner > action.seen:
@@ -193,7 +194,7 @@ def _placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | 
             spaces[chunk] = space_of(chunk).settle([taken])
         carried = segment.carried(target.segment(partition), state.timeline.core(target))
         if state.table.rollup:
-            carried = replace(carried, purged=state.n)
+            carried = replace(carried, deletes_applied_through=state.n)
         elif not unsettled:
             carried = replace(carried, lineage=(Run(carried.id, 0, carried.rows),))
         placed.append(carried)
@@ -257,7 +258,7 @@ def _complete(action: PlanCompleted, state: State) -> Action | Conflict:
     gone = inputs_gone(found.plan, found.inputs, state)
     if gone:
         return gone
-    check_books(found, action.segments, state)
+    check_balance(found, action.segments, state)
     if found.plan.kind is not PlanKind.MAJOR:
         return action
     late = taken_over(found, action.segments, state)

@@ -19,7 +19,6 @@ from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
-    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -27,9 +26,10 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    Restored,
+    RowsChanged,
     Swept,
     TableCreated,
+    TableRepaired,
     Tagged,
     Untagged,
     Voided,
@@ -47,7 +47,7 @@ from airflow_provider_segtable.core.segments.segment_codec import (
 from airflow_provider_segtable.core.tables.rollup_spec import decode_rollup, encode_rollup
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity, Interval, iso, parse_instant
-from airflow_provider_segtable.core.time.layout import Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride
 
 FORMAT = 1
 
@@ -191,7 +191,7 @@ def decode_plan(body: Mapping[str, Any]) -> CompactionPlan:
     )
 
 
-def _encode_changed(action: Changed) -> Json:
+def _encode_changed(action: RowsChanged) -> Json:
     predicate = action.predicate and encode_predicate(action.predicate)
     return {
         "kind": action.kind,
@@ -204,8 +204,8 @@ def _encode_changed(action: Changed) -> Json:
     }
 
 
-def _decode_changed(body: Json) -> Changed:
-    return Changed(
+def _decode_changed(body: Json) -> RowsChanged:
+    return RowsChanged(
         kind=body["kind"],
         segments=_parse_segments(body["segments"]),
         vectors=tuple(map(decode_vectors, body["vectors"])),
@@ -216,8 +216,8 @@ def _decode_changed(body: Json) -> Changed:
     )
 
 
-def _encode_restored(action: Restored) -> Json:
-    zones = [[z.interval.name, z.granularity.value] for z in action.zones or ()]
+def _encode_restored(action: TableRepaired) -> Json:
+    overrides = [[z.interval.name, z.granularity.value] for z in action.overrides or ()]
     rarely = {
         "lost": _ids(action.lost),
         "voided": _ids(action.voided),
@@ -227,18 +227,21 @@ def _encode_restored(action: Restored) -> Json:
         "segments": _segments(action.segments),
         "reason": action.reason,
         **{name: value for name, value in rarely.items() if value},
-        **({} if action.zones is None else {"zones": zones}),
+        **({} if action.overrides is None else {"zones": overrides}),
     }
 
 
-def _decode_restored(body: Json) -> Restored:
-    zones = (Zone(Interval.from_name(name), Granularity(g)) for name, g in body.get("zones", []))
-    return Restored(
+def _decode_restored(body: Json) -> TableRepaired:
+    overrides = (
+        GranularityOverride(Interval.from_name(name), Granularity(g))
+        for name, g in body.get("zones", [])
+    )
+    return TableRepaired(
         segments=_parse_segments(body["segments"]),
         lost=_parse_ids(body.get("lost", [])),
         voided=_parse_ids(body.get("voided", [])),
         vectors=tuple(map(decode_vectors, body.get("vectors", []))),
-        zones=tuple(zones) if "zones" in body else None,
+        overrides=tuple(overrides) if "zones" in body else None,
         reason=body["reason"],
     )
 
@@ -271,7 +274,7 @@ def _parse_segments(bodies: list[Json]) -> tuple[Segment, ...]:
 _ENCODERS: dict[type, Callable[[Any], Json]] = {
     TableCreated: encode_table,
     Appended: lambda a: {"segments": _segments(a.segments)},
-    Changed: _encode_changed,
+    RowsChanged: _encode_changed,
     Voided: lambda a: {"ids": _ids(a.ids), "reason": a.reason},
     PlanRequested: lambda a: {"plan": encode_plan(a.plan)},
     PlanInflight: lambda a: {
@@ -296,7 +299,7 @@ _ENCODERS: dict[type, Callable[[Any], Json]] = {
     Swept: lambda a: {"paths": list(a.paths)},
     Tagged: lambda a: {"name": a.name, "n": a.n},
     Untagged: lambda a: {"name": a.name},
-    Restored: _encode_restored,
+    TableRepaired: _encode_restored,
 }
 
 _DECODERS: dict[str, Callable[[Json], Action]] = {

@@ -13,8 +13,8 @@
    up, or burnt when an attempt that named them came to nothing.
 6. Cleaning is ``Cleaned`` (the names go, the files are doomed), then the files are deleted, then
    ``Swept`` (they are gone). ``Tagged`` keeps a version beyond that.
-7. A repair is one event, ``Restored``: what files tell and the log had lost.
-8. A delete, an update and a merge are one event, ``Changed``: rows go and others come, at once.
+7. A repair is one event, ``TableRepaired``: what files tell and the log had lost.
+8. A delete, an update and a merge are one event, ``RowsChanged``: rows go and others come, at once.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.tables.rollup_spec import Rollup
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Granularity, Instant
-from airflow_provider_segtable.core.time.layout import Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class RowsChanged:
     """Rows are deleted and others appended, visible together.
 
     Attributes:
@@ -180,14 +180,14 @@ class Untagged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restored:
+class TableRepaired:
     """A repair: the table is what its files tell, as far as the log could not.
 
     Attributes:
         segments: that the log did not know, or that get another id.
         lost: ids that leave the timeline: their files are gone, or were never whole.
         voided: ids that nothing will ever be published under.
-        zones: how time is cut from now on; None if as before.
+        overrides: how time is cut from now on; None if as before.
         vectors: deletions that the log did not know.
         reason: what was repaired, for people.
     """
@@ -196,14 +196,14 @@ class Restored:
     lost: tuple[SegmentId, ...] = ()
     vectors: tuple[VectorFile, ...] = ()
     voided: tuple[SegmentId, ...] = ()
-    zones: tuple[Zone, ...] | None = None
+    overrides: tuple[GranularityOverride, ...] | None = None
     reason: str
 
 
 Action: TypeAlias = (
     TableCreated
     | Appended
-    | Changed
+    | RowsChanged
     | Voided
     | PlanRequested
     | PlanInflight
@@ -214,8 +214,12 @@ Action: TypeAlias = (
     | Swept
     | Tagged
     | Untagged
-    | Restored
+    | TableRepaired
 )
+
+
+LOGGED_AS: Mapping[type, str] = {RowsChanged: "Changed", TableRepaired: "Restored"}
+"""Actions whose name in the log is another than here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,5 +234,5 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Return the action's name."""
-        return type(self.action).__name__
+        """Return the action's name in the log, which never changes."""
+        return LOGGED_AS.get(type(self.action), type(self.action).__name__)

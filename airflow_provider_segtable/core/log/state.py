@@ -17,7 +17,7 @@ from typing import assert_never
 
 from airflow_provider_segtable.core.deletes.deletion import (
     Deletion,
-    Erasure,
+    PredicateDelete,
     VectorFile,
     Vectors,
     applying,
@@ -30,7 +30,6 @@ from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.events import (
     Appended,
-    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -38,9 +37,10 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    Restored,
+    RowsChanged,
     Swept,
     TableCreated,
+    TableRepaired,
     Tagged,
     Untagged,
     Voided,
@@ -53,7 +53,7 @@ from airflow_provider_segtable.core.segments.packed_chunk import segments_of, su
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.core.time.layout import Layout, Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
 
 FINISHED_PLANS_KEPT = 1000
 COMMITS_KEPT = 10_000
@@ -64,9 +64,9 @@ class State:
     """What the log says up to event ``n``.
 
     ``retained_from`` is the oldest version that is kept for its age; ``tags`` are those kept by
-    name; ``doomed`` are paths of files that nobody needs and that may not be deleted yet.
-    ``vectors`` are the deletions that somebody may need, by root, and ``erasures`` those of a
-    rollup table; some up to event ``forgotten`` have left.
+    name; ``pending_delete`` are paths of files that nobody needs and that may not be deleted yet.
+    ``vectors`` are the deletions that somebody may need, by root, and ``predicate_deletes`` those
+    of a rollup table; some up to event ``vectors_pruned_through`` have left.
     """
 
     n: int
@@ -74,17 +74,17 @@ class State:
     base_version: Instant
     table: TableCreated
     timeline: Timeline
-    zones: tuple[Zone, ...] = ()
+    overrides: tuple[GranularityOverride, ...] = ()
     plans: Mapping[str, PlanState] = field(default_factory=dict)
     ids: IdSpaces = field(default_factory=IdSpaces)
     voided: Mapping[ChunkKey, frozenset[int]] = field(default_factory=dict)
     commits: RecentCommits = field(default_factory=RecentCommits)
     retained_from: int = 0
     tags: Mapping[str, int] = field(default_factory=dict)
-    doomed: frozenset[str] = frozenset()
+    pending_delete: frozenset[str] = frozenset()
     vectors: Vectors = field(default_factory=dict)
-    erasures: tuple[Erasure, ...] = ()
-    forgotten: int = 0
+    predicate_deletes: tuple[PredicateDelete, ...] = ()
+    vectors_pruned_through: int = 0
 
     def keeps(self, n: int) -> bool:
         """Tell whether version ``n`` can be read: it is young enough, or tagged."""
@@ -94,9 +94,11 @@ class State:
         """Return the deletions that a reader of the segment has to apply, by root."""
         return applying(segment, self.vectors)
 
-    def erased(self, segment: Segment) -> tuple[Erasure, ...]:
+    def erased(self, segment: Segment) -> tuple[PredicateDelete, ...]:
         """Return the same of a rollup table."""
-        return tuple(each for each in self.erasures if each.n > segment.purged)
+        return tuple(
+            each for each in self.predicate_deletes if each.n > segment.deletes_applied_through
+        )
 
     def id_space(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
         """Return what the log knows of a chunk's ids."""
@@ -109,7 +111,7 @@ class State:
     @property
     def layout(self) -> Layout:
         """Return how time is cut into chunks."""
-        return Layout(granularity=self.table.granularity, zones=self.zones)
+        return Layout(granularity=self.table.granularity, overrides=self.overrides)
 
     def append_chunk(self, interval: Interval) -> ChunkKey:
         """Return where new segments of a time chunk go: to its visible version, or the base.
@@ -173,7 +175,7 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
             raise CorruptTable(f"event {event.n} creates the table a second time")
         case Appended(segments=segments):
             return _publish(state, segments)
-        case Changed():
+        case RowsChanged():
             return _changed(state, event.action, event.n)
         case Voided(ids=ids):
             return _void(_settle(state, ids), ids)
@@ -193,23 +195,23 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ca
         case Cleaned():
             return _cleaned(state, event.action)
         case Swept(paths=paths):
-            return replace(state, doomed=state.doomed.difference(paths))
+            return replace(state, pending_delete=state.pending_delete.difference(paths))
         case Tagged(name=name, n=n):
             return replace(state, tags={**state.tags, name: n})
         case Untagged(name=gone):
             return replace(state, tags={k: n for k, n in state.tags.items() if k != gone})
-        case Restored():
+        case TableRepaired():
             return _restored(state, event.action, event.n)
         case _:
             assert_never(event.action)
 
 
-def _changed(state: State, action: Changed, n: int) -> State:
+def _changed(state: State, action: RowsChanged, n: int) -> State:
     published = _with_vectors(_publish(state, action.segments), action.vectors, n)
     if action.predicate is None:
         return published
-    erasure = Erasure(n=n, predicate=action.predicate)
-    return replace(published, erasures=(*state.erasures, erasure))
+    predicate_delete = PredicateDelete(n=n, predicate=action.predicate)
+    return replace(published, predicate_deletes=(*state.predicate_deletes, predicate_delete))
 
 
 def _with_vectors(state: State, files: Iterable[VectorFile], n: int) -> State:
@@ -219,7 +221,7 @@ def _with_vectors(state: State, files: Iterable[VectorFile], n: int) -> State:
     return replace(state, vectors=vectors)
 
 
-def _restored(state: State, action: Restored, n: int) -> State:
+def _restored(state: State, action: TableRepaired, n: int) -> State:
     left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
     roots = (  # what compacted segments stand for was published once, whether files tell or not
         segment.id.chunk.segment(partition)
@@ -228,20 +230,20 @@ def _restored(state: State, action: Restored, n: int) -> State:
     )
     settled = _settle(left, (*roots, *action.voided))
     voided = _void(settled, action.voided)
-    zones = state.zones if action.zones is None else action.zones
+    overrides = state.overrides if action.overrides is None else action.overrides
     published = _with_vectors(_publish(voided, action.segments), action.vectors, n)
-    return replace(published, zones=zones)
+    return replace(published, overrides=overrides)
 
 
 def _cleaned(state: State, action: Cleaned) -> State:
     gone = [segment for i in action.ids if (segment := state.timeline.get(i))]
     timeline = state.timeline.with_changes(remove=action.ids)
     shared = {segment.path for segment in _around((s.id.interval for s in gone), timeline)}
-    doomed = {segment.path for segment in gone if segment.path} - shared
+    pending_delete = {segment.path for segment in gone if segment.path} - shared
     left = replace(
         state,
         timeline=timeline,
-        doomed=state.doomed | doomed,
+        pending_delete=state.pending_delete | pending_delete,
         retained_from=max(state.retained_from, action.retained_from),
     )
     return _forgetting(left)
@@ -249,19 +251,19 @@ def _cleaned(state: State, action: Cleaned) -> State:
 
 def _forgetting(state: State) -> State:
     """Return the state without deletions that no present segment needs."""
-    if not state.vectors and not state.erasures:
+    if not state.vectors and not state.predicate_deletes:
         return state
     holders = _around((root.interval for root in state.vectors), state.timeline)
     vectors = needed(state.vectors, (segment for segment in holders if segment.rows))
-    erasures = state.erasures and _waiting(state)
+    predicate_deletes = state.predicate_deletes and _waiting(state)
     dropped = {r: set(some) - set(vectors.get(r, ())) for r, some in state.vectors.items()}
     last = newest({root: tuple(some) for root, some in dropped.items()})
     return replace(
         state,
         vectors=vectors,
-        erasures=erasures,
-        doomed=state.doomed | (paths(state.vectors) - paths(vectors)),
-        forgotten=max(state.forgotten, last),
+        predicate_deletes=predicate_deletes,
+        pending_delete=state.pending_delete | (paths(state.vectors) - paths(vectors)),
+        vectors_pruned_through=max(state.vectors_pruned_through, last),
     )
 
 
@@ -275,17 +277,24 @@ def _around(intervals: Iterable[Interval], timeline: Timeline) -> Iterator[Segme
     return segments_of(chunks.values())
 
 
-def _waiting(state: State) -> tuple[Erasure, ...]:
+def _waiting(state: State) -> tuple[PredicateDelete, ...]:
     """Return the deletes by predicate that are not applied yet in some present segment."""
     found = (summary_of(chunk).least_purged for chunk in state.timeline.chunks())
-    least = min((purged for purged in found if purged is not None), default=state.n)
-    return tuple(each for each in state.erasures if each.n > least)
+    least = min(
+        (
+            deletes_applied_through
+            for deletes_applied_through in found
+            if deletes_applied_through is not None
+        ),
+        default=state.n,
+    )
+    return tuple(each for each in state.predicate_deletes if each.n > least)
 
 
 def forgettable(state: State) -> bool:
     """Tell whether a cleaning would let go of deletions, even if it took no segment away."""
     after = _forgetting(state)
-    return (after.vectors, after.erasures) != (state.vectors, state.erasures)
+    return (after.vectors, after.predicate_deletes) != (state.vectors, state.predicate_deletes)
 
 
 def _publish(state: State, segments: tuple[Segment, ...]) -> State:
@@ -298,7 +307,7 @@ def _publish(state: State, segments: tuple[Segment, ...]) -> State:
 def _recut(state: State, plan: CompactionPlan) -> State:
     if plan.region is None or plan.granularity is None:
         return state
-    return replace(state, zones=state.layout.recut(plan.region, plan.granularity).zones)
+    return replace(state, overrides=state.layout.recut(plan.region, plan.granularity).overrides)
 
 
 def _settle(state: State, ids: Iterable[SegmentId]) -> State:

@@ -18,13 +18,13 @@ from enum import StrEnum
 
 from airflow_provider_segtable.core.log.events import (
     Appended,
-    Changed,
     Event,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    RowsChanged,
     Swept,
     Tagged,
     Untagged,
@@ -96,7 +96,7 @@ _WITHOUT_SEGMENTS = frozenset(
 def _touched(event: Event) -> frozenset[Interval] | None:
     """Return the intervals that an event can have changed; None: any."""
     action = event.action
-    if isinstance(action, Appended | Changed | PlanCompleted):
+    if isinstance(action, Appended | RowsChanged | PlanCompleted):
         return frozenset(segment.id.interval for segment in action.segments)
     if isinstance(action, Voided):
         return frozenset(segment_id.interval for segment_id in action.ids)

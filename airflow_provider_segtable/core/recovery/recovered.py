@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.segments.segment import (
     SegmentId,
 )
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride
 
 
 class Reason(StrEnum):
@@ -50,7 +50,7 @@ class Recovered:
         carried: those of ``shown`` that get another id.
         dropped: what must not be in the table: torn groups, attempts that came to nothing.
         replaced: what standing versions replaced; it may stay or go.
-        zones: how time is cut where it differs from the table.
+        overrides: how time is cut where it differs from the table.
         doubts: what cannot be told.
     """
 
@@ -59,7 +59,7 @@ class Recovered:
     carried: tuple[Segment, ...]
     dropped: tuple[Segment, ...]
     replaced: tuple[Segment, ...]
-    zones: tuple[Zone, ...]
+    overrides: tuple[GranularityOverride, ...]
     doubts: tuple[Doubt, ...]
 
 

@@ -324,7 +324,7 @@ class _Work:
             carried=tuple(self.carried[i] for i in sorted(self.carried)),
             dropped=tuple(sorted(self.dropped, key=lambda s: (s.id, s.path))),
             replaced=tuple(self.replaced[i] for i in sorted(self.replaced)),
-            zones=self.layout.zones,
+            overrides=self.layout.overrides,
             doubts=tuple(self.doubts),
         )
 

@@ -13,7 +13,7 @@
 from collections.abc import Iterable, Sequence
 
 from airflow_provider_segtable.core.deletes.deletion import roots_among
-from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanState
@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.segments.segment import (
 )
 
 
-def check_books(found: PlanState, segments: Sequence[Segment], state: State) -> None:
+def check_balance(found: PlanState, segments: Sequence[Segment], state: State) -> None:
     """Refuse outputs that do not balance.
 
     Args:
@@ -37,7 +37,7 @@ def check_books(found: PlanState, segments: Sequence[Segment], state: State) -> 
         state: the table before the commit.
 
     Raises:
-        BooksDoNotBalance: naming the plan and every difference.
+        RowsOutOfBalance: naming the plan and every difference.
     """
     inputs = [s for i in found.inputs if (s := state.timeline.get(i))]
     problems = [*_purged(inputs, segments, state), *_amounts(inputs, segments, state)]
@@ -46,7 +46,7 @@ def check_books(found: PlanState, segments: Sequence[Segment], state: State) -> 
     else:
         problems += _group(found, inputs, segments, state)
     if problems:
-        raise BooksDoNotBalance(f"plan {found.plan.id} is refused: {'; '.join(problems)}")
+        raise RowsOutOfBalance(f"plan {found.plan.id} is refused: {'; '.join(problems)}")
 
 
 def _amounts(inputs: Sequence[Segment], segments: Sequence[Segment], state: State) -> Iterable[str]:
@@ -68,8 +68,8 @@ def _strangers(inputs: Sequence[Segment], segments: Sequence[Segment]) -> Iterab
 
 
 def _purged(inputs: Sequence[Segment], segments: Sequence[Segment], state: State) -> Iterable[str]:
-    found = {segment.purged for segment in segments}
-    least = max((segment.purged for segment in inputs), default=0)
+    found = {segment.deletes_applied_through for segment in segments}
+    least = max((segment.deletes_applied_through for segment in inputs), default=0)
     if len(found) > 1:
         yield f"outputs are purged up to different events: {sorted(found)}"
     for n in found:
@@ -81,7 +81,7 @@ def _deleted(
     inputs: Sequence[Segment], segments: Sequence[Segment], state: State
 ) -> tuple[int, int]:
     """Return how many rows the outputs leave out: at least, at most."""
-    upto = max((segment.purged for segment in segments), default=state.n)
+    upto = max((segment.deletes_applied_through for segment in segments), default=state.n)
     if any(each.n <= upto for segment in inputs for each in state.erased(segment)):
         return 0, _events(inputs)
     due = {
@@ -91,8 +91,8 @@ def _deleted(
         for each in some
         if each.n <= upto
     }
-    purged = _purged_whole({root for root, _ in due}, inputs, state)
-    exactly = sum(each.rows for root, each in due if purged[root] < each.n)
+    deletes_applied_through = _purged_whole({root for root, _ in due}, inputs, state)
+    exactly = sum(each.rows for root, each in due if deletes_applied_through[root] < each.n)
     return exactly, sum(each.rows for _, each in due)
 
 
@@ -104,14 +104,17 @@ def _purged_whole(
     A tombstone may stand where some of them were, and does not say so.
     """
     given = {segment.id for segment in inputs}
-    purged = dict.fromkeys(roots, 0)
+    deletes_applied_through = dict.fromkeys(roots, 0)
     for interval in {root.interval for root in roots}:
         here = {root for root in roots if root.interval == interval}
         for segment in state.timeline.visible_segments(interval):
             for root in here if segment.tombstone else roots_among(segment, here):
                 inside = segment.id in given
-                purged[root] = max(purged[root], segment.purged if inside else state.n)
-    return purged
+                deletes_applied_through[root] = max(
+                    deletes_applied_through[root],
+                    segment.deletes_applied_through if inside else state.n,
+                )
+    return deletes_applied_through
 
 
 def _group(

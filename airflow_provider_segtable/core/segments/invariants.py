@@ -130,7 +130,7 @@ def _sums_up(state: State, chunk: ChunkKey, group: Group) -> Iterator[str]:
 
 def _gone(state: State, segments: Sequence[Segment]) -> int:
     """Return how many rows of the segments may have been left out since, at most."""
-    if state.erasures or state.forgotten:
+    if state.predicate_deletes or state.vectors_pruned_through:
         return sum(segment.events for segment in segments)
     due = {(r, each) for s in segments for r, some in state.deletions(s).items() for each in some}
     return sum(each.rows for _, each in due)
@@ -175,11 +175,12 @@ def _deletions_sound(state: State) -> Iterator[str]:
             yield f"deletions of {root} are of events {numbers}, at event {state.n}"
         if not some or any(each.rows <= 0 for each in some):
             yield f"deletions of {root} have no rows: {[each.rows for each in some]}"
-    erased = [each.n for each in state.erasures]
+    erased = [each.n for each in state.predicate_deletes]
     if erased != sorted(erased) or any(n > state.n for n in erased):
         yield f"deletions by predicate are of events {erased}, at event {state.n}"
     for segment in state.timeline.segments():
-        if segment.purged > state.n:
-            yield f"{segment.id} is purged up to event {segment.purged}, at event {state.n}"
+        if segment.deletes_applied_through > state.n:
+            through = segment.deletes_applied_through
+            yield f"{segment.id} is purged up to event {through}, at event {state.n}"
         if segment.lineage and segment.roots:
             yield f"{segment.id} has lineage and roots"

@@ -76,7 +76,9 @@ def summarize(chunk: Chunk) -> ChunkSummary:
         core=chunk.core,
         complete=chunk.complete(),
         minor_version=chunk.layers[0].minor_version if chunk.layers else 0,
-        least_purged=min((s.purged for s in chunk.segments() if s.rows), default=None),
+        least_purged=min(
+            (s.deletes_applied_through for s in chunk.segments() if s.rows), default=None
+        ),
         visible=len(shown),
         rows=sum(segment.rows for segment in shown),
         size=sum(segment.size for segment in shown),

@@ -204,8 +204,8 @@ class Segment:
         replaces: what a new version stands for, in the first segment of each of its chunks; a
             table whose log was lost can so tell what was appended meanwhile.
         roots: which roots the hidden columns of its file may name; empty if it has none.
-        purged: the event up to which deletes are applied: rows deleted by then are not in it, or
-            (in a rollup table) were there before it came.
+        deletes_applied_through: the event up to which deletes are applied: rows deleted by then are
+            not in it, or (in a rollup table) were there before it came.
         footer: the checksum of its file's footer, which has those of all other bytes; None if an
             older version wrote the file.
     """
@@ -225,7 +225,7 @@ class Segment:
     origin: SegmentId | None = None
     replaces: tuple[Roots, ...] = ()
     roots: tuple[Roots, ...] = ()
-    purged: int = 0
+    deletes_applied_through: int = 0
     footer: FooterChecksum | None = None
 
     def __post_init__(self) -> None:

@@ -44,7 +44,7 @@ def encode_segment(segment: Segment) -> Json:
         "origin": str(segment.origin or ""),
         "replaces": encode_roots(segment.replaces),
         "roots": encode_roots(segment.roots),
-        "purged": segment.purged,
+        "purged": segment.deletes_applied_through,
         "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
     return body | {name: value for name, value in rarely.items() if value}
@@ -76,7 +76,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
         origin=SegmentId.parse(body["origin"]) if "origin" in body else None,
         replaces=decode_roots(body.get("replaces", {})),
         roots=decode_roots(body.get("roots", {})),
-        purged=body.get("purged", 0),
+        deletes_applied_through=body.get("purged", 0),
         footer=FooterChecksum(*body["footer"]) if "footer" in body else None,
     )
 

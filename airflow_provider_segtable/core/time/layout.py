@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.time.interval import Granularity, Instant, I
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Zone:
+class GranularityOverride:
     """A stretch of time that is cut by its own granularity."""
 
     interval: Interval
@@ -33,7 +33,7 @@ class Layout:
     """The table's granularity, and the zones that differ."""
 
     granularity: Granularity
-    zones: tuple[Zone, ...] = ()
+    overrides: tuple[GranularityOverride, ...] = ()
 
     def chunk(self, at: Instant) -> Interval:
         """Return the time chunk of an instant.
@@ -41,24 +41,24 @@ class Layout:
         Raises:
             TimeOutOfRange: if the instant is outside the years 1 to 9998.
         """
-        zone = self.zone(at)
-        return (zone.granularity if zone else self.granularity).chunk(at)
+        override = self.override(at)
+        return (override.granularity if override else self.granularity).chunk(at)
 
-    def zone(self, at: Instant) -> Zone | None:
+    def override(self, at: Instant) -> GranularityOverride | None:
         """Return the zone that holds an instant."""
-        before = bisect_right(self.zones, at, key=lambda zone: zone.interval.start) - 1
-        if before >= 0 and self.zones[before].interval.holds(at):
-            return self.zones[before]
+        before = bisect_right(self.overrides, at, key=lambda override: override.interval.start) - 1
+        if before >= 0 and self.overrides[before].interval.holds(at):
+            return self.overrides[before]
         return None
 
     def granularities(self, region: Interval) -> frozenset[Granularity]:
         """Return every granularity that cuts some part of the region."""
-        inside = [zone for zone in self.zones if zone.interval.overlaps(region)]
-        found, at = {zone.granularity for zone in inside}, region.start
-        for zone in inside:
-            if at < zone.interval.start:
+        inside = [override for override in self.overrides if override.interval.overlaps(region)]
+        found, at = {override.granularity for override in inside}, region.start
+        for override in inside:
+            if at < override.interval.start:
                 found.add(self.granularity)
-            at = zone.interval.end
+            at = override.interval.end
         return frozenset(found | {self.granularity}) if at < region.end else frozenset(found)
 
     def holds(self, first: Instant, last: Instant) -> Interval | None:
@@ -69,12 +69,12 @@ class Layout:
     def edge(self, at: Instant) -> Instant:
         """Return up to where rows from ``at`` on belong to the chunk of ``at`` (exclusive)."""
         chunk = self.chunk(at)
-        inside = self.zone(at)
+        inside = self.override(at)
         if inside:
             return min(chunk.end, inside.interval.end)
-        following = bisect_right(self.zones, at, key=lambda zone: zone.interval.start)
-        if following < len(self.zones):
-            return min(chunk.end, self.zones[following].interval.start)
+        following = bisect_right(self.overrides, at, key=lambda override: override.interval.start)
+        if following < len(self.overrides):
+            return min(chunk.end, self.overrides[following].interval.start)
         return chunk.end
 
     def crossing(self, region: Interval) -> Granularity | None:
@@ -89,24 +89,28 @@ class Layout:
                 edge < shared.end and later is before
             )
             if hidden:
-                zone = self.zone(edge - 1) or self.zone(edge)
-                return zone.granularity if zone else None
+                override = self.override(edge - 1) or self.override(edge)
+                return override.granularity if override else None
         return None
 
     def _edges(self, region: Interval) -> list[Instant]:
         """Return the edges of zones inside a region."""
-        first = bisect_right(self.zones, region.start, key=lambda zone: zone.interval.end)
-        after = bisect_left(self.zones, region.end, key=lambda zone: zone.interval.start)
-        near = (zone.interval for zone in self.zones[first:after])
-        edges = {edge for zone in near for edge in (zone.start, zone.end)}
+        first = bisect_right(
+            self.overrides, region.start, key=lambda override: override.interval.end
+        )
+        after = bisect_left(
+            self.overrides, region.end, key=lambda override: override.interval.start
+        )
+        near = (override.interval for override in self.overrides[first:after])
+        edges = {edge for override in near for edge in (override.start, override.end)}
         return sorted(edge for edge in edges if region.start < edge < region.end)
 
     def recut(self, region: Interval, granularity: Granularity) -> "Layout":
         """Return the layout after a region was cut anew."""
-        kept = [piece for zone in self.zones for piece in _outside(zone, region)]
+        kept = [piece for override in self.overrides for piece in _outside(override, region)]
         if granularity is not self.granularity:
-            kept.append(Zone(region, granularity))
-        return Layout(granularity=self.granularity, zones=tuple(_joined(sorted(kept))))
+            kept.append(GranularityOverride(region, granularity))
+        return Layout(granularity=self.granularity, overrides=tuple(_joined(sorted(kept))))
 
 
 def aligned(region: Interval, granularity: Granularity) -> Interval:
@@ -114,22 +118,24 @@ def aligned(region: Interval, granularity: Granularity) -> Interval:
     return Interval(granularity.chunk(region.start).start, granularity.chunk(region.end - 1).end)
 
 
-def _outside(zone: Zone, region: Interval) -> Iterator[Zone]:
-    start, end = zone.interval.start, zone.interval.end
+def _outside(override: GranularityOverride, region: Interval) -> Iterator[GranularityOverride]:
+    start, end = override.interval.start, override.interval.end
     for first, last in ((start, min(end, region.start)), (max(start, region.end), end)):
         if first < last:
-            yield Zone(Interval(first, last), zone.granularity)
+            yield GranularityOverride(Interval(first, last), override.granularity)
 
 
-def _joined(zones: Iterable[Zone]) -> Iterator[Zone]:
-    held: Zone | None = None
-    for zone in zones:
-        touches = held and held.interval.end == zone.interval.start
-        if held and touches and held.granularity is zone.granularity:
-            held = Zone(Interval(held.interval.start, zone.interval.end), zone.granularity)
+def _joined(overrides: Iterable[GranularityOverride]) -> Iterator[GranularityOverride]:
+    held: GranularityOverride | None = None
+    for override in overrides:
+        touches = held and held.interval.end == override.interval.start
+        if held and touches and held.granularity is override.granularity:
+            held = GranularityOverride(
+                Interval(held.interval.start, override.interval.end), override.granularity
+            )
             continue
         if held:
             yield held
-        held = zone
+        held = override
     if held:
         yield held

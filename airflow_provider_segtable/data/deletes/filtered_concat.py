@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_filter import Sieve, with_addresses
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.jobs.concat import (
     CREATED_BY,
     Piece,
@@ -46,11 +46,11 @@ class Tally:
     row_groups: int = 0
     times: list[Instant] = field(default_factory=list)
 
-    def through(self, sieve: Sieve) -> Change:
+    def through(self, row_filter: RowFilter) -> Change:
         """Return what is to be done to the rows of an input."""
 
         def change(rows: pa.Table, first: int) -> pa.Table:
-            kept = sieve.sifted(sieve.addressed(rows, first), first)
+            kept = row_filter.sifted(row_filter.addressed(rows, first), first)
             self.rows += kept.num_rows
             self.dropped += rows.num_rows - kept.num_rows
             if kept.num_rows:
@@ -63,7 +63,7 @@ class Tally:
 
 def sift(
     files: DataFiles,
-    pieces: Sequence[tuple[Piece, Sieve]],
+    pieces: Sequence[tuple[Piece, RowFilter]],
     sink: Sink,
     tally: Tally,
     metadata: Callable[[Tally], Mapping[bytes, bytes]],
@@ -79,18 +79,20 @@ def sift(
 
     Raises:
         SchemaMismatch: an input's columns do not fit those of the first.
-        BooksDoNotBalance: rows written differ from rows kept.
+        RowsOutOfBalance: rows written differ from rows kept.
         CorruptTable: an input cannot be decoded.
     """
     schema = with_addresses(arrow_schema(pieces[0][0].input.footer))
     like = read_input(empty_file(schema)).footer
     assembly = Assembly(sink)
-    ranges = [replace(range_of(piece), change=tally.through(sieve)) for piece, sieve in pieces]
+    ranges = [
+        replace(range_of(piece), change=tally.through(row_filter)) for piece, row_filter in pieces
+    ]
     for source in rewritten(files, ranges, schema):
         append_rewritten(assembly, source)
     tally.row_groups = assembly.row_groups
     if assembly.rows != tally.rows:
-        raise BooksDoNotBalance(
+        raise RowsOutOfBalance(
             f"{sink.path}: {assembly.rows} rows out of {tally.rows}; nothing was published"
         )
     if assembly.rows:

@@ -34,7 +34,7 @@ ADDRESS: "tuple[pa.Field[Any], ...]" = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sieve:
+class RowFilter:
     """What is to be known of one segment's rows.
 
     Attributes:
@@ -48,9 +48,9 @@ class Sieve:
     predicates: tuple[Predicate, ...] = ()
 
     @staticmethod
-    def idle(segment: Segment) -> "Sieve":
+    def idle(segment: Segment) -> "RowFilter":
         """Return the sieve of a segment none of whose rows are deleted."""
-        return Sieve(runs=segment.runs)
+        return RowFilter(runs=segment.runs)
 
     @property
     def passes_all(self) -> bool:
@@ -171,6 +171,6 @@ def with_addresses(schema: pa.Schema) -> pa.Schema:
     return pa.schema([*shown, *ADDRESS])
 
 
-def sieve_of(sieves: Mapping[SegmentId, Sieve], segment: Segment) -> Sieve:
+def row_filter_of(row_filters: Mapping[SegmentId, RowFilter], segment: Segment) -> RowFilter:
     """Return a segment's sieve; an idle one if none is given."""
-    return sieves.get(segment.id) or Sieve.idle(segment)
+    return row_filters.get(segment.id) or RowFilter.idle(segment)

@@ -8,12 +8,14 @@ from airflow_provider_segtable.core.deletes.deletion import Deletion
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.data.deletes.row_bits import Bits, bits_of
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors
 from airflow_provider_segtable.ports.files import DataFiles
 
 
-def sieves(files: DataFiles, state: State, segments: Iterable[Segment]) -> dict[SegmentId, Sieve]:
+def row_filters(
+    files: DataFiles, state: State, segments: Iterable[Segment]
+) -> dict[SegmentId, RowFilter]:
     """Return a sieve for each segment, by its id.
 
     Raises:
@@ -21,7 +23,7 @@ def sieves(files: DataFiles, state: State, segments: Iterable[Segment]) -> dict[
     """
     reader = _Reader(files)
     return {
-        segment.id: Sieve(
+        segment.id: RowFilter(
             runs=segment.runs,
             deleted=reader.bits(state.deletions(segment)),
             predicates=tuple(each.predicate for each in state.erased(segment)),

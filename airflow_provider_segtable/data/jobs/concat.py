@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable import __version__
-from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.passthrough import (
     MOST_GROUPS,
@@ -130,7 +130,7 @@ def merge(
 
     Raises:
         SchemaMismatch: an input's columns do not fit those of the first.
-        BooksDoNotBalance: rows out differ from rows in.
+        RowsOutOfBalance: rows out differ from rows in.
         CorruptTable: an input cannot be decoded.
     """
     first = pieces[0].input.footer
@@ -144,7 +144,7 @@ def merge(
                 append_rewritten(assembly, source)
     expected = sum(piece.rows for piece in pieces)
     if assembly.rows != expected:
-        raise BooksDoNotBalance(
+        raise RowsOutOfBalance(
             f"{sink.path}: {assembly.rows} rows out, {expected} rows in; nothing was published"
         )
     types = first.metadata.get(ARROW_SCHEMA)

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from airflow_provider_segtable.core.errors import (
-    BooksDoNotBalance,
     CorruptTable,
     InvalidInput,
+    RowsOutOfBalance,
     StorageError,
 )
 from airflow_provider_segtable.core.segments.segment import (
@@ -40,7 +40,7 @@ from airflow_provider_segtable.core.segments.segment import (
 )
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.deletes.filtered_concat import Tally, sift
-from airflow_provider_segtable.data.deletes.row_filter import Sieve, sieve_of
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.jobs.concat import Grain, Input, Piece, merge, read_input
@@ -66,8 +66,8 @@ class MinorJob:
 
     ``inputs`` are in row order; ``outputs`` are ids and shards allocated for the result;
     ``created`` is when the attempt began; ``attempt`` becomes part of the file names (16 hex
-    digits, unique to each try; made here if left out). ``sieves`` tell what is deleted, nothing of
-    inputs that are not among them; they know it up to event ``purged``.
+    digits, unique to each try; made here if left out). ``row_filters`` tell what is deleted,
+    nothing of inputs that are not among them; they know it up to event ``deletes_applied_through``.
     """
 
     uri: str
@@ -78,8 +78,8 @@ class MinorJob:
     time_column: str
     attempt: str = ""
     grain: Grain = field(default_factory=Grain)
-    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
-    purged: int = 0
+    row_filters: Mapping[SegmentId, RowFilter] = field(default_factory=dict)
+    deletes_applied_through: int = 0
 
     @property
     def cost(self) -> int:
@@ -105,7 +105,7 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
 
     Raises:
         CorruptTable: an input is not what the log says; the message names the file.
-        BooksDoNotBalance: rows out differ from rows in.
+        RowsOutOfBalance: rows out differ from rows in.
         StorageError: see ``ports.files``; nothing is left behind.
     """
     files = open_files(job.uri, job.storage_options) if files is None else files
@@ -134,7 +134,7 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
 def _passing(job: MinorJob) -> bool:
     """Tell whether no row has to be left out or to be given an address."""
     alike = len({segment.traced for segment in job.inputs}) == 1
-    return alike and not any(sieve_of(job.sieves, one).holds_back for one in job.inputs)
+    return alike and not any(row_filter_of(job.row_filters, one).holds_back for one in job.inputs)
 
 
 def _read_inputs(files: DataFiles, segments: Sequence[Segment]) -> list[Input]:
@@ -249,20 +249,20 @@ def _sifted(
     files: DataFiles, job: MinorJob, inputs: Sequence[Input], parts: Parts
 ) -> Iterator[Segment]:
     """Write outputs whose rows are decoded."""
-    sieves = {
-        one.path: sieve_of(job.sieves, segment)
+    row_filters = {
+        one.path: row_filter_of(job.row_filters, segment)
         for one, segment in zip(inputs, job.inputs, strict=True)
     }
     replaces = inherited(job.inputs)
     for output, pieces in zip(job.outputs, parts, strict=True):
         planned = replace(_emptied(job, *output), replaces=replaces)
-        segment = _sift(files, job, planned, [(p, sieves[p.input.path]) for p in pieces])
+        segment = _sift(files, job, planned, [(p, row_filters[p.input.path]) for p in pieces])
         yield segment
         replaces = () if segment.rows else replaces  # for a footer, and so for the first with one
 
 
 def _sift(
-    files: DataFiles, job: MinorJob, planned: Segment, pieces: Sequence[tuple[Piece, Sieve]]
+    files: DataFiles, job: MinorJob, planned: Segment, pieces: Sequence[tuple[Piece, RowFilter]]
 ) -> Segment:
     tally, table = Tally(job.time_column), pieces[0][0].input.footer.metadata.get(TABLE_KEY)
     segment, path = planned, segment_path(planned.id, job.attempt)
@@ -286,7 +286,7 @@ def _sift(
         sift(files, pieces, sink, tally, metadata)
         rows = sum(piece.rows for piece, _ in pieces)
         if tally.rows + tally.dropped != rows:
-            raise BooksDoNotBalance(
+            raise RowsOutOfBalance(
                 f"{tally.rows} rows out and {tally.dropped} deleted, {rows} rows in for "
                 f"{planned.id}; nothing was published"
             )
@@ -298,7 +298,11 @@ def _sift(
 
 
 def _emptied(job: MinorJob, segment_id: SegmentId, shard: Shard) -> Segment:
-    return emptied(segment_id, job.created, Standing(shard=shard, purged=job.purged))
+    return emptied(
+        segment_id,
+        job.created,
+        Standing(shard=shard, deletes_applied_through=job.deletes_applied_through),
+    )
 
 
 def sliced(runs: Sequence[Run], start: int, rows: int) -> tuple[Run, ...]:
@@ -328,6 +332,6 @@ def _check_books(inputs: Sequence[Segment], outputs: Sequence[Segment]) -> None:
     rows_out = sum(segment.rows for segment in outputs)
     runs = concatenated(outputs)
     if rows_in != rows_out or runs != concatenated(inputs):
-        raise BooksDoNotBalance(
+        raise RowsOutOfBalance(
             f"{rows_out} rows out, {rows_in} rows in for {outputs[0].id}; nothing was published"
         )

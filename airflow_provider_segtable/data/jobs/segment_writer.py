@@ -204,7 +204,7 @@ class Standing:
     shard: Shard
     clustering: str = ""
     replaces: tuple[Roots, ...] = ()
-    purged: int = 0
+    deletes_applied_through: int = 0
 
 
 def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segment:
@@ -221,7 +221,7 @@ def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segm
         created=created,
         clustering=standing.clustering,
         replaces=standing.replaces,
-        purged=standing.purged,
+        deletes_applied_through=standing.deletes_applied_through,
     )
 
 
@@ -302,7 +302,7 @@ def _write_groups(
         events=events,
         clustering=standing.clustering,
         replaces=standing.replaces,
-        purged=standing.purged,
+        deletes_applied_through=standing.deletes_applied_through,
     )
 
 

@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, FooterChecksum, Segment
 from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, HIDDEN
 from airflow_provider_segtable.data.deletes.row_bits import Flags
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.jobs.segment_writer import conformed
 from airflow_provider_segtable.data.parquet.descriptor import KEY, decode_descriptor
@@ -176,17 +176,17 @@ def blocks_of(parquet: pq.ParquetFile, number: int, segment: Segment) -> list[Bl
     return found
 
 
-def left_out(parquet: pq.ParquetFile, block: Block, sieve: Sieve) -> tuple[int, int]:
+def left_out(parquet: pq.ParquetFile, block: Block, row_filter: RowFilter) -> tuple[int, int]:
     """Return how many rows of a block are deleted, and how many ingested rows they stand for."""
-    if sieve.passes_all:
+    if row_filter.passes_all:
         return 0, 0
     counted = [EVENTS] if EVENTS in parquet.schema_arrow.names else []
     rows = events = 0
     first = block.first
     for batch in parquet.iter_batches(
-        row_groups=[block.group], columns=[*sieve.reads, *counted], use_threads=False
+        row_groups=[block.group], columns=[*row_filter.reads, *counted], use_threads=False
     ):
-        kept = sieve.kept(batch, first)
+        kept = row_filter.kept(batch, first)
         first += batch.num_rows
         if kept is not None:
             gone = pa.array(~kept)
@@ -197,19 +197,19 @@ def left_out(parquet: pq.ParquetFile, block: Block, sieve: Sieve) -> tuple[int, 
 
 
 def sifted(
-    rows: pa.Table, sieve: Sieve, first: int, target: pa.Schema
+    rows: pa.Table, row_filter: RowFilter, first: int, target: pa.Schema
 ) -> tuple[pa.Table, Flags | None]:
     """Return the rows that are not deleted, and which these are (None: all).
 
     Args:
         rows: all rows of a file from number ``first`` on, as many as there are.
-        sieve: of the segment.
+        row_filter: of the segment.
         first: the number of the first row.
         target: the columns and types to return; with addresses if it names them.
     """
     if ROOT in target.names:
-        rows = sieve.addressed(rows, first)
-    kept = sieve.kept(rows, first)
+        rows = row_filter.addressed(rows, first)
+    kept = row_filter.kept(rows, first)
     rows = fitted(rows, target)
     return (rows, None) if kept is None else (rows.filter(pa.array(kept)), kept)
 
@@ -220,7 +220,7 @@ def read_blocks(
     shape: Shape,
     *,
     most: float,
-    sieves: Mapping[int, Sieve],
+    row_filters: Mapping[int, RowFilter],
 ) -> Iterator[tuple[pa.Table, Ordinals]]:
     """Yield the rows of blocks that are not deleted, in order, with their ordinals.
 
@@ -229,7 +229,7 @@ def read_blocks(
         blocks: sorted by input and row group.
         shape: how the rows shall look.
         most: how many bytes may be decoded at once.
-        sieves: of the inputs, by number.
+        row_filters: of the inputs, by number.
 
     Raises:
         CorruptTable: a file cannot be decoded.
@@ -241,7 +241,7 @@ def read_blocks(
             for batch in _batches(members, most / shape.width):
                 number, first = batch[0].input, batch[0].first
                 for table in _tables(parquet, batch, most / shape.width):
-                    rows, kept = sifted(table, sieves[number], first, target)
+                    rows, kept = sifted(table, row_filters[number], first, target)
                     ordinals = np.arange(first, first + table.num_rows) + (number << ORDINAL_BITS)
                     first += table.num_rows
                     if rows.num_rows:

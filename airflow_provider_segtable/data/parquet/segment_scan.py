@@ -5,7 +5,8 @@
    descriptor) is not filtered.
 3. Bytes are compared with their checksums as they are read (``checksums``), unless that is
    switched off.
-4. A ``sieve`` holds deleted rows back, and tells the others' root addresses if they are asked for.
+4. A ``row_filter`` holds deleted rows back, and tells the others' root addresses if they are asked
+   for.
 """
 
 import io
@@ -20,7 +21,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, Sieve
+from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
 from airflow_provider_segtable.ports.files import DataFiles, Source
@@ -75,7 +76,7 @@ def read_segment(  # noqa: PLR0913 - each names what is read
     time_column: str,
     columns: Sequence[str] | None = None,
     clip: Interval | None = None,
-    sieve: Sieve | None = None,
+    row_filter: RowFilter | None = None,
     addressed: bool = False,
     checked: bool = True,
 ) -> Iterator[pa.RecordBatch]:
@@ -88,7 +89,7 @@ def read_segment(  # noqa: PLR0913 - each names what is read
         time_column: the name of the event time column.
         columns: which columns, in which order; all if None.
         clip: keep only rows with event time in it.
-        sieve: what is deleted; nothing if None.
+        row_filter: what is deleted; nothing if None.
         addressed: add each row's root address, as the hidden columns ``ROOT`` and ``ROW``.
         checked: compare bytes with their checksums.
 
@@ -97,13 +98,13 @@ def read_segment(  # noqa: PLR0913 - each names what is read
         ChecksumMismatch: the file was damaged after it was written.
         CorruptTable: the file is not what the log says.
     """
-    sieve = sieve or Sieve.idle(segment)
+    row_filter = row_filter or RowFilter.idle(segment)
     wanted = list(schema.names if columns is None else columns)
     if clip is not None and clip.holds(segment.time_min) and clip.holds(segment.time_max):
         clip = None
     target = pa.schema([schema.field(name) for name in wanted])
-    hidden = (ROOT, ROW) if addressed and not sieve.runs else ()
-    read = [*wanted, *([time_column] if clip else []), *sieve.reads, *hidden]
+    hidden = (ROOT, ROW) if addressed and not row_filter.runs else ()
+    read = [*wanted, *([time_column] if clip else []), *row_filter.reads, *hidden]
     words = [ROOT] if ROOT in read else []  # pyarrow insists that it is there
     if addressed:
         target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
@@ -114,8 +115,8 @@ def read_segment(  # noqa: PLR0913 - each names what is read
         ):
             first = 0
             for batch in parquet.iter_batches(columns=list(dict.fromkeys(read))):
-                rows = sieve.addressed(batch, first) if addressed else batch
-                kept = sieve.sifted(rows, first)
+                rows = row_filter.addressed(batch, first) if addressed else batch
+                kept = row_filter.sifted(rows, first)
                 first += batch.num_rows
                 yield _in_schema(_clipped(kept, time_column, clip) if clip else kept, target)
     except NotFound:

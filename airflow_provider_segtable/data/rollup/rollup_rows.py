@@ -26,9 +26,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import (
-    BooksDoNotBalance,
     CorruptTable,
     InvalidInput,
+    RowsOutOfBalance,
     StorageError,
 )
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, inherited
@@ -43,7 +43,7 @@ from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type, to_arrow
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_filter import Sieve, sieve_of
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.jobs.segment_writer import (
@@ -195,8 +195,9 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 class RollupJob:
     """One minor compaction of a rollup table, fit to be sent to another process.
 
-    ``inputs``, ``outputs``, ``sieves`` and ``purged`` are as in ``data.jobs.minor_job``; ``schema``
-    is the table's, as stored; ``attempt`` is 16 hex digits, unique to each try.
+    ``inputs``, ``outputs``, ``row_filters`` and ``deletes_applied_through`` are as in
+    ``data.jobs.minor_job``; ``schema`` is the table's, as stored; ``attempt`` is 16 hex digits,
+    unique to each try.
     """
 
     uri: str
@@ -208,8 +209,8 @@ class RollupJob:
     schema: Schema
     rollup: Rollup
     attempt: str
-    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
-    purged: int = 0
+    row_filters: Mapping[SegmentId, RowFilter] = field(default_factory=dict)
+    deletes_applied_through: int = 0
 
     @property
     def cost(self) -> int:
@@ -228,7 +229,7 @@ class RollupJob:
             InvalidInput: the rollup has sketches, a sum does not fit, or there are fewer rows
                 than outputs (and none is deleted).
             CorruptTable: an input is not what the log says; the message names the file.
-            BooksDoNotBalance: the outputs stand for other numbers of given rows than the inputs'
+            RowsOutOfBalance: the outputs stand for other numbers of given rows than the inputs'
                 rows that are not deleted.
             StorageError: nothing is left behind.
         """
@@ -276,13 +277,17 @@ class RollupJob:
                 f"{segment.path} has {rows.num_rows} rows of {events} events, segment "
                 f"{segment.id} has {segment.rows} of {segment.events}: restore the file"
             )
-        left = sieve_of(self.sieves, segment).sifted(rows, 0)
+        left = row_filter_of(self.row_filters, segment).sifted(rows, 0)
         return left, segment.events - (pc.sum(left.column(EVENTS)).as_py() or 0)
 
     def _write(self, files: DataFiles, rows: pa.Table, written: list[Segment]) -> None:
         parts = len(self.outputs)
         full = all(one.rows for one in self.inputs)
-        if rows.num_rows < parts and full and not any(s.predicates for s in self.sieves.values()):
+        if (
+            rows.num_rows < parts
+            and full
+            and not any(s.predicates for s in self.row_filters.values())
+        ):
             raise InvalidInput(
                 f"{rows.num_rows} rows cannot be divided among {parts} outputs: plan fewer"
             )
@@ -291,7 +296,9 @@ class RollupJob:
         table = read_definition(files, given) if given else b""
         for (segment_id, shard), (start, end) in zip(self.outputs, pairwise(bounds), strict=True):
             replaces = () if start else inherited(self.inputs)
-            standing = Standing(shard=shard, replaces=replaces, purged=self.purged)
+            standing = Standing(
+                shard=shard, replaces=replaces, deletes_applied_through=self.deletes_applied_through
+            )
             if start == end:
                 written.append(emptied(segment_id, self.created, standing))
                 continue
@@ -311,7 +318,7 @@ class RollupJob:
         given = sum(segment.events for segment in self.inputs)
         kept = sum(segment.events for segment in written)
         if given - dropped != kept:
-            raise BooksDoNotBalance(
+            raise RowsOutOfBalance(
                 f"{kept} events out, {given} events in, {dropped} of these deleted, for "
                 f"{written[0].id}; nothing was published"
             )

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.time.interval import Interval, iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.sort.sort_keys import (
@@ -88,14 +88,14 @@ class Keying:
         """Return the number of each row's target chunk.
 
         Raises:
-            BooksDoNotBalance: a row lies in none; it would be lost.
+            RowsOutOfBalance: a row lies in none; it would be lost.
         """
         times = np.asarray(instants(rows.column(self.time_column)).to_numpy(zero_copy_only=False))
         found = np.searchsorted(self._starts, times, side="right") - 1
         lost = (found < 0) | (times >= self._ends[found])
         if lost.any():
             at = int(times[np.argmax(lost)])
-            raise BooksDoNotBalance(
+            raise RowsOutOfBalance(
                 f"{int(lost.sum())} rows, the first at {iso(at)}, lie in none of the "
                 f"{len(self.intervals)} target time chunks from {self.intervals[0]} on"
             )

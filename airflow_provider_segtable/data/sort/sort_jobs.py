@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, StorageError
+from airflow_provider_segtable.core.errors import RowsOutOfBalance, StorageError
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
 from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape, read_blocks
@@ -56,8 +56,8 @@ PROBE_ROWS = 32_768
 class Task:
     """What scatter and gather jobs share; ``most`` is how many bytes may be decoded at once.
 
-    ``roots`` are those that the inputs may have rows of; ``purged`` is the event up to which the
-    jobs' sieves know what is deleted.
+    ``roots`` are those that the inputs may have rows of; ``deletes_applied_through`` is the event
+    up to which the jobs' sieves know what is deleted.
     """
 
     uri: str
@@ -68,7 +68,7 @@ class Task:
     rolling: Rolling
     most: float
     roots: tuple[Roots, ...] = ()
-    purged: int = 0
+    deletes_applied_through: int = 0
 
     def open(self) -> DataFiles:
         """Open the table's data files."""
@@ -79,12 +79,12 @@ class Task:
 class ScatterJob:
     """Part the rows of some blocks by range; ``folder`` is where the run goes.
 
-    ``sieves`` are those of the blocks' inputs, by number.
+    ``row_filters`` are those of the blocks' inputs, by number.
     """
 
     task: Task
     blocks: tuple[Block, ...]
-    sieves: Mapping[int, Sieve]
+    row_filters: Mapping[int, RowFilter]
     folder: str
     attempt: str
 
@@ -126,7 +126,7 @@ def _bounded(files: DataFiles, job: ScatterJob) -> Iterator[Read]:
     held: Read = []
     size, task = 0, job.task
     for rows, ordinals in read_blocks(
-        files, job.blocks, task.shape, most=task.most, sieves=job.sieves
+        files, job.blocks, task.shape, most=task.most, row_filters=job.row_filters
     ):
         if held and size + rows.nbytes > 1.5 * task.most:
             yield held
@@ -210,7 +210,7 @@ class GatherJob:
         parts: the ranges that are read and sorted at once.
         runs: where the rows are, or
         blocks: row groups that may have some, with the first and last range of each.
-        sieves: of the blocks' inputs, by number.
+        row_filters: of the blocks' inputs, by number.
         clustering: the order's text.
         created: when the attempt began.
         size: about how many bytes it reads.
@@ -221,7 +221,7 @@ class GatherJob:
     parts: tuple[tuple[int, int], ...]
     runs: tuple[SortRun, ...] = ()
     blocks: tuple[tuple[Block, int, int], ...] = ()
-    sieves: Mapping[int, Sieve] = field(default_factory=dict)
+    row_filters: Mapping[int, RowFilter] = field(default_factory=dict)
     clustering: str
     created: Instant
     size: int
@@ -244,7 +244,7 @@ class GatherJob:
 
         Raises:
             CorruptTable: an input or a run cannot be decoded.
-            BooksDoNotBalance: a segment would have rows of another time chunk.
+            RowsOutOfBalance: a segment would have rows of another time chunk.
             StorageError: nothing is left behind.
         """
         files = self.task.open() if files is None else files
@@ -301,7 +301,7 @@ def _from_blocks(
     picks = [at for at in (first - 1, end - 1) if 0 <= at < len(task.marks)]
     marks = task.marks.some(picks) if one else task.marks
     for rows, ordinals in read_blocks(
-        files, list(near), task.shape, most=task.most / 2, sieves=job.sieves
+        files, list(near), task.shape, most=task.most / 2, row_filters=job.row_filters
     ):
         if task.rolling.wanted:
             rows = task.rolling.rolled(rows, task.keying.time_column)  # noqa: PLW2901
@@ -356,7 +356,7 @@ class _Written:
     def check(self, output: Output) -> None:
         for at in (min(self.times), max(self.times)):
             if not output.id.interval.holds(at):
-                raise BooksDoNotBalance(
+                raise RowsOutOfBalance(
                     f"segment {output.id} would have a row at {at} µs, outside its time chunk; "
                     "nothing was published"
                 )
@@ -367,7 +367,7 @@ def _standing(job: GatherJob, output: Output) -> Standing:
         shard=output.shard,
         clustering=job.clustering,
         replaces=output.replaces,
-        purged=job.task.purged,
+        deletes_applied_through=job.task.deletes_applied_through,
     )
 
 

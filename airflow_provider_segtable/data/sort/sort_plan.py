@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.tables.rollup_spec import Rollup
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.deletes.row_filter import Sieve, sieve_of
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape
 from airflow_provider_segtable.data.rollup.rollup_hook import Rolling
 from airflow_provider_segtable.data.sort.ranges import (
@@ -64,8 +64,8 @@ class SortSpec:
         replaces: what the result stands for, kept in the first segment of each time chunk.
         most: there may be no more segments than that (0: any number).
         member: at least one segment is needed, an empty one if no row is left.
-        sieves: what is deleted, by input; nothing from those that are not there.
-        purged: the event up to which the sieves know what is deleted.
+        row_filters: what is deleted, by input; nothing from those that are not there.
+        deletes_applied_through: the event up to which the sieves know what is deleted.
     """
 
     uri: str
@@ -83,12 +83,12 @@ class SortSpec:
     replaces: tuple[Roots, ...] = ()
     most: int = 0
     member: bool = False
-    sieves: Mapping[SegmentId, Sieve] = field(default_factory=dict)
-    purged: int = 0
+    row_filters: Mapping[SegmentId, RowFilter] = field(default_factory=dict)
+    deletes_applied_through: int = 0
 
-    def sieves_of(self, inputs: Sequence[Segment]) -> dict[int, Sieve]:
+    def sieves_of(self, inputs: Sequence[Segment]) -> dict[int, RowFilter]:
         """Return the sieves of inputs, by their numbers."""
-        return {number: sieve_of(self.sieves, one) for number, one in enumerate(inputs)}
+        return {number: row_filter_of(self.row_filters, one) for number, one in enumerate(inputs)}
 
     @property
     def share(self) -> float:
@@ -98,10 +98,10 @@ class SortSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortPlan:
-    """What the survey led to; ``sieves`` are by the inputs' numbers."""
+    """What the survey led to; ``row_filters`` are by the inputs' numbers."""
 
     spec: SortSpec
-    sieves: Mapping[int, Sieve]
+    row_filters: Mapping[int, RowFilter]
     task: Task
     ranges: Ranges
     blocks: tuple[tuple[Block, int, int], ...]
@@ -163,7 +163,7 @@ def survey_jobs(
     size = sum(segment.size for segment in inputs)
     segments = max(1, size // spec.target_size)
     points = max(SAMPLED_ROWS, POINTS * Sizing.RANGES * segments + 10 * len(spec.intervals))
-    numbered, sieves = list(enumerate(inputs)), spec.sieves_of(inputs)
+    numbered, row_filters = list(enumerate(inputs)), spec.sieves_of(inputs)
     jobs = min(len(inputs), spec.parallelism)
     bounds = np.linspace(0, len(inputs), jobs + 1).astype(int)
     return [
@@ -172,7 +172,7 @@ def survey_jobs(
             storage_options=spec.storage_options,
             inputs=tuple(segment for _, segment in numbered[a:b]),
             numbers=tuple(number for number, _ in numbered[a:b]),
-            sieves={number: sieves[number] for number, _ in numbered[a:b]},
+            row_filters={number: row_filters[number] for number, _ in numbered[a:b]},
             schema=schema,
             keying=keying,
             stride=max(1, groups // SAMPLED_BLOCKS),
@@ -213,11 +213,11 @@ def planned(
         rolling=Rolling(spec.rollup),
         most=spec.share,
         roots=() if spec.rollup else roots_of(inputs),
-        purged=spec.purged,
+        deletes_applied_through=spec.deletes_applied_through,
     )
     return SortPlan(
         spec=spec,
-        sieves=spec.sieves_of(inputs),
+        row_filters=spec.sieves_of(inputs),
         task=task,
         ranges=ranges,
         blocks=tuple(blocks),

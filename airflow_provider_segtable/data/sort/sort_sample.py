@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.metric import HIDDEN
-from airflow_provider_segtable.data.deletes.row_filter import Sieve, with_addresses
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.blocks import (
     Block,
@@ -80,7 +80,7 @@ class Surveyed:
 class SurveyJob:
     """Look at some inputs.
 
-    ``numbers`` are the inputs' places in the whole, ``sieves`` are theirs, by number; every
+    ``numbers`` are the inputs' places in the whole, ``row_filters`` are theirs, by number; every
     ``stride``-th row group is sampled, ``rate`` is the share of all rows that shall be in the
     sample.
     """
@@ -89,7 +89,7 @@ class SurveyJob:
     storage_options: Mapping[str, str]
     inputs: tuple[Segment, ...]
     numbers: tuple[int, ...]
-    sieves: Mapping[int, Sieve]
+    row_filters: Mapping[int, RowFilter]
     schema: pa.Schema
     keying: Keying
     stride: int
@@ -112,7 +112,7 @@ class SurveyJob:
 
         Raises:
             CorruptTable: an input is not what the log says.
-            BooksDoNotBalance: a row lies in no target time chunk.
+            RowsOutOfBalance: a row lies in no target time chunk.
         """
         files = open_files(self.uri, self.storage_options) if files is None else files
         return _survey(self, files)
@@ -167,7 +167,7 @@ def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
             metadata = parquet.metadata
             seen.definition = seen.definition or (metadata.metadata or {}).get(TABLE_KEY, b"")
             for block in blocks_of(parquet, number, segment):
-                rows, events = left_out(parquet, block, job.sieves[number])
+                rows, events = left_out(parquet, block, job.row_filters[number])
                 seen.dropped += events if job.rolling.wanted else rows
                 if rows < block.rows:
                     group = metadata.row_group(block.group)
@@ -266,9 +266,9 @@ def _counts(
         else:
             unclear.append(block)
     for block in unclear:
-        sieve = job.sieves[block.input]
-        rows = _read(files, block, (keying.time_column, *sieve.reads), ())
-        left = sieve.sifted(rows, block.first)
+        row_filter = job.row_filters[block.input]
+        rows = _read(files, block, (keying.time_column, *row_filter.reads), ())
+        left = row_filter.sifted(rows, block.first)
         counts += np.bincount(keying.chunks(left), minlength=len(counts))
     return counts
 
@@ -299,10 +299,10 @@ def _sample(
 
 def _points(job: SurveyJob, files: DataFiles, block: Block, shape: Shape, scale: float) -> Sample:
     """Draw rows of one block; the same ones whenever it is asked again."""
-    names, sieve = job.keying.columns, job.sieves[block.input]
-    columns = None if job.rolling.wanted else (*names, *sieve.reads)
+    names, row_filter = job.keying.columns, job.row_filters[block.input]
+    columns = None if job.rolling.wanted else (*names, *row_filter.reads)
     rows = _read(files, block, columns, shape.dictionaries)
-    kept = sieve.kept(rows, block.first)
+    kept = row_filter.kept(rows, block.first)
     numbers = np.arange(rows.num_rows) if kept is None else np.flatnonzero(kept)
     rows = rows.take(pa.array(numbers)) if kept is not None else rows
     if job.rolling.wanted:
@@ -373,7 +373,7 @@ def _heads(
                 PROBE_ROWS, row_groups=[block.group], use_threads=False
             ):
                 table = pa.Table.from_batches([batch])
-                rows, _ = sifted(table, job.sieves[block.input], first, shape.worded)
+                rows, _ = sifted(table, job.row_filters[block.input], first, shape.worded)
                 first += batch.num_rows
                 if rows.num_rows:
                     yield rows

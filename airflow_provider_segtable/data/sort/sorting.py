@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, SegtableError
+from airflow_provider_segtable.core.errors import RowsOutOfBalance, SegtableError
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, inherited
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
@@ -84,7 +84,7 @@ def sort_stages(
 
     Raises:
         InvalidInput: the order names a column that is not there or cannot be sorted by.
-        BooksDoNotBalance: rows out differ from rows in; the new files are removed.
+        RowsOutOfBalance: rows out differ from rows in; the new files are removed.
     """
     given = tuple(segment for segment in inputs if segment.rows)
     spec = replace(spec, replaces=spec.replaces or inherited(given))
@@ -117,7 +117,12 @@ def without_rows(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
     interval = spec.intervals[0]
     ((name, shard),) = outputs({interval: 1})[interval]
     order, standing = str(spec.order), spec.replaces
-    own = Standing(shard=shard, clustering=order, replaces=standing, purged=spec.purged)
+    own = Standing(
+        shard=shard,
+        clustering=order,
+        replaces=standing,
+        deletes_applied_through=spec.deletes_applied_through,
+    )
     return (emptied(name, spec.created, own),)
 
 
@@ -162,7 +167,7 @@ def _scatters(plan: SortPlan) -> list[ScatterJob]:
         ScatterJob(
             task=plan.task,
             blocks=tuple(batch),
-            sieves={block.input: plan.sieves[block.input] for block in batch},
+            row_filters={block.input: plan.row_filters[block.input] for block in batch},
             folder=plan.spec.attempt,
             attempt=plan.spec.attempt,
         )
@@ -196,7 +201,9 @@ def _gathers(plan: SortPlan, runs: Sequence[SortRun], outputs: Outputs) -> list[
                 parts=tuple(parts_of(pack, load, sizing)),
                 runs=tuple(runs),
                 blocks=() if runs else near,
-                sieves={} if runs else {one[0].input: plan.sieves[one[0].input] for one in near},
+                row_filters={}
+                if runs
+                else {one[0].input: plan.row_filters[one[0].input] for one in near},
                 clustering=str(spec.order),
                 created=spec.created,
                 size=int(sum(load[first:end]) * density) + 1,
@@ -247,7 +254,7 @@ def _check_books(
     given = sum(segment.events if spec.rollup else segment.rows for segment in inputs)
     found = sum(segment.events if spec.rollup else segment.rows for segment in outputs)
     if given - dropped != found:
-        raise BooksDoNotBalance(
+        raise RowsOutOfBalance(
             f"{found} {what} out, {given} {what} in, {dropped} of these deleted, from "
             f"{inputs[0].id} on; nothing was published"
         )

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.findings.health_findings import Observed
-from airflow_provider_segtable.planning.planner_context import Survey, survey
+from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 
 
 def undone_deletions(seen: Observed) -> Iterator[Finding]:
     """Yield that much is deleted in chunks that no plan is about, and what hinders it."""
-    found = survey(seen.state, seen.policy, seen.now)
+    found = look_at_table(seen.state, seen.policy, seen.now)
     about = [known.plan.interval for known in found.pending]
     about += [plan.interval for plan in seen.planned.chosen]
     idle = {
@@ -34,7 +34,7 @@ def undone_deletions(seen: Observed) -> Iterator[Finding]:
     )
 
 
-def _weight(found: Survey, interval: Interval) -> tuple[float, int]:
+def _weight(found: PlannerContext, interval: Interval) -> tuple[float, int]:
     segments = found.segments(interval)
     return found.deleted.bytes_of(segments), found.deleted.waiting(segments)
 

@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.segments.replacement import carries_appends
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
 
 COMPACTION_PRIORITY = 25
@@ -93,7 +93,7 @@ def _core_set(chunk: ChunkKey, size: int) -> Named:
 
 
 def begin(
-    ports: TablePorts, known: PlanState, state: State, *, wait_s: float
+    ports: TableContext, known: PlanState, state: State, *, wait_s: float
 ) -> Attempt | Conflict | Unknown:
     """Take a plan's locks and put it in flight.
 
@@ -114,11 +114,11 @@ def begin(
         raise
 
 
-def _request(ports: TablePorts, known: PlanState, state: State) -> LockRequest:
+def _request(ports: TableContext, known: PlanState, state: State) -> LockRequest:
     plan = known.plan
     common = {
         "table": state.table.table_id,
-        "group": f"{plan.id}-{ports.chance.token()}",
+        "group": f"{plan.id}-{ports.randomness.token()}",
         "purpose": plan.id,
         "holder": ports.author,
         "priority": COMPACTION_PRIORITY,
@@ -145,9 +145,9 @@ def _request(ports: TablePorts, known: PlanState, state: State) -> LockRequest:
 
 
 def _start(
-    ports: TablePorts, plan: CompactionPlan, lease: Lease, state: State
+    ports: TableContext, plan: CompactionPlan, lease: Lease, state: State
 ) -> Attempt | Conflict | Unknown:
-    token = ports.chance.token()
+    token = ports.randomness.token()
     action = PlanInflight(
         plan_id=plan.id,
         attempt=token,
@@ -171,13 +171,13 @@ def _found(plan: CompactionPlan, state: State) -> tuple[SegmentId, ...]:
     return tuple(segment.id for segment in visible if not segment.tombstone)
 
 
-def _hopeless(ports: TablePorts, known: PlanState, gone: Conflict, state: State) -> Conflict:
+def _hopeless(ports: TableContext, known: PlanState, gone: Conflict, state: State) -> Conflict:
     action = PlanAborted(plan_id=known.plan.id, attempt=known.attempt, reason=gone.reason)
-    commit(ports, state, Change(action=action, commit_id=f"abort-{ports.chance.token()}"))
+    commit(ports, state, Change(action=action, commit_id=f"abort-{ports.randomness.token()}"))
     return gone
 
 
-def give_way(ports: TablePorts, attempt: Attempt, reason: str) -> None:
+def give_way(ports: TableContext, attempt: Attempt, reason: str) -> None:
     """Note in the log that the attempt's locks went to somebody more urgent."""
     action = PlanYielded(plan_id=attempt.plan.id, attempt=attempt.token, reason=reason)
     commit(ports, attempt.state, Change(action=action, commit_id=f"yielded-{attempt.token}"))

@@ -35,7 +35,7 @@ from airflow_provider_segtable.data.sort.sorting import discard
 from airflow_provider_segtable.services.compaction.attempt import Attempt, begin, give_way
 from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job, Stages
 from airflow_provider_segtable.services.compaction.stages import stages_of
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit_files
 from airflow_provider_segtable.table.log.event_log import EventLog
 
@@ -85,7 +85,7 @@ Report = Callable[[PlanResult], None]
 
 
 def compact(
-    ports: TablePorts,
+    ports: TableContext,
     plan_ids: Sequence[str],
     execute: Execute,
     *,
@@ -130,7 +130,7 @@ def compact(
     return tuple(results)
 
 
-def _begin(ports: TablePorts, plan_id: str, wait_s: float) -> Attempt | PlanResult:
+def _begin(ports: TableContext, plan_id: str, wait_s: float) -> Attempt | PlanResult:
     log = ports.log
     state = log.load()
     over = ending(plan_id, state, whole(log))
@@ -195,7 +195,7 @@ def whole(log: EventLog) -> Iterator[Event]:
     yield from log.events(log.first())
 
 
-def _run(ports: TablePorts, begun: Sequence[_Running], execute: Execute) -> Iterator[PlanResult]:
+def _run(ports: TableContext, begun: Sequence[_Running], execute: Execute) -> Iterator[PlanResult]:
     """Run all attempts stage by stage; each is published as soon as its last job has ended."""
     live = list(begun)
     for running in begun:
@@ -215,7 +215,7 @@ def _run(ports: TablePorts, begun: Sequence[_Running], execute: Execute) -> Iter
 
 
 def _take(
-    ports: TablePorts, running: _Running, at: int, done: Done, live: list[_Running]
+    ports: TableContext, running: _Running, at: int, done: Done, live: list[_Running]
 ) -> Iterator[PlanResult]:
     running.values[at] = done.value
     running.error = running.error or done.error
@@ -232,7 +232,7 @@ def _take(
     yield PlanResult(plan_id=running.attempt.plan.id, ended=Ended.FAILED, message=running.error)
 
 
-def _advance(ports: TablePorts, running: _Running, live: list[_Running]) -> Iterator[PlanResult]:
+def _advance(ports: TableContext, running: _Running, live: list[_Running]) -> Iterator[PlanResult]:
     """Go on to the next stage, or publish and end."""
     attempt = running.attempt
     results = [running.values[at] for at in range(len(running.jobs))]
@@ -254,7 +254,7 @@ def _advance(ports: TablePorts, running: _Running, live: list[_Running]) -> Iter
     attempt.lease.release()
 
 
-def _publish(ports: TablePorts, attempt: Attempt, segments: tuple[Segment, ...]) -> PlanResult:
+def _publish(ports: TableContext, attempt: Attempt, segments: tuple[Segment, ...]) -> PlanResult:
     plan, lease = attempt.plan, attempt.lease
     change = Change(
         action=PlanCompleted(plan_id=plan.id, attempt=attempt.token, segments=segments),
@@ -283,7 +283,7 @@ def _publish(ports: TablePorts, attempt: Attempt, segments: tuple[Segment, ...])
     )
 
 
-def _stopped(ports: TablePorts, attempt: Attempt, error: SegtableError) -> PlanResult:
+def _stopped(ports: TableContext, attempt: Attempt, error: SegtableError) -> PlanResult:
     plan_id = attempt.plan.id
     if not isinstance(error, LockRevoked):
         return _failed(plan_id, error)

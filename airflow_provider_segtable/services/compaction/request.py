@@ -38,12 +38,12 @@ from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
 from airflow_provider_segtable.planning.major import Need, regions, replacing
 from airflow_provider_segtable.planning.minor import minor_candidates
-from airflow_provider_segtable.planning.planner_context import KINDS, Survey, survey
+from airflow_provider_segtable.planning.planner_context import KINDS, PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.selection import skipped_plan
 from airflow_provider_segtable.planning.semi_major import longest_run, sorting
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
 
 REASONS_SHOWN = 3
@@ -52,7 +52,7 @@ UNBOUNDED = 2**62
 
 
 def request(
-    ports: TablePorts,
+    ports: TableContext,
     kind: PlanKind | str,
     *,
     interval: Interval | None = None,
@@ -98,7 +98,7 @@ def request(
         max_plan_bytes=UNBOUNDED,
         clustering=checked_order(policy.clustering, state) if order is None else order,
     )
-    found = survey(state, forced, ports.clock.now())
+    found = look_at_table(state, forced, ports.clock.now())
     skipped: list[Skipped] = []
     plans = _plans(found, kind, interval, cut, skipped, f"{ASKED} {ports.author}")
     fresh = [plan for plan in plans if _is_new(plan, state)]
@@ -205,7 +205,7 @@ def _check_rolled_order(order: Order, rollup: Rollup, state: State) -> None:
 
 
 def _plans(
-    found: Survey,
+    found: PlannerContext,
     kind: PlanKind,
     interval: Interval | None,
     cut: Granularity | None,
@@ -224,7 +224,7 @@ def _plans(
 
 
 def _semi_major(
-    found: Survey, chunk: ChunkKey, skipped: list[Skipped], why: str
+    found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped], why: str
 ) -> Iterable[CompactionPlan]:
     groups, order = found.groups(chunk), found.policy.clustering
     sorted_so = all(s.clustering == order for g in groups for s in g.segments)
@@ -238,7 +238,7 @@ def _semi_major(
 
 
 def _majors(
-    found: Survey,
+    found: PlannerContext,
     chunks: tuple[ChunkKey, ...],
     cut: Granularity | None,
     skipped: list[Skipped],
@@ -279,7 +279,7 @@ def _meant(
 
 
 def _nothing(
-    kind: PlanKind, interval: Interval | None, found: Survey, skipped: Iterable[Skipped]
+    kind: PlanKind, interval: Interval | None, found: PlannerContext, skipped: Iterable[Skipped]
 ) -> str:
     where = f" in {interval}" if interval else ""
     table = found.state.table.name
@@ -299,13 +299,13 @@ def _nothing(
 
 
 def _commit(
-    ports: TablePorts, state: State, plans: Iterable[CompactionPlan], known: Iterable[PlanState]
+    ports: TableContext, state: State, plans: Iterable[CompactionPlan], known: Iterable[PlanState]
 ) -> tuple[PlanState, ...]:
     asked = [each.plan.id for each in known]
     conflicts: list[str] = []
     for plan in plans:
         change = Change(
-            action=PlanRequested(plan=plan), commit_id=f"request-{ports.chance.token()}"
+            action=PlanRequested(plan=plan), commit_id=f"request-{ports.randomness.token()}"
         )
         outcome = commit(ports, state, change)
         if isinstance(outcome, Unknown):

@@ -12,7 +12,7 @@ A rollup table with sketches is one job of one stage, for Spark's driver: there 
 roll up all the rows that they see.
 
 All leave out the rows that are deleted in the state that the attempt began with, and say so: what
-they make is ``purged`` up to its last event.
+they make is ``deletes_applied_through`` up to its last event.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.segments.replacement import layout_after
 from airflow_provider_segtable.core.segments.segment import SegmentId, Shard, replaced
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.data.deletes.segment_filters import sieves
+from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.rollup.rollup_rows import RollupJob
 from airflow_provider_segtable.data.rollup.sketch_job import SketchJob
@@ -31,10 +31,10 @@ from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, sort_
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.execution import Stages
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 
-def stages_of(ports: TablePorts, attempt: Attempt, *, parallelism: int) -> Stages:
+def stages_of(ports: TableContext, attempt: Attempt, *, parallelism: int) -> Stages:
     """Return what is to be done for an attempt."""
     rollup = attempt.state.table.rollup
     if rollup is not None and rollup.sketches:
@@ -44,7 +44,7 @@ def stages_of(ports: TablePorts, attempt: Attempt, *, parallelism: int) -> Stage
     return _merged(ports, attempt)
 
 
-def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
+def _merged(ports: TableContext, attempt: Attempt) -> Stages:
     chunk = attempt.plan.chunk.interval
     common: dict[str, Any] = {
         "uri": ports.uri,
@@ -54,7 +54,7 @@ def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
         "created": ports.clock.now(),
         "time_column": attempt.state.table.time_column,
         "attempt": attempt.token,
-        "sieves": sieves(ports.files, attempt.state, attempt.inputs),
+        "sieves": row_filters(ports.files, attempt.state, attempt.inputs),
         "purged": attempt.state.n,
     }
     table = attempt.state.table
@@ -65,7 +65,7 @@ def _merged(ports: TablePorts, attempt: Attempt) -> Stages:
     return tuple(results[0])
 
 
-def _sketched(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+def _sketched(ports: TableContext, attempt: Attempt, parallelism: int) -> Stages:
     if not attempt.inputs:
         return ()
     spec = _spec(ports, attempt, parallelism)
@@ -74,14 +74,14 @@ def _sketched(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
     return tuple(results[0])
 
 
-def _sorted(ports: TablePorts, attempt: Attempt, parallelism: int) -> Stages:
+def _sorted(ports: TableContext, attempt: Attempt, parallelism: int) -> Stages:
     if not attempt.inputs:  # others left nothing of a region
         return ()
     spec = _spec(ports, attempt, parallelism)
     return (yield from sort_stages(spec, attempt.inputs, _namer(attempt)))
 
 
-def _spec(ports: TablePorts, attempt: Attempt, parallelism: int) -> SortSpec:
+def _spec(ports: TableContext, attempt: Attempt, parallelism: int) -> SortSpec:
     table, plan = attempt.state.table, attempt.plan
     major = plan.kind is PlanKind.MAJOR
     return SortSpec(
@@ -99,8 +99,8 @@ def _spec(ports: TablePorts, attempt: Attempt, parallelism: int) -> SortSpec:
         replaces=replaced(attempt.inputs) if major else (),
         most=0 if major else len(attempt.lease.allocated),
         member=not major,
-        sieves=sieves(ports.files, attempt.state, attempt.inputs),
-        purged=attempt.state.n,
+        row_filters=row_filters(ports.files, attempt.state, attempt.inputs),
+        deletes_applied_through=attempt.state.n,
     )
 
 

@@ -41,7 +41,7 @@ from airflow_provider_segtable.storage.environment import (
     options_from_environment,
 )
 from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.remote_results import leave
 
 RESULT_PREFIX = "SEGTABLE_RESULT "
@@ -70,10 +70,10 @@ class App:
         self._own_session = False
 
     @cached_property
-    def ports(self) -> TablePorts:
+    def ports(self) -> TableContext:
         """Open the table's ports."""
         given = self.arguments
-        return open_ports(given.table, zookeeper=given.zookeeper, storage_options=self.options())
+        return open_context(given.table, zookeeper=given.zookeeper, storage_options=self.options())
 
     def options(self) -> dict[str, str]:
         """Return the storage options, from the environment and the arguments.
@@ -103,8 +103,8 @@ class App:
 
     def close(self) -> None:
         """Stop what was started."""
-        if "ports" in self.__dict__ and self.ports.coordinator_ is not None:
-            self.ports.coordinator_.close()
+        if "ports" in self.__dict__ and self.ports.optional_coordinator is not None:
+            self.ports.optional_coordinator.close()
         if not self._own_session:
             return
         with suppress(Py4JError):  # told to stop while Spark was starting, its JVM may be gone

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.tasks.reading import ReadTask
 from airflow_provider_segtable.storage.paths import absolute
@@ -27,7 +27,7 @@ def arrow_scan(
     snapshot: Snapshot,
     segments: Sequence[Segment],
     schema: pa.Schema,
-    sieves: Mapping[SegmentId, Sieve],
+    row_filters: Mapping[SegmentId, RowFilter],
     *,
     addressed: bool = False,
 ) -> DataFrame:
@@ -38,7 +38,7 @@ def arrow_scan(
         snapshot: which state of which table.
         segments: some of its visible ones; none of them empty.
         schema: columns of the table, in its own types.
-        sieves: what is deleted, by segment.
+        row_filters: what is deleted, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
     """
     target = pa.schema([*readable(schema), *(NAMES if addressed else ())])
@@ -46,7 +46,7 @@ def arrow_scan(
     task = ReadTask(
         uri=absolute(snapshot.ports.uri),
         storage_options=snapshot.ports.storage_options,
-        segments=spark.sparkContext.broadcast([(each, sieves[each.id]) for each in segments]),
+        segments=spark.sparkContext.broadcast([(each, row_filters[each.id]) for each in segments]),
         schema=schema,
         target=target,
         time_column=snapshot.state.table.time_column,

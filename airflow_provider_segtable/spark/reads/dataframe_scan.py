@@ -36,8 +36,8 @@ from airflow_provider_segtable.core.segments.segment import (
 )
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.row_bits import flags_of
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
-from airflow_provider_segtable.data.deletes.segment_filters import sieves
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.files.segment_files import check_footers
 from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
 from airflow_provider_segtable.spark.driver.spark_errors import translated
@@ -132,14 +132,14 @@ class _Asked:
     known: pa.Schema
     wanted: list[str]
     addressed: bool = False
-    sieves: dict[SegmentId, Sieve] = field(default_factory=dict)
+    row_filters: dict[SegmentId, RowFilter] = field(default_factory=dict)
 
     def rows(self, visible: Iterable[tuple[Interval | None, Segment]]) -> DataFrame:
         """Return the rows of segments, each clipped."""
         found = list(visible)
         segments = dict.fromkeys(segment for _, segment in found)
         files, state = self.snapshot.ports.files, self.snapshot.state
-        self.sieves.update(sieves(files, state, segments))
+        self.row_filters.update(row_filters(files, state, segments))
         ways: dict[_Way, list[Segment]] = {}
         for clip, segment in found:
             ways.setdefault(self._way(clip, segment), []).append(segment)
@@ -155,13 +155,13 @@ class _Asked:
         return reduce(DataFrame.union, frames)
 
     def _way(self, clip: Interval | None, segment: Segment) -> _Way:
-        sieve = self.sieves[segment.id]
-        named = bool(sieve.deleted) or self.addressed
+        row_filter = self.row_filters[segment.id]
+        named = bool(row_filter.deleted) or self.addressed
         return _Way(
             clip,
             places=named and segment.traced,
             hidden=named and not segment.traced,
-            predicates=sieve.predicates,
+            predicates=row_filter.predicates,
         )
 
     def _frame(self, way: _Way, segments: list[Segment]) -> DataFrame:
@@ -178,14 +178,16 @@ class _Asked:
                 self.snapshot,
                 segments,
                 fields,
-                self.sieves,
+                self.row_filters,
                 addressed=self.addressed,
             )
         return frame.where(within(frame, time, way.clip)) if way.clip else frame
 
     def _read(self, way: _Way, segments: list[Segment], fields: pa.Schema) -> DataFrame:
         ports = self.snapshot.ports
-        sifting = [n for s in segments for n in self.sieves[s.id].reads if n in self.known.names]
+        sifting = [
+            n for s in segments for n in self.row_filters[s.id].reads if n in self.known.names
+        ]
         more = [self.known.field(n) for n in dict.fromkeys(sifting) if n not in fields.names]
         schema = spark_schema(pa.schema([*fields, *more, *(NAMES if way.hidden else ())]))
         options = parquet_options(checked=self.snapshot.checked)
@@ -197,7 +199,7 @@ class _Asked:
     def _sifted(self, frame: DataFrame, way: _Way, segments: list[Segment]) -> DataFrame:
         for predicate in way.predicates:
             frame = frame.where(~F.coalesce(matching(predicate, frame), F.lit(False)))
-        given = [(segment, self.sieves[segment.id]) for segment in segments]
+        given = [(segment, self.row_filters[segment.id]) for segment in segments]
         if not way.places:
             roots = (str(root) for segment in segments for root in named_roots(segment))
             return unmarked(frame, _by_root(given), roots)
@@ -227,17 +229,17 @@ def _file(where: str) -> str:
     return where.rsplit("/", 1)[-1]
 
 
-def _by_place(given: Iterable[tuple[Segment, Sieve]], *, full: bool) -> dict[str, Words]:
+def _by_place(given: Iterable[tuple[Segment, RowFilter]], *, full: bool) -> dict[str, Words]:
     marks: dict[str, Words] = {}
-    for segment, sieve in given:
-        words = words_of(sieve.gone())
+    for segment, row_filter in given:
+        words = words_of(row_filter.gone())
         if len(words):
             name = place(segment.path)
             marks[name if full else _file(name)] = words
     return marks
 
 
-def _by_root(given: Iterable[tuple[Segment, Sieve]]) -> dict[str, Words]:
+def _by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
     """Return the marks of all at once: a deletion that one has applied does it no harm again."""
     marks: dict[str, Words] = {}
     for bits, root in {(bits, root) for _, s in given for root, bits in s.deleted.items()}:

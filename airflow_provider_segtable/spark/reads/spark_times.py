@@ -67,12 +67,12 @@ def chunk_key(at: Column, layout: Layout) -> Column:
     It is where the chunk starts, plus one number for each granularity that zones have: a chunk
     outside a zone may start where one inside it does.
     """
-    cuts = {zone.granularity for zone in layout.zones}
+    cuts = {override.granularity for override in layout.overrides}
     starts = {cut: _start(at, cut) + F.lit(1 + n) for n, cut in enumerate(sorted(cuts))}
     key = _start(at, layout.granularity)
-    for zone in layout.zones:
-        inside = (at >= zone.interval.start) & (at < zone.interval.end)
-        key = F.when(inside, starts[zone.granularity]).otherwise(key)
+    for override in layout.overrides:
+        inside = (at >= override.interval.start) & (at < override.interval.end)
+        key = F.when(inside, starts[override.granularity]).otherwise(key)
     return key
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 
@@ -16,7 +16,7 @@ class Broadcast(Protocol):
     """Segments and their sieves, sent to each executor once."""
 
     @property
-    def value(self) -> Sequence[tuple[Segment, Sieve]]:
+    def value(self) -> Sequence[tuple[Segment, RowFilter]]:
         """Return them."""
         ...
 
@@ -38,13 +38,13 @@ class ReadTask:
         """Yield the rows of the segments whose numbers the first column has."""
         files = open_files(self.uri, self.storage_options)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            segment, sieve = self.segments.value[number]
+            segment, row_filter = self.segments.value[number]
             for rows in read_segment(
                 files,
                 segment,
                 schema=self.schema,
                 time_column=self.time_column,
-                sieve=sieve,
+                row_filter=row_filter,
                 addressed=self.addressed,
                 checked=self.checked,
             ):

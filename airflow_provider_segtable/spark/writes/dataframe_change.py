@@ -40,7 +40,7 @@ from airflow_provider_segtable.table.changes.row_change import (
     change,
 )
 from airflow_provider_segtable.table.changes.updating import refuse_rollup
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 WAIT_S = 60.0
@@ -48,7 +48,7 @@ WAIT_S = 60.0
 
 def delete(
     spark: SparkSession,
-    ports: TablePorts,
+    ports: TableContext,
     where: str | None = None,
     *,
     matches: DataFrame | None = None,
@@ -83,7 +83,7 @@ def delete(
 
 def update(
     spark: SparkSession,
-    ports: TablePorts,
+    ports: TableContext,
     set: Mapping[str, str],  # noqa: A002  # SQL's word
     where: str | None = None,
     *,
@@ -118,7 +118,7 @@ def update(
 
 def merge(  # noqa: PLR0913 - what a merge is, and what every change has
     spark: SparkSession,
-    ports: TablePorts,
+    ports: TableContext,
     source: DataFrame,
     on: Sequence[str] | str,
     *,
@@ -159,7 +159,7 @@ def merge(  # noqa: PLR0913 - what a merge is, and what every change has
 class _Asked:
     """A change as it was asked for."""
 
-    ports: TablePorts
+    ports: TableContext
     kind: ChangeKind
     reason: str
     commit_id: str | None
@@ -169,7 +169,7 @@ class _Asked:
     def run(self, find: Find) -> ChangeResult:
         ports = self.ports
         if not self.dry_run:
-            name = self.commit_id or ports.chance.token()
+            name = self.commit_id or ports.randomness.token()
             return change(
                 ports,
                 find,

@@ -23,7 +23,7 @@ from pyspark.accumulators import AddingAccumulatorParam
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
@@ -45,7 +45,7 @@ from airflow_provider_segtable.spark.tasks.writing import (
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
 from airflow_provider_segtable.spark.writes.dataframe_rollup import from_input
 from airflow_provider_segtable.storage.paths import absolute
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Committed
 from airflow_provider_segtable.table.table import given_schema
 from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write, append
@@ -57,7 +57,7 @@ COMPRESSED = 0.4
 
 
 def ingest(
-    ports: TablePorts,
+    ports: TableContext,
     df: DataFrame,
     *,
     commit_id: str | None = None,
@@ -78,14 +78,14 @@ def ingest(
 
     Raises:
         SchemaMismatch, TimeOutOfRange, InvalidInput: nothing was written.
-        BooksDoNotBalance: the source changed between the passes; nothing is left.
+        RowsOutOfBalance: the source changed between the passes; nothing is left.
         ExecutionFailed: Spark failed; nothing was committed.
         LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
     """
     committed = ingest_some(
         ports,
         df,
-        commit_id=commit_id or ports.chance.token(),
+        commit_id=commit_id or ports.randomness.token(),
         sizing=Sizing(rows_per_segment=rows_per_segment, target_size=target_size),
         wait_s=wait_s,
     )
@@ -117,7 +117,7 @@ class Sizing:
 
 
 def ingest_some(
-    ports: TablePorts,
+    ports: TableContext,
     df: DataFrame,
     *,
     commit_id: str,
@@ -147,7 +147,7 @@ def ingest_some(
 
 
 def prepared(
-    ports: TablePorts,
+    ports: TableContext,
     rows: DataFrame,
     schema: pa.Schema,
     sizing: Sizing,
@@ -197,7 +197,7 @@ def _width(kind: pa.DataType) -> float:
 class _Writer:
     """The second pass, called with the ids it may use."""
 
-    ports: TablePorts
+    ports: TableContext
     rows: DataFrame
     census: Census
     state: State
@@ -277,7 +277,7 @@ class _Writer:
             written[segment.id.interval] += segment.events
         for chunk, counted in self.census.events.items():
             if written[chunk] != counted:
-                raise BooksDoNotBalance(
+                raise RowsOutOfBalance(
                     f"{counted} rows of {chunk} were counted and {written[chunk]} written to "
                     f"{self.ports.uri}: the source changed meanwhile; persist it and ingest again"
                 )

@@ -30,14 +30,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.deletes.predicate import AnyOf, Predicate
 from airflow_provider_segtable.core.errors import (
-    BooksDoNotBalance,
     InvalidInput,
+    RowsOutOfBalance,
     SegtableError,
 )
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, inherited
 from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.deletes.row_filter import sieve_of
+from airflow_provider_segtable.data.deletes.row_filter import row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import Standing
 from airflow_provider_segtable.data.parquet.descriptor import read_definition
@@ -98,7 +98,7 @@ def spark_rollup(
     Raises:
         InvalidInput: the order is none that Spark can sort by.
         NotFound, CorruptTable: an input is not what the log says; the message names the file.
-        BooksDoNotBalance: the outputs stand for other numbers of given rows; none is left.
+        RowsOutOfBalance: the outputs stand for other numbers of given rows; none is left.
         ExecutionFailed: Spark failed; nothing is left.
     """
     given = [segment for segment in inputs if segment.rows]
@@ -116,7 +116,7 @@ def spark_rollup(
         try:
             slots = grouped(work.weighed(ranged), spec.target_size, spec.most)
             if not slots:
-                work.check_books(())
+                work.check_balance(())
                 return without_rows(spec, outputs)
             return work.write(ranged, slots, outputs)
         finally:
@@ -260,7 +260,7 @@ class _Work:
         reader = reader.options(**parquet_options(checked=True))
         alike: dict[tuple[Predicate, ...], list[Segment]] = {}
         for segment in self.inputs:
-            predicates = sieve_of(self.spec.sieves, segment).predicates
+            predicates = row_filter_of(self.spec.row_filters, segment).predicates
             alike.setdefault(predicates, []).append(segment)
         for predicates, some in alike.items():
             yield predicates, reader.parquet(*spark_paths(uri, options, some))
@@ -289,7 +289,7 @@ class _Work:
                 if result.error is not None:
                     raise_told(result.error, result.message)
             segments = [decode_result(result.segment) for result in results]
-            self.check_books(segments)
+            self.check_balance(segments)
         except BaseException:
             files = open_files(task.uri, task.storage_options)
             for path in left.value:
@@ -316,7 +316,7 @@ class _Work:
                     shard=shard,
                     clustering=str(self.spec.order),
                     replaces=self._replaces(segment_id) if segment_id in firsts else (),
-                    purged=self.spec.purged,
+                    deletes_applied_through=self.spec.deletes_applied_through,
                 )
                 for segment_id, shard in ids
             ),
@@ -341,12 +341,12 @@ class _Work:
         tasks = min(len(slots), max(cores, math.ceil(size / self.spec.target_size)))
         return dealt(joined.select(*columns), tasks).sortWithinPartitions(SLOT, *self._order())
 
-    def check_books(self, segments: Sequence[Segment]) -> None:
+    def check_balance(self, segments: Sequence[Segment]) -> None:
         """Refuse outputs that do not balance."""
         given = sum(segment.events for segment in self.inputs)
         kept, dropped = sum(segment.events for segment in segments), self._dropped()
         if given - dropped != kept:
-            raise BooksDoNotBalance(
+            raise RowsOutOfBalance(
                 f"{kept} events out, {given} events in, {dropped} of these deleted, from "
                 f"{self.inputs[0].id} on; nothing was published"
             )

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
 from airflow_provider_segtable.spark.driver.spark_errors import translate, translated
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest_some
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
 _QUERY_ID = "sql.streaming.queryId"
@@ -55,7 +55,7 @@ class StreamIngest:
 
 
 def ingest_stream(
-    ports: TablePorts,
+    ports: TableContext,
     stream_df: DataFrame,
     checkpoint_location: str,
     *,

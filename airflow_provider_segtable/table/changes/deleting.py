@@ -7,7 +7,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.rollup_spec import Rollup
 from airflow_provider_segtable.data.arrow.equality import Keys
-from airflow_provider_segtable.table.changes.erasing import erasure
+from airflow_provider_segtable.table.changes.erasing import predicate_delete
 from airflow_provider_segtable.table.changes.matching import (
     Condition,
     Where,
@@ -71,7 +71,7 @@ class Deletes:
                 f"{snapshot.ports.uri} is a rollup table: its rows stand for many and have no "
                 "address, so only a condition in SQL, over dimensions and time, can delete there"
             )
-        return erasure(snapshot, rollup, self.where)
+        return predicate_delete(snapshot, rollup, self.where)
 
     def _condition(self, schema: pa.Schema, time_column: str) -> Condition:
         if self.rows is not None:

@@ -27,7 +27,7 @@ from airflow_provider_segtable.table.changes.row_change import Found
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 
-def erasure(snapshot: Snapshot, rollup: Rollup, where: str) -> Found:
+def predicate_delete(snapshot: Snapshot, rollup: Rollup, where: str) -> Found:
     """Return the predicate by which rows of a rollup table go, and how many stored rows it is.
 
     Raises:

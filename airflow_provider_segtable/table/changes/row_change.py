@@ -32,13 +32,13 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.log.admission import Conflict
-from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
 from airflow_provider_segtable.data.deletes.vector_file import Rows, write_vectors
 from airflow_provider_segtable.table.changes.matching import present
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Committed,
@@ -119,7 +119,7 @@ class ChangeResult:
 class _Asked:
     """A change as it was asked for."""
 
-    ports: TablePorts
+    ports: TableContext
     kind: ChangeKind
     reason: str
     commit_id: str
@@ -128,7 +128,7 @@ class _Asked:
 
 
 def change(
-    ports: TablePorts,
+    ports: TableContext,
     find: Find,
     *,
     kind: ChangeKind,
@@ -179,7 +179,7 @@ def change(
 def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
     event = log.event(n)
     action = event.action if event else None
-    if not isinstance(action, Changed):
+    if not isinstance(action, RowsChanged):
         return ChangeResult(n=n, state=state, matched=0, deleted=None, inserted=0)
     return ChangeResult(
         n=n,
@@ -287,9 +287,9 @@ class _Settling:
 
     def _change(self) -> Change:
         if self.rows and self.file is None:
-            token = self.asked.ports.chance.token()
+            token = self.asked.ports.randomness.token()
             self.file = write_vectors(self.asked.ports.files, self.rows, token)
-        action = Changed(
+        action = RowsChanged(
             kind=self.asked.kind.value,
             segments=self.segments,
             vectors=(self.file,) if self.file else (),
@@ -307,7 +307,7 @@ class _Settling:
         """
         newest = self.log.refresh(self.state)
         try:
-            if newest.forgotten > self.state.n:
+            if newest.vectors_pruned_through > self.state.n:
                 lost = None if self._all_there(newest) else conflict
             else:
                 lost = self._compared(conflict, newest)
@@ -373,12 +373,12 @@ def _since(state: State, root: SegmentId, n: int) -> tuple[Deletion, ...]:
 
 
 def _all_plain(
-    ports: TablePorts, common: Rows, rivals: Mapping[SegmentId, Sequence[Deletion]]
+    ports: TableContext, common: Rows, rivals: Mapping[SegmentId, Sequence[Deletion]]
 ) -> bool:
     """Tell whether plain deletes alone touched these roots: then leaving rows out is as good."""
     log = ports.log
     events = (log.event(n) for n in {each.n for root in common for each in rivals[root]})
     return all(
-        event is not None and isinstance(event.action, Changed) and not event.action.segments
+        event is not None and isinstance(event.action, RowsChanged) and not event.action.segments
         for event in events
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, Erasure
+from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.codec import (
@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride
 
 
 def encode_head(state: State) -> dict[str, Any]:
@@ -34,16 +34,20 @@ def encode_head(state: State) -> dict[str, Any]:
         "plans": [_encode_plan_state(plan) for plan in state.plans.values()],
         "voided": {str(chunk): sorted(parts) for chunk, parts in state.voided.items()},
         "commits": dict(state.commits),
-        "zones": [[zone.interval.name, zone.granularity.value] for zone in state.zones],
+        "zones": [
+            [override.interval.name, override.granularity.value] for override in state.overrides
+        ],
         "retained_from": state.retained_from,
         "tags": dict(state.tags),
-        "doomed": sorted(state.doomed),
+        "doomed": sorted(state.pending_delete),
         "vectors": {
             str(root): [[each.n, each.path, each.rows, each.checksum] for each in some]
             for root, some in state.vectors.items()
         },
-        "erasures": [[each.n, encode_predicate(each.predicate)] for each in state.erasures],
-        "forgotten": state.forgotten,
+        "erasures": [
+            [each.n, encode_predicate(each.predicate)] for each in state.predicate_deletes
+        ],
+        "forgotten": state.vectors_pruned_through,
     }
 
 
@@ -64,20 +68,22 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         ids=ids,
         voided={ChunkKey.parse(c): frozenset(parts) for c, parts in head["voided"].items()},
         commits=RecentCommits(head["commits"]),
-        zones=tuple(
-            Zone(Interval.from_name(name), Granularity(cut)) for name, cut in head["zones"]
+        overrides=tuple(
+            GranularityOverride(Interval.from_name(name), Granularity(cut))
+            for name, cut in head["zones"]
         ),
         retained_from=head.get("retained_from", 0),
         tags={known_name(name, "a tag"): n for name, n in head.get("tags", {}).items()},
-        doomed=frozenset(map(file_path, head.get("doomed", ()))),
+        pending_delete=frozenset(map(file_path, head.get("doomed", ()))),
         vectors={
             SegmentId.parse(root): tuple(_deletion(*each) for each in some)
             for root, some in head.get("vectors", {}).items()
         },
-        erasures=tuple(
-            Erasure(n=n, predicate=decode_predicate(body)) for n, body in head.get("erasures", [])
+        predicate_deletes=tuple(
+            PredicateDelete(n=n, predicate=decode_predicate(body))
+            for n, body in head.get("erasures", [])
         ),
-        forgotten=head.get("forgotten", 0),
+        vectors_pruned_through=head.get("forgotten", 0),
     )
 
 

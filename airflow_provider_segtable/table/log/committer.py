@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.log.events import Action, Event
 from airflow_provider_segtable.core.log.state import State, apply
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import event_path
 
 CHECKPOINT_EVERY = 32
@@ -85,7 +85,9 @@ class Change:
     guard: Callable[[], None] = field(default=lambda: None)
 
 
-def commit(ports: TablePorts, state: State, change: Change, retry: Retry | None = None) -> Outcome:
+def commit(
+    ports: TableContext, state: State, change: Change, retry: Retry | None = None
+) -> Outcome:
     """Commit a change to a table.
 
     Args:
@@ -100,7 +102,7 @@ def commit(ports: TablePorts, state: State, change: Change, retry: Retry | None 
     Raises:
         LockLost: from the guard, when no put is unresolved.
         ClockSkew: the author's clock is off; nothing was put.
-        BooksDoNotBalance: if outputs do not hold exactly the inputs' rows.
+        RowsOutOfBalance: if outputs do not hold exactly the inputs' rows.
         CommitConflict: after too many lost races, naming the last winner.
         StorageError: if the storage fails for certain.
         CommitUnknown: if anything goes wrong while a put of ours may have landed.
@@ -115,7 +117,7 @@ def commit(ports: TablePorts, state: State, change: Change, retry: Retry | None 
 
 
 def commit_files(
-    ports: TablePorts, state: State, change: Change, segments: Sequence[Segment]
+    ports: TableContext, state: State, change: Change, segments: Sequence[Segment]
 ) -> Outcome:
     """Commit a change that names data files; they are deleted if it certainly did not land.
 
@@ -135,13 +137,13 @@ def commit_files(
     return outcome
 
 
-def _discard(ports: TablePorts, segments: Sequence[Segment]) -> None:
+def _discard(ports: TableContext, segments: Sequence[Segment]) -> None:
     for segment in segments:
         if segment.path:  # a segment without rows has no file
             ports.files.delete(segment.path)
 
 
-def way_out(ports: TablePorts, change: Change, n: int) -> str:
+def way_out(ports: TableContext, change: Change, n: int) -> str:
     """Return what to tell the author of a change whose put of event ``n`` may land yet."""
     return (
         f"{ports.uri}: the reply to event {n} was lost and the log does not show it yet; "
@@ -150,7 +152,7 @@ def way_out(ports: TablePorts, change: Change, n: int) -> str:
 
 
 def commit_or_raise(
-    ports: TablePorts, state: State, change: Change, retry: Retry | None = None
+    ports: TableContext, state: State, change: Change, retry: Retry | None = None
 ) -> Committed:
     """Commit, or raise ``CommitConflict`` / ``CommitUnknown`` with the way out."""
     match commit(ports, state, change, retry):
@@ -176,7 +178,7 @@ class _Loop:
     While it is set, nothing may be reported as a failure.
     """
 
-    def __init__(self, ports: TablePorts, change: Change, state: State) -> None:
+    def __init__(self, ports: TableContext, change: Change, state: State) -> None:
         self.ports = ports
         self.change = change
         self.state = state
@@ -189,7 +191,7 @@ class _Loop:
             outcome = self.turn()
             if outcome is not None:
                 return outcome
-            self.ports.clock.sleep(retry.pause_s(attempt, self.ports.chance.uniform()))
+            self.ports.clock.sleep(retry.pause_s(attempt, self.ports.randomness.uniform()))
         if self.unresolved is not None:
             return self.unknown()
         reason = f"lost the race for the next event {retry.attempts} times; try again"
@@ -254,6 +256,6 @@ class _Loop:
     def _landed(self, n: int) -> Committed:
         if n % checkpoint_every(len(self.state.timeline)) == 0:
             self.log.checkpoint(self.state)
-        if self.ports.coordinator_ is not None:
-            self.ports.coordinator_.announce(self.state.table.table_id, self.state.n)
+        if self.ports.optional_coordinator is not None:
+            self.ports.optional_coordinator.announce(self.state.table.table_id, self.state.n)
         return Committed(n=n, state=self.state)

@@ -89,7 +89,7 @@ def _row(segment: Segment) -> dict[str, Any]:
         "origin": str(segment.origin) if segment.origin else None,
         "replaces": json.dumps(encode_roots(segment.replaces)) if segment.replaces else None,
         "roots": json.dumps(encode_roots(segment.roots)) if segment.roots else None,
-        "purged": segment.purged,
+        "purged": segment.deletes_applied_through,
         "footer_start": segment.footer.start if segment.footer else None,
         "footer_crc": segment.footer.crc if segment.footer else None,
     }
@@ -111,7 +111,7 @@ def _segment(row: dict[str, Any], keys: dict[tuple[int, int, int], ChunkKey]) ->
         origin=SegmentId.parse(row["origin"]) if row["origin"] else None,
         replaces=decode_roots(json.loads(row["replaces"])) if row["replaces"] else (),
         roots=decode_roots(json.loads(row["roots"])) if row.get("roots") else (),
-        purged=row.get("purged", 0),
+        deletes_applied_through=row.get("purged", 0),
         footer=_footer(row),
         **{name: row[name] for name in _FACTS},
     )

@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.ports.coordination import Lease
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Committed,
@@ -60,7 +60,7 @@ Prepare = Callable[[State], tuple[Mapping[Interval, int], Write]]
 
 
 def append(
-    ports: TablePorts,
+    ports: TableContext,
     prepare: Prepare,
     *,
     commit_id: str,
@@ -110,7 +110,7 @@ def append(
 
 
 def append_request(
-    ports: TablePorts,
+    ports: TableContext,
     state: State,
     counts: Mapping[Interval, int],
     commit_id: str,
@@ -120,7 +120,7 @@ def append_request(
     chunks = {interval: state.append_chunk(interval) for interval in sorted(counts)}
     return LockRequest(
         table=state.table.table_id,
-        group=f"append-{commit_id}-{ports.chance.token()}",
+        group=f"append-{commit_id}-{ports.randomness.token()}",
         purpose=f"append {commit_id}",
         holder=ports.author,
         mode=Mode.APPEND,
@@ -137,7 +137,7 @@ def append_request(
     )
 
 
-def written(ports: TablePorts, lease: Lease, write: Write) -> tuple[Segment, ...]:
+def written(ports: TableContext, lease: Lease, write: Write) -> tuple[Segment, ...]:
     """Write segments under the ids that a lease allocated; in the order of their ids."""
     ids: dict[Interval, tuple[SegmentId, ...]] = {}
     for segment_id in lease.allocated:
@@ -149,7 +149,7 @@ def written(ports: TablePorts, lease: Lease, write: Write) -> tuple[Segment, ...
 
 
 def _write_and_commit(
-    ports: TablePorts, state: State, lease: Lease, write: Write, commit_id: str
+    ports: TableContext, state: State, lease: Lease, write: Write, commit_id: str
 ) -> Committed | Conflict:
     segments = written(ports, lease, write)
     action = Appended(segments=segments)

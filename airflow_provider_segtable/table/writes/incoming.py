@@ -14,11 +14,11 @@ from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write
 
 
-def incoming(ports: TablePorts, rows: pa.Table) -> Prepare:
+def incoming(ports: TableContext, rows: pa.Table) -> Prepare:
     """Return what says how many segments the rows need, and writes them.
 
     Args:
@@ -34,7 +34,7 @@ def incoming(ports: TablePorts, rows: pa.Table) -> Prepare:
 
 
 def _written(
-    ports: TablePorts, parts: Mapping[Interval, pa.Table], ticket: AppendTicket, state: State
+    ports: TableContext, parts: Mapping[Interval, pa.Table], ticket: AppendTicket, state: State
 ) -> list[Segment]:
     return [
         write_segment(
@@ -43,7 +43,7 @@ def _written(
             segment_id=ids[0],
             time_column=state.table.time_column,
             created=ticket.created,
-            token=ports.chance.token(),
+            token=ports.randomness.token(),
             definition=encode_definition(state.table, state.base_version),
         )
         for interval, ids in ticket.ids.items()

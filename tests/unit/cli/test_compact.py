@@ -47,8 +47,8 @@ def test_major_cuts_time_anew(facts: Facts, run: Run, filled: str) -> None:
     done = facts("compact", filled, "--kind", "major", "--granularity", "month")
     assert [(p["ended"], p["segments_in"]) for p in done["plans"]] == [("completed", 12)]
     described = facts("table", "describe", filled)
-    zone = {"interval": "2013-01-01T00:00:00Z/2013-02-01T00:00:00Z", "granularity": "month"}
-    assert described["zones"] == [zone]
+    override = {"interval": "2013-01-01T00:00:00Z/2013-02-01T00:00:00Z", "granularity": "month"}
+    assert described["zones"] == [override]
     assert described["counts"]["segments"] == 1
     assert "by month" in run("table", "describe", filled).stdout
     assert "a new version of" in run("table", "segments", filled).stdout

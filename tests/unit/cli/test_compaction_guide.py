@@ -26,5 +26,5 @@ def test_the_examples_of_the_guide_work(run: Run, facts: Facts, tmp_path: Path) 
         assert result.exit_code == 0, f"{command}: {result.stdout}{result.stderr}"
     assert facts("table", "scan", "./trips", "--count")["rows"] == 72
     described = facts("table", "describe", "./trips")
-    assert [zone["granularity"] for zone in described["zones"]] == ["month"]
+    assert [override["granularity"] for override in described["zones"]] == ["month"]
     assert described["counts"]["segments"] == 1

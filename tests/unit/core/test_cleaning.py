@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    Restored,
     Swept,
+    TableRepaired,
     Tagged,
     Untagged,
 )
@@ -225,12 +225,12 @@ def test_files_are_doomed_and_swept() -> None:
     _, now = compacted()
     cleaned = done(_cleaned(now, *PLAN.inputs), now)
     assert list(cleaned.timeline.segments()) == [BOTH]
-    assert cleaned.doomed == {segment.path for segment in TWO}
+    assert cleaned.pending_delete == {segment.path for segment in TWO}
     assert cleaned.retained_from == now.n
     assert not list(violations(cleaned))
     assert read_checkpoint(write_checkpoint(cleaned)) == cleaned
     swept = done(Swept(paths=(TWO[0].path, "data/other")), cleaned)
-    assert swept.doomed == {TWO[1].path}
+    assert swept.pending_delete == {TWO[1].path}
     assert isinstance(admit(Swept(paths=(TWO[0].path,)), swept), Conflict)
     assert isinstance(admit(_cleaned(now, *PLAN.inputs), swept), Conflict)
 
@@ -239,7 +239,7 @@ def test_a_repair_does_not_bring_back_a_doomed_file() -> None:
     """Its deletion may be under way."""
     _, now = compacted()
     cleaned = done(_cleaned(now, *PLAN.inputs), now)
-    refused = admit(Restored(segments=(TWO[0],), reason="found"), cleaned)
+    refused = admit(TableRepaired(segments=(TWO[0],), reason="found"), cleaned)
     assert isinstance(refused, Conflict)
     assert "cleaned meanwhile" in refused.reason
 
@@ -259,9 +259,9 @@ def test_a_shared_file_goes_with_the_last_that_names_it() -> None:
     over = ChunkKey(CHUNK.interval, BASE + 2)
     state = after(created(), Appended(segments=(first(0),)), Appended(segments=(carried,)))
     once = done(_cleaned(state, CHUNK.segment(0)), state)
-    assert once.doomed == frozenset()
+    assert once.pending_delete == frozenset()
     hidden = after(once, Appended(segments=(first(1, chunk=over),)))
-    assert done(_cleaned(hidden, carried.id), hidden).doomed == {carried.path}
+    assert done(_cleaned(hidden, carried.id), hidden).pending_delete == {carried.path}
 
 
 def test_a_cleaner_and_a_tagger_cannot_miss_each_other() -> None:

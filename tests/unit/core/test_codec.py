@@ -24,7 +24,6 @@ from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
-    Changed,
     Cleaned,
     Event,
     PlanAborted,
@@ -32,8 +31,9 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
     PlanYielded,
-    Restored,
+    RowsChanged,
     Swept,
+    TableRepaired,
     Tagged,
     Untagged,
     Voided,
@@ -49,7 +49,7 @@ from airflow_provider_segtable.core.segments.segment import (
 from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -93,7 +93,12 @@ VECTORS = VectorFile(
     rows={CHUNK.segment(0): 2, DAY.segment(1): 1},
 )
 SORTED = replace(
-    merged(32769, TWO), lineage=(), roots=roots_of(TWO), purged=12, clustering="carrier", rows=18
+    merged(32769, TWO),
+    lineage=(),
+    roots=roots_of(TWO),
+    deletes_applied_through=12,
+    clustering="carrier",
+    rows=18,
 )
 CARRIED = replace(
     merged(32769, TWO),
@@ -158,14 +163,14 @@ ACTIONS: tuple[Action, ...] = (
     Tagged(name="audit", n=3),
     Untagged(name="audit"),
     ROLLED_UP,
-    Restored(
+    TableRepaired(
         segments=(LATE,),
         lost=(CHUNK.segment(32768),),
         voided=(CHUNK.segment(9),),
-        zones=(Zone(CHUNK.interval, Granularity.DAY),),
+        overrides=(GranularityOverride(CHUNK.interval, Granularity.DAY),),
         reason="the log was torn; repaired",
     ),
-    Changed(
+    RowsChanged(
         kind="update",
         segments=(replace(first(4), rows=2),),
         vectors=(VECTORS,),
@@ -173,7 +178,7 @@ ACTIONS: tuple[Action, ...] = (
         matched=2,
         reason="carrier = 'UA'",
     ),
-    Changed(
+    RowsChanged(
         kind="delete",
         predicate=AllOf(
             (
@@ -188,7 +193,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     PlanCompleted(plan_id=PLAN.id, attempt="a1", segments=(SORTED,)),
     Appended(segments=(CARRIED,)),
-    Restored(segments=(), vectors=(VECTORS,), reason="vectors that the log did not know"),
+    TableRepaired(segments=(), vectors=(VECTORS,), reason="vectors that the log did not know"),
 )
 
 

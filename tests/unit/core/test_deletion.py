@@ -6,17 +6,17 @@ import pytest
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile, needed, with_file
 from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
-from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.admission import admit
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import (
     Appended,
-    Changed,
     Cleaned,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    RowsChanged,
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
@@ -43,9 +43,9 @@ def vectors(name: str = "v", **rows: int) -> VectorFile:
     return VectorFile(path=f"deletes/{name}.arrow", size=100, rows=counts)
 
 
-def delete(seen: int, name: str = "v", **rows: int) -> Changed:
+def delete(seen: int, name: str = "v", **rows: int) -> RowsChanged:
     """Return a delete whose author knew the table up to event ``seen``."""
-    return Changed(kind="delete", vectors=(vectors(name, **rows),), seen=seen)
+    return RowsChanged(kind="delete", vectors=(vectors(name, **rows),), seen=seen)
 
 
 def begun() -> State:
@@ -64,10 +64,17 @@ def completed(output: Segment) -> PlanCompleted:
     return PlanCompleted(plan_id=PLAN.id, attempt="a1", segments=(output,))
 
 
-def rewritten(rows: int, purged: int) -> Segment:
+def rewritten(rows: int, deletes_applied_through: int) -> Segment:
     """Return an output with hidden columns, of so many rows."""
     whole = merged(32768, TWO)
-    return replace(whole, rows=rows, events=rows, lineage=(), roots=roots_of(TWO), purged=purged)
+    return replace(
+        whole,
+        rows=rows,
+        events=rows,
+        lineage=(),
+        roots=roots_of(TWO),
+        deletes_applied_through=deletes_applied_through,
+    )
 
 
 def test_a_deletion_applies_to_what_was_written_without_it() -> None:
@@ -88,7 +95,7 @@ def test_a_deletion_does_not_apply_where_it_was_applied() -> None:
     started = PlanInflight(
         plan_id=PLAN.id, attempt="a1", token=FencingToken("e", 1), outputs=(CHUNK.segment(32768),)
     )
-    state = after(before, started, completed(rewritten(18, purged=4)))
+    state = after(before, started, completed(rewritten(18, deletes_applied_through=4)))
     (output,) = state.timeline.visible_segments()
     assert state.deletions(output) == {}
     assert state.deletions(TWO[0]) != {}
@@ -104,20 +111,20 @@ def test_a_deletion_does_not_apply_where_it_was_applied() -> None:
         (18, 99, "purged up to event 99: expected 0 to 4"),
     ],
 )
-def test_deleted_rows_are_in_the_books(rows: int, purged: int, words: str) -> None:
+def test_deleted_rows_are_in_the_books(rows: int, deletes_applied_through: int, words: str) -> None:
     """Rows out are rows in, less exactly those deleted by the event that outputs are purged to."""
     before = after(created(), Appended(segments=TWO), delete(1, p0=2), PlanRequested(plan=PLAN))
     started = PlanInflight(
         plan_id=PLAN.id, attempt="a1", token=FencingToken("e", 1), outputs=(CHUNK.segment(32768),)
     )
-    with pytest.raises(BooksDoNotBalance, match=words):
-        admit(completed(rewritten(rows, purged)), after(before, started))
+    with pytest.raises(RowsOutOfBalance, match=words):
+        admit(completed(rewritten(rows, deletes_applied_through)), after(before, started))
 
 
 def test_rows_may_not_lose_their_addresses() -> None:
     """An output that neither lineage nor roots tie to the inputs is refused."""
     stranger = replace(merged(32768, TWO), lineage=())
-    with pytest.raises(BooksDoNotBalance, match="which no input has"):
+    with pytest.raises(RowsOutOfBalance, match="which no input has"):
         admit(completed(stranger), begun())
 
 
@@ -133,9 +140,11 @@ def test_two_deletions_of_one_root_meet_only_if_neither_knew_the_other() -> None
 
 def test_what_an_update_appends_goes_where_an_append_would() -> None:
     """Its ids were settled meanwhile: it gets others."""
-    update = Changed(kind="update", segments=(first(0, rows=2),), vectors=(vectors(p1=2),), seen=1)
+    update = RowsChanged(
+        kind="update", segments=(first(0, rows=2),), vectors=(vectors(p1=2),), seen=1
+    )
     admitted = admit(update, begun())
-    assert isinstance(admitted, Changed)
+    assert isinstance(admitted, RowsChanged)
     assert [segment.id for segment in admitted.segments] == [CHUNK.segment(2)]
     state = after(begun(), admitted)
     assert len(state.timeline.visible_segments()) == 3
@@ -145,9 +154,9 @@ def test_vectors_stay_as_long_as_any_present_segment_needs_them() -> None:
     """A hidden input counts: an older version shows it, and readers may fall back to it."""
     named = with_file({}, 4, vectors(p0=2, p1=1))
     assert needed(named, TWO) == named
-    purged = rewritten(17, purged=4)
-    assert needed(named, [purged]) == {}
-    assert set(needed(named, [purged, TWO[1]])) == {CHUNK.segment(1)}
+    deletes_applied_through = rewritten(17, deletes_applied_through=4)
+    assert needed(named, [deletes_applied_through]) == {}
+    assert set(needed(named, [deletes_applied_through, TWO[1]])) == {CHUNK.segment(1)}
     moved = TWO[0].carried(ChunkKey(CHUNK.interval, CHUNK.version + 9).segment(5), core=1)
     assert set(needed(named, [moved])) == {CHUNK.segment(0)}
 
@@ -158,12 +167,12 @@ def test_cleaning_forgets_what_nobody_needs_and_remembers_that_it_did() -> None:
     started = PlanInflight(
         plan_id=PLAN.id, attempt="a1", token=FencingToken("e", 1), outputs=(CHUNK.segment(32768),)
     )
-    state = after(before, started, completed(rewritten(18, purged=4)))
+    state = after(before, started, completed(rewritten(18, deletes_applied_through=4)))
     assert after(state, Cleaned(retained_from=5, ids=())).vectors == state.vectors
     cleaned = after(state, Cleaned(retained_from=5, ids=tuple(s.id for s in TWO)))
     assert cleaned.vectors == {}
-    assert cleaned.forgotten == 2
-    assert cleaned.doomed == {*(s.path for s in TWO), "deletes/v.arrow"}
+    assert cleaned.vectors_pruned_through == 2
+    assert cleaned.pending_delete == {*(s.path for s in TWO), "deletes/v.arrow"}
     refused = admit(delete(1, "w", p1=1), cleaned)
     assert isinstance(refused, Conflict)
     assert "look again" in refused.reason
@@ -175,7 +184,7 @@ def test_a_predicate_takes_what_was_there_and_nothing_later() -> None:
     """In a rollup table an append is purged up to the event before its own."""
     rollup = Rollup(dimensions=("carrier",), metrics=(Metric.parse("flights=count"),))
     table = after(created(replace(DEFINITION, rollup=rollup)), Appended(segments=TWO))
-    gone = Changed(kind="delete", predicate=Compare("carrier", Compares.EQUAL, "UA"), matched=3)
+    gone = RowsChanged(kind="delete", predicate=Compare("carrier", Compares.EQUAL, "UA"), matched=3)
     state = after(table, gone)
     admitted = admit(Appended(segments=(first(2),)), state)
     assert isinstance(admitted, Appended)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.log.admission import Conflict, admit
-from airflow_provider_segtable.core.log.events import Appended, Restored
+from airflow_provider_segtable.core.log.events import Appended, TableRepaired
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
@@ -44,10 +44,10 @@ def test_segments_that_disagree_about_the_core_set_are_not_committed(
     """Neither with each other nor with what is there, but for what the same event takes away."""
     state = after(created(), Appended(segments=present))
     coming = (of_core(1, 2), of_core(2, 2 if present else 3))
-    refused = admit(Restored(segments=coming, lost=(), voided=(), reason="test"), state)
+    refused = admit(TableRepaired(segments=coming, lost=(), voided=(), reason="test"), state)
     assert isinstance(refused, Conflict)
     assert "core set" in refused.reason
-    instead = Restored(
+    instead = TableRepaired(
         segments=(of_core(1, 2), of_core(2, 2)),
         lost=tuple(segment.id for segment in present),
         voided=(),

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.time.layout import Layout, Zone, aligned
+from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout, aligned
 
 HOURLY = Layout(granularity=Granularity.HOUR)
 DAY = Interval(0, DAY_US)
@@ -14,13 +14,13 @@ def test_a_zone_cuts_time_its_own_way() -> None:
     layout = HOURLY.recut(DAY, Granularity.DAY)
     assert layout.chunk(5 * HOUR_US) == DAY
     assert layout.chunk(DAY_US) == Interval(DAY_US, DAY_US + HOUR_US)
-    assert layout.zones == (Zone(DAY, Granularity.DAY),)
+    assert layout.overrides == (GranularityOverride(DAY, Granularity.DAY),)
 
 
 def test_neighbours_of_one_granularity_are_one_zone() -> None:
     """Days that were cut one after another stand as one zone."""
     layout = HOURLY.recut(DAY, Granularity.DAY).recut(Interval(DAY_US, 2 * DAY_US), Granularity.DAY)
-    assert layout.zones == (Zone(Interval(0, 2 * DAY_US), Granularity.DAY),)
+    assert layout.overrides == (GranularityOverride(Interval(0, 2 * DAY_US), Granularity.DAY),)
 
 
 def test_cutting_back_leaves_no_zone() -> None:
@@ -31,7 +31,10 @@ def test_cutting_back_leaves_no_zone() -> None:
     days = HOURLY.recut(month, Granularity.DAY).recut(
         Interval(DAY_US, 2 * DAY_US), Granularity.HOUR
     )
-    assert [zone.interval for zone in days.zones] == [DAY, Interval(2 * DAY_US, 31 * DAY_US)]
+    assert [override.interval for override in days.overrides] == [
+        DAY,
+        Interval(2 * DAY_US, 31 * DAY_US),
+    ]
 
 
 def test_nesting_is_what_the_calendar_says() -> None:
@@ -61,14 +64,16 @@ def test_a_region_names_every_granularity_inside() -> None:
 @pytest.mark.parametrize("granularity", [Granularity.WEEK, Granularity.MONTH])
 def test_rows_are_cut_at_the_edges_of_zones(granularity: Granularity) -> None:
     """A chunk that sticks out over a zone holds rows up to the edge only."""
-    zone = Interval(10 * DAY_US, 12 * DAY_US)
-    layout = Layout(granularity=granularity, zones=(Zone(zone, Granularity.DAY),))
+    override = Interval(10 * DAY_US, 12 * DAY_US)
+    layout = Layout(
+        granularity=granularity, overrides=(GranularityOverride(override, Granularity.DAY),)
+    )
     before = 10 * DAY_US - 1
-    assert layout.edge(before) == zone.start
-    assert layout.edge(zone.start) == 11 * DAY_US
-    assert layout.edge(zone.end) == granularity.chunk(zone.end).end
-    assert layout.holds(before, zone.start) is None
-    assert layout.holds(zone.start, zone.start + 5) == Interval(10 * DAY_US, 11 * DAY_US)
+    assert layout.edge(before) == override.start
+    assert layout.edge(override.start) == 11 * DAY_US
+    assert layout.edge(override.end) == granularity.chunk(override.end).end
+    assert layout.holds(before, override.start) is None
+    assert layout.holds(override.start, override.start + 5) == Interval(10 * DAY_US, 11 * DAY_US)
 
 
 def test_every_instant_lies_in_one_chunk_and_edges_agree() -> None:
@@ -103,11 +108,13 @@ def test_aligned_covers_whole_chunks() -> None:
     ],
 )
 def test_chunks_cross_where_one_version_would_show_the_wrong_one(
-    table: str, zone: str, cut: str, crossing: Granularity | None
+    table: str, override: str, cut: str, crossing: Granularity | None
 ) -> None:
     """Only chunks that stick out over an edge, and would win there among equal versions."""
-    piece = Interval.parse(zone)
-    layout = Layout(granularity=Granularity(table), zones=(Zone(piece, Granularity(cut)),))
+    piece = Interval.parse(override)
+    layout = Layout(
+        granularity=Granularity(table), overrides=(GranularityOverride(piece, Granularity(cut)),)
+    )
     around = Interval(piece.start - 40 * DAY_US, piece.end + 40 * DAY_US)
     assert layout.crossing(around) is crossing
     assert layout.crossing(piece) is None

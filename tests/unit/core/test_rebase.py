@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.admission import Conflict, admit
 from airflow_provider_segtable.core.log.events import (
@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
-    Restored,
+    TableRepaired,
     Voided,
 )
 from airflow_provider_segtable.core.log.state import State
@@ -164,9 +164,9 @@ def test_a_repair_restores_no_settled_id() -> None:
     """A segment whose id was published or voided since it looked is refused: look again."""
     state = running(Voided(ids=(CHUNK.segment(5),), reason="dead"))
     for segment in (first(3), first(5)):
-        conflict = refused(Restored(segments=(segment,), reason="found"), state)
+        conflict = refused(TableRepaired(segments=(segment,), reason="found"), state)
         assert f"{segment.id} was published or voided meanwhile" in conflict.reason
-    action = Restored(segments=(first(6),), reason="found")
+    action = TableRepaired(segments=(first(6),), reason="found")
     assert admit(action, state) == action
 
 
@@ -178,7 +178,9 @@ def test_a_repair_restores_core_sets_of_several_chunks() -> None:
         shard = Shard.first_generation(partition, core=size)
         return replace(first(partition, chunk=chunk), shard=shard)
 
-    action = Restored(segments=(core(one, 0, 1), core(two, 0, 2), core(two, 1, 2)), reason="found")
+    action = TableRepaired(
+        segments=(core(one, 0, 1), core(two, 0, 2), core(two, 1, 2)), reason="found"
+    )
     assert admit(action, created()) == action
     torn = replace(action, segments=(core(two, 0, 2), core(two, 1, 3)))
     assert "core set" in refused(torn, created()).reason
@@ -198,7 +200,7 @@ def test_of_several_plans_that_replaced_an_input_the_newest_is_named() -> None:
     output = merged(32769, FOUR[:2])
     state = running(
         completed(),
-        Restored(segments=(), lost=(OUTPUT.id,), reason="its file is lost"),
+        TableRepaired(segments=(), lost=(OUTPUT.id,), reason="its file is lost"),
         PlanRequested(plan=newer),
         replace(inflight("b1", 2, output=32769), plan_id=newer.id),
         PlanCompleted(plan_id=newer.id, attempt="b1", segments=(output,)),
@@ -209,7 +211,7 @@ def test_of_several_plans_that_replaced_an_input_the_newest_is_named() -> None:
 
 def test_an_attempt_over_a_lost_input_neither_begins_nor_completes() -> None:
     """No plan took the input, so none is named; nothing is published without it."""
-    lost = Restored(segments=(), lost=(FOUR[0].id,), reason="its file is lost")
+    lost = TableRepaired(segments=(), lost=(FOUR[0].id,), reason="its file is lost")
     waiting = after(created(), Appended(segments=FOUR), PlanRequested(plan=PLAN), lost)
     for action, state in ((inflight("a1", 1), waiting), (completed(), running(lost))):
         conflict = refused(action, state)
@@ -265,7 +267,7 @@ def test_void_keeps_only_what_is_still_open() -> None:
 def test_books_are_checked(output: object, words: str) -> None:
     """Outputs that lose, double or mislabel rows are refused at commit."""
     action = replace(completed(), segments=(output,))  # type: ignore[arg-type]
-    with pytest.raises(BooksDoNotBalance, match=words):
+    with pytest.raises(RowsOutOfBalance, match=words):
         admit(action, running())
 
 

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.errors import BooksDoNotBalance
+from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.log.admission import admit
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import (
     Appended,
-    Changed,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
     PlanYielded,
+    RowsChanged,
     Voided,
 )
 from airflow_provider_segtable.core.log.state import State
@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.segments.replacement import (
 )
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.core.time.layout import Layout, Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -207,7 +207,7 @@ def test_rows_in_two_new_chunks_are_a_conflict_never_a_loss() -> None:
     late = admit(Appended(segments=(first(2),)), after(running(plan), done(plan, day)))
     assert isinstance(late, Conflict)
     assert "write it again" in late.reason
-    changed = Changed(kind="update", segments=(first(2),))
+    changed = RowsChanged(kind="update", segments=(first(2),))
     assert admit(changed, after(running(plan), done(plan, day))) == late
 
 
@@ -217,10 +217,10 @@ def test_a_version_whose_chunks_would_hide_each_others_rows_is_refused() -> None
     week = Interval(weeks.end - 7 * DAY_US, weeks.end)
     february = Interval.parse("2013-02-01/2013-03-01")
     plan = replace(major(), region=Interval(weeks.start, february.end))
-    state = replace(running(plan), zones=(Zone(weeks, Granularity.WEEK),))
+    state = replace(running(plan), overrides=(GranularityOverride(weeks, Granularity.WEEK),))
     made = core(0, 1, ChunkKey(week, VERSION))
     beside = replace(core(0, 1, ChunkKey(february, VERSION)), time_min=week.end)
-    with pytest.raises(BooksDoNotBalance, match="would be hidden by chunk"):
+    with pytest.raises(RowsOutOfBalance, match="would be hidden by chunk"):
         admit(done(plan, made, beside), state)
     before = replace(made, time_max=february.start - 1)
     assert isinstance(admit(done(plan, before, beside), state), PlanCompleted)
@@ -274,7 +274,7 @@ def test_who_yields_waits_again_and_counts() -> None:
 def test_versions_that_do_not_balance_are_refused(made: tuple[Segment, ...], words: str) -> None:
     """Lost rows, torn core sets, foreign versions and chunks are named before anything changes."""
     plan = major()
-    with pytest.raises(BooksDoNotBalance, match=words):
+    with pytest.raises(RowsOutOfBalance, match=words):
         admit(done(plan, *made), running(plan))
 
 
@@ -304,12 +304,12 @@ def test_a_region_cuts_no_chunk_apart() -> None:
     ],
 )
 def test_appends_are_carried_only_where_no_part_of_the_region_gets_finer(
-    zone: Granularity | None, to: Granularity | None, *, carried: bool
+    override: Granularity | None, to: Granularity | None, *, carried: bool
 ) -> None:
     """One part that is refined, or whose chunks cross the new edges, decides for the region."""
     layout = Layout(granularity=Granularity.DAY)
-    if zone is not None:
-        layout = layout.recut(Interval(DAY.end, DAY.end + DAY_US), zone)
+    if override is not None:
+        layout = layout.recut(Interval(DAY.end, DAY.end + DAY_US), override)
     assert carries_appends(major(to), layout) is carried
 
 

@@ -34,44 +34,50 @@ def segment_id(partition: int) -> SegmentId:
 
 def plain(rows: int, seed: int = 0) -> pa.Table:
     """Make rows of a time, a number and a word."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     return pa.table(
         {
             "at": pa.array(
                 [START + timedelta(seconds=i) for i in range(rows)], pa.timestamp("us", "UTC")
             ),
-            "number": pa.array([chance.randrange(1 << 40) for _ in range(rows)]),
-            "word": pa.array([chance.choice("abc") * 3 for _ in range(rows)]),
+            "number": pa.array([randomness.randrange(1 << 40) for _ in range(rows)]),
+            "word": pa.array([randomness.choice("abc") * 3 for _ in range(rows)]),
         }
     )
 
 
 def rich(rows: int, seed: int = 0) -> pa.Table:
     """Make rows of many types, nested ones and nulls among them."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
 
     def some(make: Any) -> list[Any]:
-        return [None if chance.random() < 0.2 else make() for _ in range(rows)]
+        return [None if randomness.random() < 0.2 else make() for _ in range(rows)]
 
     def pair() -> dict[str, Any]:
-        return {"a": chance.randrange(9), "b": [str(chance.random())] * chance.randrange(3)}
+        return {
+            "a": randomness.randrange(9),
+            "b": [str(randomness.random())] * randomness.randrange(3),
+        }
 
     number = pa.field("number", pa.int64(), nullable=False)
     columns = [
         (pa.field("at", pa.timestamp("us", "UTC")), plain(rows).column("at").to_pylist()),
-        (number, [chance.randrange(1 << 40) for _ in range(rows)]),
-        (pa.field("small", pa.int8()), some(lambda: chance.randrange(100))),
-        (pa.field("word", pa.string()), some(lambda: chance.choice(["x", "yy", "zzz"]))),
-        (pa.field("text", pa.large_string()), some(lambda: str(chance.random()))),
-        (pa.field("raw", pa.binary()), some(lambda: chance.randbytes(5))),
-        (pa.field("fixed", pa.binary(4)), some(lambda: chance.randbytes(4))),
-        (pa.field("yes", pa.bool_()), some(lambda: chance.random() < 0.5)),
-        (pa.field("ratio", pa.float32()), some(lambda: float(chance.randrange(8)))),
-        (pa.field("money", pa.decimal128(12, 2)), some(lambda: Decimal(chance.randrange(999)))),
-        (pa.field("day", pa.date32()), some(lambda: date(2013, 1, chance.randrange(1, 28)))),
+        (number, [randomness.randrange(1 << 40) for _ in range(rows)]),
+        (pa.field("small", pa.int8()), some(lambda: randomness.randrange(100))),
+        (pa.field("word", pa.string()), some(lambda: randomness.choice(["x", "yy", "zzz"]))),
+        (pa.field("text", pa.large_string()), some(lambda: str(randomness.random()))),
+        (pa.field("raw", pa.binary()), some(lambda: randomness.randbytes(5))),
+        (pa.field("fixed", pa.binary(4)), some(lambda: randomness.randbytes(4))),
+        (pa.field("yes", pa.bool_()), some(lambda: randomness.random() < 0.5)),
+        (pa.field("ratio", pa.float32()), some(lambda: float(randomness.randrange(8)))),
+        (pa.field("money", pa.decimal128(12, 2)), some(lambda: Decimal(randomness.randrange(999)))),
+        (pa.field("day", pa.date32()), some(lambda: date(2013, 1, randomness.randrange(1, 28)))),
         (pa.field("naive", pa.timestamp("ns")), some(lambda: START.replace(tzinfo=None))),
         (pa.field("milli", pa.timestamp("ms")), some(lambda: START.replace(tzinfo=None))),
-        (pa.field("list", pa.list_(pa.int32())), some(lambda: [1, None, 3][: chance.randrange(4)])),
+        (
+            pa.field("list", pa.list_(pa.int32())),
+            some(lambda: [1, None, 3][: randomness.randrange(4)]),
+        ),
         (pa.field("pair", pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())})), some(pair)),
         (pa.field("map", pa.map_(pa.string(), pa.int64())), some(lambda: [("k", rows)])),
         (pa.field("nothing", pa.int64()), [None] * rows),

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import Sieve, with_addresses
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
@@ -139,35 +139,37 @@ def check(
         assert segment.clustering == str(what.order)
         assert not segment.lineage
         assert segment.roots == roots_of(inputs)
-        assert segment.purged == what.purged
+        assert segment.deletes_applied_through == what.deletes_applied_through
     left = files.store.keys() - {segment.path for segment in inputs}
     assert left == {segment.path for segment in results}
 
 
 def events(rows: int, seed: int, *, days: int = 28) -> pa.Table:
     """Make rows of a few types over a month, with nulls, ties and a skewed key."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     start = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
     span = days * 86_400 * 1_000_000
 
     def some(make: Callable[[], Any]) -> list[Any]:
-        return [None if chance.random() < 0.1 else make() for _ in range(rows)]
+        return [None if randomness.random() < 0.1 else make() for _ in range(rows)]
 
-    at = [start + chance.randrange(span) // 3_600_000_000 * 3_600_000_000 for _ in range(rows)]
+    at = [start + randomness.randrange(span) // 3_600_000_000 * 3_600_000_000 for _ in range(rows)]
     return pa.table(
         {
             "at": pa.array(at, pa.timestamp("us", "UTC")),
             "carrier": pa.array(
-                some(lambda: chance.choice(["AA", "B6", "DL", "é", ""])), pa.string()
+                some(lambda: randomness.choice(["AA", "B6", "DL", "é", ""])), pa.string()
             ),
-            "flight": pa.array(some(lambda: chance.randrange(-50, 50)), pa.int32()),
+            "flight": pa.array(some(lambda: randomness.randrange(-50, 50)), pa.int32()),
             "delay": pa.array(
-                some(lambda: chance.choice([0.0, -0.0, 1.5, -7.25, float("nan"), float("inf")])),
+                some(
+                    lambda: randomness.choice([0.0, -0.0, 1.5, -7.25, float("nan"), float("inf")])
+                ),
                 pa.float64(),
             ),
-            "tail": pa.array([f"N{chance.randrange(10**6)}" for _ in range(rows)]),
+            "tail": pa.array([f"N{randomness.randrange(10**6)}" for _ in range(rows)]),
             "row": pa.array([seed * 10_000_000 + row for row in range(rows)]),
-            "late": pa.array([chance.random() < 0.9 for _ in range(rows)]),
+            "late": pa.array([randomness.random() < 0.9 for _ in range(rows)]),
         }
     )
 
@@ -184,11 +186,11 @@ def put_in(files: MemoryFiles, tables: Sequence[pa.Table]) -> tuple[Segment, ...
 
 def deleting(
     segments: Sequence[Segment], rows: Mapping[int, Sequence[int]]
-) -> dict[SegmentId, Sieve]:
+) -> dict[SegmentId, RowFilter]:
     """Return sieves that hold back rows of first-generation segments, by partition."""
     deleted = {str(segment_id(at)): bits_of(sorted(some)) for at, some in rows.items()}
     return {
-        one.id: Sieve(
+        one.id: RowFilter(
             runs=one.runs,
             deleted={
                 root: bits for root, bits in deleted.items() if one.may_hold(SegmentId.parse(root))

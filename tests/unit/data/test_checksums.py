@@ -32,10 +32,10 @@ MOVED = Grain(rows=1, size=1)
 
 def large(files: MemoryFiles, turns: int = 2) -> list[Segment]:
     """Write segments of several blocks each."""
-    chance = random.Random(1)
+    randomness = random.Random(1)
     tables = [
         plain(6_000, turn).append_column(
-            "noise", pa.array([chance.randbytes(60) for _ in range(6_000)])
+            "noise", pa.array([randomness.randbytes(60) for _ in range(6_000)])
         )
         for turn in range(turns)
     ]
@@ -55,10 +55,10 @@ def test_ranges_are_what_was_written() -> None:
     data = files.store[segment.path]
     assert segment.footer is not None
     assert segment.footer.start > 3 * BLOCK
-    chance = random.Random(3)
+    randomness = random.Random(3)
     with SegmentFiles(files, [segment]).open(segment.path) as source:
         for _ in range(300):
-            start, end = sorted(chance.randrange(len(data) + 1) for _ in range(2))
+            start, end = sorted(randomness.randrange(len(data) + 1) for _ in range(2))
             assert source.read_at(start, end - start) == data[start:end]
         with pytest.raises(CorruptTable, match="truncated"):
             source.read_at(len(data) - 1, 2)

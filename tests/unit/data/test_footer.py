@@ -59,12 +59,12 @@ def test_an_encrypted_footer_is_not_supported() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_garbage_never_crashes(seed: int) -> None:
     """Whatever is flipped in the footer or the indexes, a file is read, or refused by name."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     refused = 0
     for _ in range(100):
         data = bytearray(FILE)
-        for _ in range(chance.choice([1, 1, 5, 50])):
-            data[chance.randrange(len(data) - 6000, len(data))] = chance.randrange(256)
+        for _ in range(randomness.choice([1, 1, 5, 50])):
+            data[randomness.randrange(len(data) - 6000, len(data))] = randomness.randrange(256)
         try:
             read_input(MemorySource("some/file.parquet", bytes(data)))
         except SegtableError as error:

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.segments.segment import (
     concatenated,
     roots_of,
 )
-from airflow_provider_segtable.data.deletes.row_filter import Sieve, with_addresses
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
@@ -50,7 +50,9 @@ def test_deleted_rows_are_left_out(outputs: int) -> None:
     """All other rows stay in order, each with its address; descriptors are exact."""
     files = MemoryFiles()
     tables, segments = inputs(files)
-    work = replace(job(segments, outputs), sieves=deleting(segments, GONE), purged=7)
+    work = replace(
+        job(segments, outputs), row_filters=deleting(segments, GONE), deletes_applied_through=7
+    )
     results = run_minor(work, files)
     assert [result.id for result in results] == [name for name, _ in work.outputs]
     held = [one for one in results if one.rows]
@@ -60,7 +62,7 @@ def test_deleted_rows_are_left_out(outputs: int) -> None:
     expected = [(r, n) for r, size in enumerate(SIZES) for n in range(size) if n not in GONE[r]]
     assert addresses(got) == expected
     for result in results:
-        assert (result.purged, result.lineage) == (7, ())
+        assert (result.deletes_applied_through, result.lineage) == (7, ())
     for result in held:
         assert read_descriptor(files, result.path) == result
         assert result.roots == roots_of(segments)
@@ -73,10 +75,13 @@ def test_what_deletes_nothing_here_lets_rows_pass_through() -> None:
     files = MemoryFiles()
     _, segments = inputs(files)
     (_, half, _) = run_minor(job(segments[:2], 3), files)
-    sieves = deleting([half], {1: [0, 39]})
-    assert not sieves[half.id].passes_all
-    (result,) = run_minor(replace(job([half]), sieves=sieves, purged=3, attempt="1" * 16), files)
-    assert (result.lineage, result.roots, result.purged) == (half.runs, (), 3)
+    row_filters = deleting([half], {1: [0, 39]})
+    assert not row_filters[half.id].passes_all
+    (result,) = run_minor(
+        replace(job([half]), row_filters=row_filters, deletes_applied_through=3, attempt="1" * 16),
+        files,
+    )
+    assert (result.lineage, result.roots, result.deletes_applied_through) == (half.runs, (), 3)
 
 
 def test_untraced_inputs_pass_through() -> None:
@@ -126,11 +131,17 @@ def test_nothing_left_is_empty_segments() -> None:
     files = MemoryFiles()
     _, segments = inputs(files)
     before = set(files.store)
-    work = replace(job(segments, 2), sieves=deleting(segments, ALL), purged=7)
+    work = replace(job(segments, 2), row_filters=deleting(segments, ALL), deletes_applied_through=7)
     results = run_minor(work, files)
     assert set(files.store) == before
     for one in results:
-        assert (one.rows, one.events, one.path, one.roots, one.purged) == (0, 0, "", (), 7)
+        assert (one.rows, one.events, one.path, one.roots, one.deletes_applied_through) == (
+            0,
+            0,
+            "",
+            (),
+            7,
+        )
         assert (one.time_min, one.time_max) == (MONTH.start, MONTH.end - 1)
     next_one = replace(job(results), inputs=results)
     assert [(one.rows, one.path) for one in run_minor(next_one, files)] == [(0, "")]
@@ -142,7 +153,7 @@ def test_what_is_replaced_is_in_the_first_file() -> None:
     _, segments = inputs(files)
     gone = Roots(chunk=segments[0].id.chunk, spans=((0, 1),))
     given = (replace(segments[0], replaces=(gone,)), *segments[1:])
-    work = replace(job(given, 3), sieves=deleting(segments, GONE))
+    work = replace(job(given, 3), row_filters=deleting(segments, GONE))
     _, second, third = run_minor(work, files)
     assert (second.replaces, third.replaces) == ((gone,), ())
     assert read_descriptor(files, second.path).replaces == (gone,)
@@ -166,14 +177,14 @@ def test_a_failure_leaves_nothing() -> None:
     files = MemoryFiles()
     _, segments = inputs(files)
     before = dict(files.store)
-    work = replace(job(segments, 3), sieves=deleting(segments, GONE))
+    work = replace(job(segments, 3), row_filters=deleting(segments, GONE))
     with pytest.raises(StorageFull):
         run_minor(work, FullAfter(files.store, 2))
     assert files.store == before
 
 
-def gone(*words: str) -> Sieve:
-    return Sieve(predicates=(Among("word", words),))
+def gone(*words: str) -> RowFilter:
+    return RowFilter(predicates=(Among("word", words),))
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 3])
@@ -181,15 +192,17 @@ def test_rollup_leaves_out_what_predicates_name(outputs: int) -> None:
     """Each input loses what its own erasures name; events count; a group stays whole."""
     files = MemoryFiles()
     given = appended(files, [physical(number, "abc") for number in range(3)])
-    sieves = {given[0].id: gone("a", "b"), given[1].id: gone("a", "b", "c")}
-    done = replace(rollup_job(given, outputs), sieves=sieves, purged=6).run(files)
+    row_filters = {given[0].id: gone("a", "b"), given[1].id: gone("a", "b", "c")}
+    done = replace(
+        rollup_job(given, outputs), row_filters=row_filters, deletes_applied_through=6
+    ).run(files)
     assert len(done) == outputs
     assert sum(one.events for one in done) == 4
-    assert {one.purged for one in done} == {6}
+    assert {one.deletes_applied_through for one in done} == {6}
     words = content(files, [one for one in done if one.rows]).column("word").to_pylist()
     assert sorted(set(words)) == ["a", "b", "c"]
     everything = dict.fromkeys((one.id for one in given), gone("a", "b", "c"))
-    last = replace(rollup_job(given, outputs), sieves=everything, attempt="c" * 16).run(files)
+    last = replace(rollup_job(given, outputs), row_filters=everything, attempt="c" * 16).run(files)
     assert [(one.rows, one.events, one.path) for one in last] == [(0, 0, "")] * outputs
     empties = tuple(
         replace(one, id=g.id, shard=g.shard) for one, g in zip(last, given[:outputs], strict=True)

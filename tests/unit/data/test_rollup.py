@@ -48,8 +48,8 @@ def test_sums_are_exact_up_to_the_limit() -> None:
 def test_decimals_are_exact_up_to_38_digits() -> None:
     """Carries, signs, nulls and slices come out right; more than 38 digits are refused."""
     sums = how("s=sum(x)")
-    chance = random.Random(1)
-    whole = [chance.randrange(-(10**30), 10**30) for _ in range(500)]
+    randomness = random.Random(1)
+    whole = [randomness.randrange(-(10**30), 10**30) for _ in range(500)]
     values = [*(Decimal(f"{number}E-5") for number in whole), None]
     rows = one_day(pa.array(values, pa.decimal128(38, 5)))
     total = Decimal(f"{sum(whole[100:])}E-5")
@@ -136,15 +136,15 @@ def test_null_times_are_refused() -> None:
 @pytest.mark.parametrize("spread", [300, 10**6, 2**62])
 def test_many_groups_are_found_whatever_the_keys(spread: int) -> None:
     """By table, by packed sort and by plain sort: the groups that Arrow's own grouping finds."""
-    chance = random.Random(spread)
+    randomness = random.Random(spread)
     rows = pa.table(
         {
-            "at": pa.array([chance.randrange(10**11) for _ in range(50_000)]).cast(
+            "at": pa.array([randomness.randrange(10**11) for _ in range(50_000)]).cast(
                 pa.timestamp("us")
             ),
-            "a": [chance.choice([None, -spread, spread // 3, spread]) for _ in range(50_000)],
-            "b": [chance.randrange(-spread, spread) for _ in range(50_000)],
-            "x": [chance.randrange(1000) for _ in range(50_000)],
+            "a": [randomness.choice([None, -spread, spread // 3, spread]) for _ in range(50_000)],
+            "b": [randomness.randrange(-spread, spread) for _ in range(50_000)],
+            "x": [randomness.randrange(1000) for _ in range(50_000)],
         }
     )
     made = from_input(rows, how("s=sum(x)", "m=max(x)", by=("a", "b")), time_column="at")

@@ -9,7 +9,7 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, SegmentId
 from airflow_provider_segtable.data.deletes.row_bits import bits_of
-from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, Sieve, hidden_of
+from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter, hidden_of
 from airflow_provider_segtable.testing.builders import CHUNK, first
 
 ROOTS = [CHUNK.segment(number) for number in range(3)]
@@ -48,7 +48,7 @@ def test_rows_are_kept_by_address_whoever_tells_it(
     every = addresses(some)
     left = [(root, number) for root, number in every if number not in gone.get(root, set())]
     bits = {str(root): bits_of(BitMap(rows).to_array()) for root, rows in gone.items()}
-    by_runs, by_columns = Sieve(runs=tuple(some), deleted=bits), Sieve(deleted=bits)
+    by_runs, by_columns = RowFilter(runs=tuple(some), deleted=bits), RowFilter(deleted=bits)
     seen_by_runs: list[Address] = []
     seen_by_columns: list[Address] = []
     at = turn = 0
@@ -67,25 +67,25 @@ def test_rows_are_kept_by_address_whoever_tells_it(
 def test_a_sieve_reads_no_more_than_it_needs() -> None:
     """Hidden columns are read only where runs do not tell, and something is deleted."""
     bits = {str(ROOTS[0]): bits_of([1])}
-    assert Sieve(runs=(Run(ROOTS[0], 0, 5),), deleted=bits).reads == ()
-    assert Sieve().reads == ()
-    assert Sieve(deleted=bits).reads == (ROOT, ROW)
+    assert RowFilter(runs=(Run(ROOTS[0], 0, 5),), deleted=bits).reads == ()
+    assert RowFilter().reads == ()
+    assert RowFilter(deleted=bits).reads == (ROOT, ROW)
     predicates = (Compare("x", Compares.LESS, 1), Compare("x", Compares.MORE, 5))
-    assert Sieve(predicates=predicates).reads == ("x",)
+    assert RowFilter(predicates=predicates).reads == ("x",)
 
 
 def test_predicates_hold_back_what_they_hold_for() -> None:
     """In a rollup table a row goes if one of the predicates holds; unknown is not enough."""
     predicates = (Compare("x", Compares.LESS, 1), Compare("x", Compares.MORE, 5))
     rows = pa.table({"x": [0, 1, None, 6]})
-    assert Sieve(predicates=predicates).sifted(rows, 0).column("x").to_pylist() == [1, None]
+    assert RowFilter(predicates=predicates).sifted(rows, 0).column("x").to_pylist() == [1, None]
 
 
 def test_an_idle_sieve_lets_all_pass() -> None:
     """A segment without deletions is not filtered, and still has addresses."""
-    sieve = Sieve.idle(first(0, rows=3))
-    assert sieve.passes_all
-    assert sieve.kept(pa.table({"x": [1, 2, 3]}), 0) is None
-    found = sieve.addressed(pa.record_batch({"x": [2, 3]}), 1)
+    row_filter = RowFilter.idle(first(0, rows=3))
+    assert row_filter.passes_all
+    assert row_filter.kept(pa.table({"x": [1, 2, 3]}), 0) is None
+    found = row_filter.addressed(pa.record_batch({"x": [2, 3]}), 1)
     assert np.array_equal(found.column(ROW), [1, 2])
     assert set(found.column(ROOT).to_pylist()) == {str(ROOTS[0])}

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.errors import (
-    BooksDoNotBalance,
     CorruptTable,
     InvalidInput,
     NotFound,
+    RowsOutOfBalance,
     SegtableError,
 )
 from airflow_provider_segtable.core.segments.segment import (
@@ -50,19 +50,19 @@ START = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 def plenty(rows: int, seed: int, share: float = 0.0) -> pa.Table:
     """Make many rows quickly; ``share`` of them have the same key."""
-    chance = np.random.default_rng(seed)
-    keys = chance.integers(0, 1000, rows)
-    keys[chance.random(rows) < share] = 500
+    randomness = np.random.default_rng(seed)
+    keys = randomness.integers(0, 1000, rows)
+    keys[randomness.random(rows) < share] = 500
     return pa.table(
         {
             "at": pa.array(
-                START + chance.integers(0, 28 * 86_400_000_000, rows), pa.timestamp("us", "UTC")
+                START + randomness.integers(0, 28 * 86_400_000_000, rows), pa.timestamp("us", "UTC")
             ),
             "key": keys,
             "word": pa.array([f"w{n:03d}" for n in range(300)]).take(
-                pa.array(chance.integers(0, 300, rows))
+                pa.array(randomness.integers(0, 300, rows))
             ),
-            "value": chance.normal(size=rows),
+            "value": randomness.normal(size=rows),
         }
     )
 
@@ -194,7 +194,7 @@ def test_a_row_outside_all_chunks_is_an_error() -> None:
     segments = put_in(files, tables)
     before = set(files.store)
     for intervals in (days(5), days(1)):
-        with pytest.raises(BooksDoNotBalance):
+        with pytest.raises(RowsOutOfBalance):
             sort(files, segments, spec(tables[0].schema, "carrier", intervals=intervals))
     assert set(files.store) == before
 
@@ -377,7 +377,7 @@ def test_books_that_do_not_balance_are_an_error() -> None:
     jobs = stages.send([job.run(files) for job in next(stages)])
     results = [job.run(files) for job in jobs]
     lost = [tuple(replace(s, rows=s.rows - 1, events=-1) for s in result) for result in results]
-    with pytest.raises(BooksDoNotBalance, match="4999 rows out, 5000 rows in, 0 of"):
+    with pytest.raises(RowsOutOfBalance, match="4999 rows out, 5000 rows in, 0 of"):
         stages.send(lost)
     discard(files, results)
     assert set(files.store) == before

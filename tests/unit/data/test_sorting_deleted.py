@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.core.deletes.predicate import Among, Compare, Compares
-from airflow_provider_segtable.core.errors import BooksDoNotBalance, SchemaMismatch
+from airflow_provider_segtable.core.errors import RowsOutOfBalance, SchemaMismatch
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, roots_of
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.sort.sorting import sort_stages
@@ -49,10 +49,12 @@ def test_equal_keys_stay_in_order(memory: int, again: bool) -> None:  # noqa: FB
     what = spec(tables[0].schema, "key", memory=memory, target_size=2_000)
     if again:
         given = sort(files, given, replace(what, attempt="b" * 16))
-    results = sort(files, given, replace(what, sieves=deleting(given, gone), purged=9))
+    results = sort(
+        files, given, replace(what, row_filters=deleting(given, gone), deletes_applied_through=9)
+    )
     expected = [(r, n) for r in range(3) for n in range(rows) if n not in set(gone.get(r, ()))]
     assert left(files, results) == expected
-    assert {segment.purged for segment in results} == {9}
+    assert {segment.deletes_applied_through for segment in results} == {9}
     assert {segment.roots for segment in results} == {roots_of(given)}
 
 
@@ -66,7 +68,7 @@ def test_chunks_without_rows_get_no_segment() -> None:
         n: [i for i, at in enumerate(t.column("at").cast("int64").to_pylist()) if second.holds(at)]
         for n, t in enumerate(tables)
     }
-    what = spec(tables[0].schema, "carrier", intervals=days(31), sieves=deleting(given, gone))
+    what = spec(tables[0].schema, "carrier", intervals=days(31), row_filters=deleting(given, gone))
     results = sort(files, given, what)
     assert [s.id.interval for s in results] == [days(4)[0], *days(4)[2:]]
     assert sum(s.rows for s in results) == 600 - sum(map(len, gone.values()))
@@ -80,16 +82,18 @@ def test_nothing_left_is_one_empty_segment_or_none(member: bool) -> None:  # noq
     given = put_in(files, tables)
     before = set(files.store)
     all_rows = deleting(given, {0: range(50), 1: range(50)})
-    what = spec(tables[0].schema, "row", member=member, sieves=all_rows, purged=5)
+    what = spec(
+        tables[0].schema, "row", member=member, row_filters=all_rows, deletes_applied_through=5
+    )
     results = sort(files, given, what)
     assert set(files.store) == before
     assert len(results) == member
     for one in results:
         assert (one.rows, one.events, one.path, one.size, one.roots) == (0, 0, "", 0, ())
         assert (one.time_min, one.time_max) == (MONTH.start, MONTH.end - 1)
-        assert (one.purged, one.clustering) == (5, "row")
+        assert (one.deletes_applied_through, one.clustering) == (5, "row")
         assert sort(files, [one], what) == (one,)
-        (mixed,) = sort(files, [one, given[1]], replace(what, sieves={}))
+        (mixed,) = sort(files, [one, given[1]], replace(what, row_filters={}))
         assert (mixed.rows, mixed.roots) == (50, roots_of([given[1]]))
 
 
@@ -99,15 +103,15 @@ def test_a_range_without_rows_is_an_empty_segment(monkeypatch: pytest.MonkeyPatc
     files = MemoryFiles()
     table = events(2_000, 1)
     given = put_in(files, [table])
-    what = spec(table.schema, "row", target_size=5_000, purged=3, member=True)
+    what = spec(table.schema, "row", target_size=5_000, deletes_applied_through=3, member=True)
     stages = sort_stages(what, given, named, files)
     jobs = stages.send([job.run(files) for job in next(stages)])
-    sieves = dict(enumerate(deleting(given, {0: range(2_000)}).values()))
-    results = [replace(job, sieves=sieves).run(files) for job in jobs]
+    row_filters = dict(enumerate(deleting(given, {0: range(2_000)}).values()))
+    results = [replace(job, row_filters=row_filters).run(files) for job in jobs]
     empty = [segment for result in results for segment in result]
     assert len(empty) > 1
-    assert {(one.rows, one.path, one.purged) for one in empty} == {(0, "", 3)}
-    with pytest.raises(BooksDoNotBalance, match="0 rows out, 2000 rows in, 0 of these deleted"):
+    assert {(one.rows, one.path, one.deletes_applied_through) for one in empty} == {(0, "", 3)}
+    with pytest.raises(RowsOutOfBalance, match="0 rows out, 2000 rows in, 0 of these deleted"):
         stages.send(results)
 
 
@@ -140,25 +144,32 @@ def test_rollup_leaves_out_what_predicates_name(memory: int) -> None:
     tables = [physical(number, "abcabd") for number in range(4)]
     given = appended(files, tables)
     a, late = Among("word", ("a",)), Compare("word", Compares.AT_LEAST, "d")
-    sieves = {
-        given[0].id: Sieve(predicates=(a,)),
-        given[1].id: Sieve(predicates=(a, late)),
-        given[2].id: Sieve(predicates=(Among("word", ("a", "b", "c", "d")),)),
+    row_filters = {
+        given[0].id: RowFilter(predicates=(a,)),
+        given[1].id: RowFilter(predicates=(a, late)),
+        given[2].id: RowFilter(predicates=(Among("word", ("a", "b", "c", "d")),)),
     }
-    what = spec(pa.schema([]), "", rollup=HOW, memory=memory, sieves=sieves, purged=4)
+    what = spec(
+        pa.schema([]),
+        "",
+        rollup=HOW,
+        memory=memory,
+        row_filters=row_filters,
+        deletes_applied_through=4,
+    )
     results = sort(files, given, replace(what, schema=STORED))
     found: dict[str, int] = {}
     for segment in results:
         with files.open(segment.path) as source:
             table = pq.read_table(SourceFile(source))
         assert ROOT not in table.column_names
-        assert (segment.roots, segment.purged) == ((), 4)
+        assert (segment.roots, segment.deletes_applied_through) == ((), 4)
         for row in table.to_pylist():
             found[row["word"]] = found.get(row["word"], 0) + row["__segtable_events"]
     assert found == {"a": 2, "b": 2 + 2 + 2, "c": 1 + 1 + 1, "d": 1 + 1}
     assert sum(segment.events for segment in results) == 13
     assert np.all([segment.rows for segment in results])
-    everything = {one.id: Sieve(predicates=(Among("word", tuple("abcd")),)) for one in given}
-    last = replace(what, schema=STORED, sieves=everything, member=True, attempt="c" * 16)
+    everything = {one.id: RowFilter(predicates=(Among("word", tuple("abcd")),)) for one in given}
+    last = replace(what, schema=STORED, row_filters=everything, member=True, attempt="c" * 16)
     (empty,) = sort(files, given, last)
     assert (empty.rows, empty.events, empty.path) == (0, 0, "")

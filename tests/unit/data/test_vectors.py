@@ -11,9 +11,9 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
-from airflow_provider_segtable.core.log.events import Appended, Changed
+from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.data.deletes.row_bits import bits_of, flags_of
-from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows, sieves
+from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows, row_filters
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors, united, write_vectors
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.testing.builders import CHUNK, after, created, first
@@ -109,10 +109,10 @@ def test_a_file_is_read_once_for_all_segments() -> None:
     state = after(
         created(),
         Appended(segments=segments),
-        Changed(kind="delete", vectors=(one,), seen=1, matched=2),
-        Changed(kind="delete", vectors=(two,), seen=2, matched=1),
+        RowsChanged(kind="delete", vectors=(one,), seen=1, matched=2),
+        RowsChanged(kind="delete", vectors=(two,), seen=2, matched=1),
     )
-    found = sieves(files, state, segments)
+    found = row_filters(files, state, segments)
     assert [found[segment.id].deleted_rows() for segment in segments] == [2, 1, 0]
     assert [found[segment.id].passes_all for segment in segments] == [False, False, True]
     assert sorted(opened) == [one.path, two.path]

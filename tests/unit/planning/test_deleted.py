@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     may_hold,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended, Changed
+from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
@@ -51,10 +51,10 @@ def deleting(state: State, path: str = "deletes/a.arrow", **rows: int) -> State:
     """Delete so many rows of roots: ``p3=2`` are two of partition 3."""
     counts = {CHUNK.segment(int(name[1:])): n for name, n in rows.items()}
     file = VectorFile(path=path, size=1, rows=counts)
-    return after(state, Changed(kind="delete", vectors=(file,), seen=state.n))
+    return after(state, RowsChanged(kind="delete", vectors=(file,), seen=state.n))
 
 
-def hidden(state: State, parts: int, rows: int, purged: int) -> State:
+def hidden(state: State, parts: int, rows: int, deletes_applied_through: int) -> State:
     """Sort everything into some segments with hidden columns."""
     inputs = state.timeline.visible_segments()
     whole = merged(40_000, inputs)
@@ -68,7 +68,7 @@ def hidden(state: State, parts: int, rows: int, purged: int) -> State:
             events=rows,
             lineage=(),
             roots=roots_of(inputs),
-            purged=purged,
+            deletes_applied_through=deletes_applied_through,
         )
         for p in range(parts)
     )
@@ -90,18 +90,18 @@ def test_rows_of_appended_segments_are_counted_exactly() -> None:
 
 
 def test_a_joined_segment_has_what_its_roots_lost_unless_it_is_purged() -> None:
-    """Lineage tells which deletions are in it; up to ``purged`` they are not any more."""
+    """Lineage tells which deletions are in it, but for those applied when it was written."""
     state = deleting(table(first(0), first(1)), p0=3)
     joined = merged(40_000, state.timeline.visible_segments())
-    for purged, rows in ((0, 3), (state.n, 0)):
-        given = replace(joined, purged=purged)
+    for deletes_applied_through, rows in ((0, 3), (state.n, 0)):
+        given = replace(joined, deletes_applied_through=deletes_applied_through)
         now = replace(state, timeline=state.timeline.with_changes(add=[given]))
         assert deleted_in(now).rows_of([given]) == rows
 
 
 def test_rows_behind_hidden_columns_are_spread_in_proportion() -> None:
     """Who may hold the root shares its deletions; none has more deleted than it has."""
-    state = deleting(hidden(table(first(0), first(1)), 4, rows=5, purged=0), p0=8)
+    state = deleting(hidden(table(first(0), first(1)), 4, rows=5, deletes_applied_through=0), p0=8)
     assert set(deleted_in(state).rows.values()) == {2.0}
 
 
@@ -122,7 +122,9 @@ def test_small_neighbours_need_not_wait_where_much_is_deleted() -> None:
 
 def test_a_group_too_large_for_one_output_is_left_to_semi_major() -> None:
     """Without a clustering, too: sorted by event time, and nothing beside it."""
-    state = hidden(table(*(first(p, size=OVERSIZED) for p in range(3))), 2, rows=15, purged=0)
+    state = hidden(
+        table(*(first(p, size=OVERSIZED) for p in range(3))), 2, rows=15, deletes_applied_through=0
+    )
     large = deleting(after(state, Appended(segments=(first(3, size=LARGE),))), p1=9)
     assert plans(large) == [("semi-major", [40_000, 40_001], "30 % of its rows are deleted")]
     assert plans(large, replace(POLICY, semi_major="off")) == []
@@ -159,10 +161,12 @@ def test_predicates_wait_for_what_they_may_hold_for() -> None:
     cut = Compare("time_hour", Compares.LESS, Moment(CHUNK.interval.start + DAY_US))
     early = replace(first(0, size=LARGE), time_max=CHUNK.interval.start)
     late = replace(first(1, size=LARGE), time_min=CHUNK.interval.start + DAY_US)
-    state = after(table(early, late), Changed(kind="delete", seen=1, predicate=cut))
+    state = after(table(early, late), RowsChanged(kind="delete", seen=1, predicate=cut))
     assert plans(state) == [("minor", [0], "1 deletion by predicate waits for it")]
     assert plans(state, replace(POLICY, deleted_predicates=2)) == []
-    later = after(state, Appended(segments=(replace(first(2, size=LARGE), purged=state.n),)))
+    later = after(
+        state, Appended(segments=(replace(first(2, size=LARGE), deletes_applied_through=state.n),))
+    )
     assert deleted_in(later).predicates == {CHUNK.segment(0): 1}
 
 
@@ -176,7 +180,7 @@ def test_predicates_over_dates_wait_only_where_they_may_hold() -> None:
     state = after(
         created(replace(DEFINITION, schema=schema)),
         Appended(segments=(early, late)),
-        Changed(kind="delete", seen=1, predicate=cut),
+        RowsChanged(kind="delete", seen=1, predicate=cut),
     )
     assert deleted_in(state).predicates == {CHUNK.segment(0): 1}
 

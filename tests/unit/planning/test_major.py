@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.time.interval import (
     Interval,
     parse_instant,
 )
-from airflow_provider_segtable.core.time.layout import Zone
+from airflow_provider_segtable.core.time.layout import GranularityOverride
 from airflow_provider_segtable.planning.major import plan_major
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
@@ -168,7 +168,7 @@ JANUARY_18, FEBRUARY_18 = month("2018-01-01"), month("2018-02-01")
 def weekly(*late: int) -> State:
     """Return a table of weeks, whose January 2018 was cut by month, and rows of February after."""
     start = after(created(replace(DEFINITION, granularity=Granularity.WEEK)))
-    state = replace(start, zones=(Zone(JANUARY_18, Granularity.MONTH),))
+    state = replace(start, overrides=(GranularityOverride(JANUARY_18, Granularity.MONTH),))
     recut = core(900, chunk=ChunkKey(JANUARY_18, BASE + 1))
     in_february = (
         replace(first(p, size=size, chunk=ChunkKey(WEEK, BASE)), time_min=FEBRUARY_18.start)

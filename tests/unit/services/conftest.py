@@ -14,9 +14,9 @@ from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 HOUR_US = 3_600_000_000
@@ -28,17 +28,17 @@ def service() -> MemoryService:
 
 
 @pytest.fixture
-def ports(service: MemoryService) -> TablePorts:
+def ports(service: MemoryService) -> TableContext:
     """Two hours with four small segments each."""
     clock = FakeClock()
-    made = TablePorts(
+    made = TableContext(
         uri="memory://t",
         storage=MemoryStorage(clock=clock),
         files=MemoryFiles(),
         clock=clock,
-        chance=FakeChance(),
+        randomness=FakeRandomness(),
         author="first",
-        coordinator_=MemoryCoordinator(clock, service),
+        optional_coordinator=MemoryCoordinator(clock, service),
     )
     create_table(
         made,
@@ -57,10 +57,12 @@ def ports(service: MemoryService) -> TablePorts:
 
 
 @pytest.fixture
-def other(ports: TablePorts, service: MemoryService) -> TablePorts:
+def other(ports: TableContext, service: MemoryService) -> TableContext:
     """Another process with a session of its own."""
     client = MemoryCoordinator(ports.clock, service)
-    return replace(ports, author="second", chance=FakeChance(1), coordinator_=client)
+    return replace(
+        ports, author="second", randomness=FakeRandomness(1), optional_coordinator=client
+    )
 
 
 def rows(turn: int) -> pa.Table:
@@ -69,6 +71,6 @@ def rows(turn: int) -> pa.Table:
     return pa.table({"at": times, "row": [turn, 100 + turn]}, SCHEMA)
 
 
-def contents(ports: TablePorts) -> list[int]:
+def contents(ports: TableContext) -> list[int]:
     """Return the row numbers of the newest snapshot, sorted."""
     return sorted(Table(ports).snapshot().to_arrow().column("row").to_pylist())

@@ -22,9 +22,9 @@ from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
 DAYS = 3
@@ -32,17 +32,17 @@ DAYS = 3
 
 def ports_at(
     folder: Path, *, clock: FakeClock | None = None, service: MemoryService | None = None
-) -> TablePorts:
+) -> TableContext:
     """Return ports of a table on disk, with locks in memory."""
     clock = clock or FakeClock()
     coordinator = MemoryCoordinator(clock, service or MemoryService())
-    made = open_ports(str(folder), author="test")
+    made = open_context(str(folder), author="test")
     # the disk has a clock of its own
     return replace(
         made,
         clock=clock,
-        chance=FakeChance(),
-        coordinator_=coordinator,
+        randomness=FakeRandomness(),
+        optional_coordinator=coordinator,
         most_skew_s=float("inf"),
     )
 
@@ -51,7 +51,7 @@ def ports_at(
 class World:
     """A table, what was appended to it, and chance."""
 
-    ports: TablePorts
+    ports: TableContext
     random: Random
     rows: list[int] = field(default_factory=list)
     appends: int = 0
@@ -93,7 +93,7 @@ class World:
         """Return where the table is."""
         return Path(self.ports.uri)
 
-    def append(self, *hours: int, ports: TablePorts | None = None) -> None:
+    def append(self, *hours: int, ports: TableContext | None = None) -> None:
         """Append a few rows to some hours."""
         hours = hours or tuple(self.random.sample(range(24 * DAYS), self.random.randint(1, 3)))
         numbers = [len(self.rows) + n for n in range(2 * len(hours))]
@@ -154,7 +154,7 @@ class World:
         """Forget all locks."""
         clock = self.ports.clock
         fresh = MemoryCoordinator(clock, MemoryService())
-        self.ports = replace(self.ports, coordinator_=fresh)
+        self.ports = replace(self.ports, optional_coordinator=fresh)
 
     def check_alive(self) -> None:
         """Appends and compactions go on, and nothing is lost or doubled."""

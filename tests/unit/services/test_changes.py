@@ -21,14 +21,14 @@ from airflow_provider_segtable.services.compaction.execution import Execute, in_
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, _rolling, create_table
 from tests.unit.services.conftest import HOUR_US, contents, rows
 
 KINDS = [PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR]
 
 
-def meanwhile(ports: TablePorts, act: Callable[[], object]) -> Execute:
+def meanwhile(ports: TableContext, act: Callable[[], object]) -> Execute:
     """Run jobs in this process; somebody acts after the first one."""
     run, acts = in_process(ports.files), [act]
 
@@ -42,7 +42,7 @@ def meanwhile(ports: TablePorts, act: Callable[[], object]) -> Execute:
 
 
 def compacted(
-    ports: TablePorts, kind: PlanKind, act: Callable[[], object], clustering: str | None = "row"
+    ports: TableContext, kind: PlanKind, act: Callable[[], object], clustering: str | None = "row"
 ) -> None:
     """Compact both hours, and let somebody act while it runs."""
     if kind is PlanKind.MINOR:
@@ -58,7 +58,7 @@ def compacted(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deletes_before_during_and_after_a_compaction_count_once(
-    ports: TablePorts, other: TablePorts, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: PlanKind
 ) -> None:
     """Rows that go at any time beside a compaction are gone, counted and shown nowhere."""
     table = Table(ports)
@@ -78,7 +78,7 @@ def test_deletes_before_during_and_after_a_compaction_count_once(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_updates_beside_a_compaction_are_kept(
-    ports: TablePorts, other: TablePorts, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: PlanKind
 ) -> None:
     """What an update brings while a compaction runs is there once, and can be updated again."""
     table = Table(ports)
@@ -97,7 +97,7 @@ def test_updates_beside_a_compaction_are_kept(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_compacting_what_is_all_deleted_leaves_nothing(
-    ports: TablePorts, other: TablePorts, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: PlanKind
 ) -> None:
     """A table all of whose rows went before or while it was compacted is empty, and usable."""
     table = Table(ports)
@@ -109,7 +109,7 @@ def test_compacting_what_is_all_deleted_leaves_nothing(
 
 @pytest.mark.parametrize("kind", [PlanKind.MINOR, PlanKind.MAJOR])
 def test_erasures_beside_a_compaction_of_a_rollup_table(
-    ports: TablePorts, other: TablePorts, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: PlanKind
 ) -> None:
     """Groups that go while they are compacted are not shown; what comes later is."""
     rollup = Rollup(

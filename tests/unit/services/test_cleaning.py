@@ -37,7 +37,7 @@ from airflow_provider_segtable.services.compaction.execution import Done, in_pro
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import (
@@ -47,7 +47,7 @@ from airflow_provider_segtable.table.log.event_log import (
     tag_path,
 )
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, rows
 
@@ -69,18 +69,18 @@ def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def ports() -> TablePorts:
+def ports() -> TableContext:
     """Two hours with four small segments each, log and data below one root."""
     clock = FakeClock()
     storage = MemoryStorage(clock=clock)
-    made = TablePorts(
+    made = TableContext(
         uri="memory://t",
         storage=storage,
         files=RootedFiles(storage),
         clock=clock,
-        chance=FakeChance(),
+        randomness=FakeRandomness(),
         author="first",
-        coordinator_=MemoryCoordinator(clock, MemoryService()),
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
     create_table(made, DEFINITION)
     for turn in range(4):
@@ -88,32 +88,32 @@ def ports() -> TablePorts:
     return made
 
 
-def pass_hours(ports: TablePorts, hours: float) -> None:
+def pass_hours(ports: TableContext, hours: float) -> None:
     assert isinstance(ports.clock, FakeClock)
     ports.clock.advance(hours * 3600)
 
 
-def compact_all(ports: TablePorts) -> None:
+def compact_all(ports: TableContext) -> None:
     plans = [launch.plan_id for launch in plan_table(ports).launches]
     results = compact(ports, plans, in_process(ports.files))
     assert all(result.ended is Ended.COMPLETED for result in results)
     pass_hours(ports, 0.01)
 
 
-def files(ports: TablePorts) -> set[str]:
+def files(ports: TableContext) -> set[str]:
     return {entry.path for entry in ports.storage.list("data")}
 
 
-def shown(ports: TablePorts, **which: object) -> list[int]:
+def shown(ports: TableContext, **which: object) -> list[int]:
     table = Table(ports).snapshot(**which).to_arrow()  # type: ignore[arg-type]
     return sorted(table.column("row").to_pylist())
 
 
-def needed(ports: TablePorts) -> set[str]:
+def needed(ports: TableContext) -> set[str]:
     return {s.path for s in Table(ports).state().timeline.visible_segments() if s.path}
 
 
-def test_inputs_of_a_compaction_go_once_nobody_can_read_them(ports: TablePorts) -> None:
+def test_inputs_of_a_compaction_go_once_nobody_can_read_them(ports: TableContext) -> None:
     """Within retention nothing goes; after it the inputs go, and the rows stay."""
     compact_all(ports)
     before = shown(ports)
@@ -128,12 +128,12 @@ def test_inputs_of_a_compaction_go_once_nobody_can_read_them(ports: TablePorts) 
     assert set(before) <= set(shown(ports))
 
 
-def test_the_dry_run_is_the_same_and_writes_nothing(ports: TablePorts) -> None:
+def test_the_dry_run_is_the_same_and_writes_nothing(ports: TableContext) -> None:
     """What a dry run says is what the run then does."""
     compact_all(ports)
     ports.storage.create("data/nobody/00000-0.parquet", b"x")
     there = [(e.path, e.modified) for e in ports.storage.list("")]
-    dry = clean(replace(ports, coordinator_=None), retention=NOW, dry_run=True)
+    dry = clean(replace(ports, optional_coordinator=None), retention=NOW, dry_run=True)
     assert [(e.path, e.modified) for e in ports.storage.list("")] == there
     assert dry == clean(ports, retention=NOW)
     assert dry.segments
@@ -141,7 +141,7 @@ def test_the_dry_run_is_the_same_and_writes_nothing(ports: TablePorts) -> None:
     assert dry.log_files
 
 
-def test_a_second_run_finds_nothing(ports: TablePorts) -> None:
+def test_a_second_run_finds_nothing(ports: TableContext) -> None:
     """Cleaning comes to rest, and leaves the log alone then."""
     compact_all(ports)
     clean(ports, retention=NOW)
@@ -153,7 +153,7 @@ def test_a_second_run_finds_nothing(ports: TablePorts) -> None:
     assert Table(ports).state().n == n
 
 
-def test_an_expired_version_says_which_is_the_oldest(ports: TablePorts) -> None:
+def test_an_expired_version_says_which_is_the_oldest(ports: TableContext) -> None:
     """Reading below the oldest kept version is a typed error, by number and by time."""
     compact_all(ports)
     first = Table(ports).state().base_version
@@ -168,7 +168,7 @@ def test_an_expired_version_says_which_is_the_oldest(ports: TablePorts) -> None:
         Table(ports).snapshot(version=999)
 
 
-def test_tags_keep_versions(ports: TablePorts) -> None:
+def test_tags_keep_versions(ports: TableContext) -> None:
     """A tagged version reads the same after everything else, its log too, is gone."""
     assert Table(ports).tag("start", version=2) == 2
     before = shown(ports, version=2)
@@ -185,7 +185,7 @@ def test_tags_keep_versions(ports: TablePorts) -> None:
     assert not list(ports.storage.list("_segtable/tags"))
 
 
-def test_tags_are_refused_with_a_reason(ports: TablePorts) -> None:
+def test_tags_are_refused_with_a_reason(ports: TableContext) -> None:
     """Names must be fit for a file, be free, and name a version that is kept."""
     table = Table(ports)
     with pytest.raises(InvalidName, match="'a/b' is no tag"):
@@ -220,7 +220,7 @@ class During:
         self.inner.create(path, data)
 
 
-def test_a_tag_made_during_cleaning_is_heeded(ports: TablePorts) -> None:
+def test_a_tag_made_during_cleaning_is_heeded(ports: TableContext) -> None:
     """The cleaner's event loses against the tag's, and the cleaner looks again."""
     compact_all(ports)
     assert isinstance(ports.storage, MemoryStorage)
@@ -233,7 +233,7 @@ def test_a_tag_made_during_cleaning_is_heeded(ports: TablePorts) -> None:
     assert shown(ports, tag="late") == before
 
 
-def test_pending_plans_keep_their_inputs(ports: TablePorts) -> None:
+def test_pending_plans_keep_their_inputs(ports: TableContext) -> None:
     """A plan that waits still finds what it was to read, though a faster one replaced it."""
     compact_all(ports)
     request(ports, PlanKind.MAJOR)
@@ -243,7 +243,7 @@ def test_pending_plans_keep_their_inputs(ports: TablePorts) -> None:
     assert not {s.id for s in run.segments} & set(plan.inputs)
 
 
-def test_carried_over_files_stay(ports: TablePorts) -> None:
+def test_carried_over_files_stay(ports: TableContext) -> None:
     """A file that a segment of a new version shares goes only with the last that names it."""
     request(ports, PlanKind.MAJOR)
     plan = Table(ports).state().pending_plans()[0].plan.id
@@ -270,7 +270,7 @@ def test_carried_over_files_stay(ports: TablePorts) -> None:
     assert files(ports) == needed(ports)
 
 
-def test_orphans_go_by_age_only(ports: TablePorts) -> None:
+def test_orphans_go_by_age_only(ports: TableContext) -> None:
     """A file that nobody names is left alone until it is old, runs of a sort included."""
     for path in ("data/x/00000-a.parquet", "data/_runs/1-b.arrow"):
         ports.storage.create(path, b"abc")
@@ -282,7 +282,7 @@ def test_orphans_go_by_age_only(ports: TablePorts) -> None:
     assert files(ports) == needed(ports)
 
 
-def test_files_of_a_running_attempt_are_no_orphans(ports: TablePorts) -> None:
+def test_files_of_a_running_attempt_are_no_orphans(ports: TableContext) -> None:
     """Whatever its age, a file that an attempt in flight may have written stays."""
     plans = [launch.plan_id for launch in plan_table(ports).launches]
     seen = []
@@ -297,7 +297,7 @@ def test_files_of_a_running_attempt_are_no_orphans(ports: TablePorts) -> None:
     assert seen[0].young
 
 
-def test_an_orphan_that_is_named_after_all_stays(ports: TablePorts) -> None:
+def test_an_orphan_that_is_named_after_all_stays(ports: TableContext) -> None:
     """A slow writer commits its old file while it is on the cleaner's list: its rows are read."""
     compact_all(ports)
     state = Table(ports).state()
@@ -325,7 +325,7 @@ def test_an_orphan_that_is_named_after_all_stays(ports: TablePorts) -> None:
     ("hours", "versions", "kept"), [(0, 3, 3), (1000, 1, None), (1000, 3, None), (0, 1, 1)]
 )
 def test_a_version_is_kept_by_its_age_or_by_its_number(
-    ports: TablePorts, hours: float, versions: int, kept: int | None
+    ports: TableContext, hours: float, versions: int, kept: int | None
 ) -> None:
     """The rule that keeps more decides; either may keep a version alone."""
     compact_all(ports)
@@ -382,7 +382,7 @@ class DyingAfter:
     "part",
     ["data", "_segtable/tags", "_segtable/checkpoints", "_segtable/expired", "_segtable/timeline"],
 )
-def test_on_any_doubt_nothing_is_deleted(ports: TablePorts, part: str) -> None:
+def test_on_any_doubt_nothing_is_deleted(ports: TableContext, part: str) -> None:
     """What is protected is known for certain, or the run fails before the first deletion."""
     Table(ports).tag("start", version=2)
     compact_all(ports)
@@ -395,7 +395,7 @@ def test_on_any_doubt_nothing_is_deleted(ports: TablePorts, part: str) -> None:
     assert files(ports) == there
 
 
-def test_an_unreadable_tag_stops_the_cleaning(ports: TablePorts) -> None:
+def test_an_unreadable_tag_stops_the_cleaning(ports: TableContext) -> None:
     """A torn tag is not taken for no tag once the log behind it is gone."""
     Table(ports).tag("start", version=2)
     compact_all(ports)
@@ -408,7 +408,7 @@ def test_an_unreadable_tag_stops_the_cleaning(ports: TablePorts) -> None:
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_a_clock_that_is_off_cleans_nothing(ports: TablePorts, hours: float) -> None:
+def test_a_clock_that_is_off_cleans_nothing(ports: TableContext, hours: float) -> None:
     """If this host and the storage disagree about the time, ages mean nothing."""
     compact_all(ports)
     off = FakeClock(ports.clock.now() + int(hours * 3_600_000_000))
@@ -418,7 +418,7 @@ def test_a_clock_that_is_off_cleans_nothing(ports: TablePorts, hours: float) -> 
     assert files(ports) == there
 
 
-def test_the_doomed_of_a_dead_cleaner_are_deleted(ports: TablePorts) -> None:
+def test_the_doomed_of_a_dead_cleaner_are_deleted(ports: TableContext) -> None:
     """Killed between its event and its deletions, a cleaner leaves no litter for ever."""
     compact_all(ports)
 
@@ -428,14 +428,14 @@ def test_the_doomed_of_a_dead_cleaner_are_deleted(ports: TablePorts) -> None:
 
     with pytest.raises(StorageError):
         clean(replace(ports, files=Dying(ports.storage)), retention=NOW)
-    assert Table(ports).state().doomed
+    assert Table(ports).state().pending_delete
     assert len(files(ports)) > len(needed(ports))
     clean(ports, retention=NOW)
-    assert not Table(ports).state().doomed
+    assert not Table(ports).state().pending_delete
     assert files(ports) == needed(ports)
 
 
-def test_a_table_opens_without_its_first_events(ports: TablePorts) -> None:
+def test_a_table_opens_without_its_first_events(ports: TableContext) -> None:
     """Once the log has expired everything works from a checkpoint, even without its hint."""
     compact_all(ports)
     before = shown(ports)
@@ -453,7 +453,7 @@ def test_a_table_opens_without_its_first_events(ports: TablePorts) -> None:
 
 
 def test_a_cleaner_that_dies_among_old_events_has_marked_where_the_log_begins(
-    ports: TablePorts,
+    ports: TableContext,
 ) -> None:
     """The marker comes before the first deletion, or a gap would look like the log's end."""
     stale = EventLog(ports.storage).at(1)
@@ -467,7 +467,7 @@ def test_a_cleaner_that_dies_among_old_events_has_marked_where_the_log_begins(
     assert EventLog(ports.storage).refresh(stale) == Table(ports).state()
 
 
-def test_an_unreadable_checkpoint_keeps_the_log(ports: TablePorts) -> None:
+def test_an_unreadable_checkpoint_keeps_the_log(ports: TableContext) -> None:
     """The log expires only behind a checkpoint that was read."""
     compact_all(ports)
     for n in EventLog(ports.storage).checkpoints():
@@ -477,7 +477,7 @@ def test_an_unreadable_checkpoint_keeps_the_log(ports: TablePorts) -> None:
     assert EventLog(ports.storage).event(0) is not None
 
 
-def test_a_stale_reader_does_not_take_the_expired_part_for_the_end(ports: TablePorts) -> None:
+def test_a_stale_reader_does_not_take_the_expired_part_for_the_end(ports: TableContext) -> None:
     """Whoever holds an old state finds the next number gone, and opens the table anew."""
     stale = EventLog(ports.storage).at(1)
     compact_all(ports)
@@ -485,7 +485,7 @@ def test_a_stale_reader_does_not_take_the_expired_part_for_the_end(ports: TableP
     assert EventLog(ports.storage).refresh(stale) == Table(ports).state()
 
 
-def test_a_writer_that_slept_does_not_commit_into_the_expired_part(ports: TablePorts) -> None:
+def test_a_writer_that_slept_does_not_commit_into_the_expired_part(ports: TableContext) -> None:
     """A put that finds its number free because it expired is seen to be outside the log."""
     assert isinstance(ports.storage, MemoryStorage)
 
@@ -513,7 +513,7 @@ def test_retention_is_read_from_the_table() -> None:
             Retention.read(wrong)
 
 
-def test_events_of_a_run_are_in_order(ports: TablePorts) -> None:
+def test_events_of_a_run_are_in_order(ports: TableContext) -> None:
     """The name goes first, and the files are forgotten last."""
     compact_all(ports)
     n = Table(ports).state().n

@@ -14,7 +14,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
 from airflow_provider_segtable.core.log.admission import admit
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.events import Cleaned, Restored, TableCreated
+from airflow_provider_segtable.core.log.events import Cleaned, TableCreated, TableRepaired
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
@@ -24,11 +24,11 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, comp
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.unit.services.conftest import HOUR_US, SCHEMA
 
@@ -36,18 +36,18 @@ NOW = Retention(hours=0, versions=1, orphan_hours=0)
 
 
 @pytest.fixture
-def ports() -> TablePorts:
+def ports() -> TableContext:
     """Two hours with three small segments each, log and files below one root."""
     clock = FakeClock()
     storage = MemoryStorage(clock=clock)
-    made = TablePorts(
+    made = TableContext(
         uri="memory://t",
         storage=storage,
         files=RootedFiles(storage),
         clock=clock,
-        chance=FakeChance(),
+        randomness=FakeRandomness(),
         author="test",
-        coordinator_=MemoryCoordinator(clock, MemoryService()),
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
     create_table(
         made,
@@ -66,13 +66,13 @@ def ports() -> TablePorts:
     return made
 
 
-def delete(ports: TablePorts, factor: int) -> None:
+def delete(ports: TableContext, factor: int) -> None:
     """Delete every row whose number is a multiple."""
     numbers = [n for n in shown(ports) if n % factor == 0]
     Table(ports).delete(f"row IN ({', '.join(map(str, numbers))})")
 
 
-def purge(ports: TablePorts, kind: str = "semi-major") -> None:
+def purge(ports: TableContext, kind: str = "semi-major") -> None:
     """Rewrite everything without what is deleted."""
     plans = [asked.plan.id for asked in request(ports, kind)]
     results = compact(ports, plans, in_process(ports.files))
@@ -80,21 +80,21 @@ def purge(ports: TablePorts, kind: str = "semi-major") -> None:
     tick(ports)
 
 
-def tick(ports: TablePorts, hours: float = 0.01) -> None:
+def tick(ports: TableContext, hours: float = 0.01) -> None:
     assert isinstance(ports.clock, FakeClock)
     ports.clock.advance(hours * 3600)
 
 
-def shown(ports: TablePorts, **which: Any) -> list[int]:
+def shown(ports: TableContext, **which: Any) -> list[int]:
     found = Table(ports).snapshot(**which).to_arrow().column("row")
     return sorted(found.to_pylist())
 
 
-def vectors(ports: TablePorts) -> list[str]:
+def vectors(ports: TableContext) -> list[str]:
     return [entry.path for entry in ports.storage.list("deletes")]
 
 
-def test_vectors_stay_until_all_that_may_hold_their_rows_is_purged(ports: TablePorts) -> None:
+def test_vectors_stay_until_all_that_may_hold_their_rows_is_purged(ports: TableContext) -> None:
     """The compaction purges, but its inputs are there still; with them the vectors go."""
     delete(ports, 3)
     left = shown(ports)
@@ -107,10 +107,10 @@ def test_vectors_stay_until_all_that_may_hold_their_rows_is_purged(ports: TableP
     assert run.bytes_freed == sum(s.size for s in run.segments) + run.vectors[0].size
     assert (vectors(ports), shown(ports)) == ([], left)
     state = Table(ports).state()
-    assert (dict(state.vectors), state.doomed) == ({}, frozenset())
+    assert (dict(state.vectors), state.pending_delete) == ({}, frozenset())
 
 
-def test_a_dry_run_names_the_vectors_and_takes_none(ports: TablePorts) -> None:
+def test_a_dry_run_names_the_vectors_and_takes_none(ports: TableContext) -> None:
     """What it says is what the run then does; after that there is nothing to do."""
     delete(ports, 2)
     purge(ports)
@@ -124,7 +124,7 @@ def test_a_dry_run_names_the_vectors_and_takes_none(ports: TablePorts) -> None:
     assert (again.vectors, Table(ports).state().n) == ((), n)
 
 
-def test_kept_versions_and_tags_are_read_right_whatever_vectors_went(ports: TablePorts) -> None:
+def test_kept_versions_and_tags_are_read_right_whatever_vectors_went(ports: TableContext) -> None:
     """Each version that is kept shows its own rows: before, between and after two deletes."""
     expected = {}
     table = Table(ports)
@@ -148,7 +148,7 @@ def test_kept_versions_and_tags_are_read_right_whatever_vectors_went(ports: Tabl
     assert (vectors(ports), shown(ports)) == ([], expected["deleted1"])
 
 
-def test_vectors_of_nobody_go_by_age(ports: TablePorts) -> None:
+def test_vectors_of_nobody_go_by_age(ports: TableContext) -> None:
     """A writer that died before its commit leaves one: it is young first, then an orphan."""
     Table(ports).delete("row = 1")
     ports.storage.create("deletes/dead.arrow", b"x")
@@ -184,7 +184,7 @@ class StopCleaning(Exception):
     """The process is gone."""
 
 
-def history(ports: TablePorts) -> dict[str, list[int]]:
+def history(ports: TableContext) -> dict[str, list[int]]:
     """Make a table where vectors may go, others may not, and one is nobody's."""
     expected = {}
     delete(ports, 3)
@@ -200,7 +200,7 @@ def history(ports: TablePorts) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("effects", range(0, 24, 2))
 def test_a_cleaner_killed_anywhere_takes_nothing_that_is_needed(
-    ports: TablePorts, effects: int
+    ports: TableContext, effects: int
 ) -> None:
     """After its death and after one more run, what is kept is whole, and nothing stale is left."""
     expected, now = history(ports), shown(ports)
@@ -221,15 +221,15 @@ def test_a_cleaner_killed_anywhere_takes_nothing_that_is_needed(
     assert {tag: shown(ports, tag=tag) for tag in expected} == expected
     state = Table(ports).state()
     named = {each.path for some in state.vectors.values() for each in some}
-    assert (set(vectors(ports)), state.doomed) == (named, frozenset())
+    assert (set(vectors(ports)), state.pending_delete) == (named, frozenset())
 
 
-def test_vectors_that_a_repair_freed_go_without_any_segment(ports: TablePorts) -> None:
+def test_vectors_that_a_repair_freed_go_without_any_segment(ports: TableContext) -> None:
     """It is worth an event, once: the next cleaner is told that others did it."""
     delete(ports, 3)
     purge(ports)
     hidden = _hidden(Table(ports).state())
-    gone = Restored(segments=(), lost=tuple(hidden), reason="their files were lost")
+    gone = TableRepaired(segments=(), lost=tuple(hidden), reason="their files were lost")
     state = Table(ports).state()
     commit_or_raise(ports, state, Change(action=gone, commit_id="lost"))
     for path in {s.path for i in hidden if (s := state.timeline.get(i))}:
@@ -250,7 +250,7 @@ def _hidden(state: State) -> Iterator[Any]:
     return (s.id for s in state.timeline.segments() if s.id not in visible)
 
 
-def test_a_reader_of_an_expired_version_is_told(ports: TablePorts) -> None:
+def test_a_reader_of_an_expired_version_is_told(ports: TableContext) -> None:
     """Its vectors are gone with the version: that is an error, never rows that were deleted."""
     delete(ports, 3)
     old = Table(ports).snapshot()

@@ -33,11 +33,11 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.clocks import FOLDER, SKEW_VARIABLE, VALID_S, ClockCheck
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path, number
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.table.writes.append import append_request
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.unit.services.conftest import SCHEMA, contents, rows
 
@@ -79,38 +79,38 @@ class World:
 
     clock: FakeClock
     service: MemoryService
-    ports: TablePorts
+    ports: TableContext
 
     @staticmethod
     def empty() -> "World":
         """Return one without a table."""
         clock = FakeClock()
         storage, service = MemoryStorage(clock=clock), MemoryService(clock)
-        ports = TablePorts(
+        ports = TableContext(
             uri="memory://t",
             storage=storage,
             files=RootedFiles(storage),
             clock=clock,
-            chance=FakeChance(),
+            randomness=FakeRandomness(),
             author="right",
-            coordinator_=MemoryCoordinator(clock, service),
+            optional_coordinator=MemoryCoordinator(clock, service),
         )
         return World(clock, service, ports)
 
-    def elsewhere(self, looks: int, off_us: int) -> TablePorts:
+    def elsewhere(self, looks: int, off_us: int) -> TableContext:
         """Return another process's ports, with a clock that goes wrong."""
         clock = Failing(self.clock, looks, off_us)
         return replace(
             self.ports,
             clock=clock,
-            chance=FakeChance(1),
+            randomness=FakeRandomness(1),
             author="host-7:123",
-            coordinator_=MemoryCoordinator(clock, self.service),
+            optional_coordinator=MemoryCoordinator(clock, self.service),
             clock_check=ClockCheck(),
         )
 
 
-Act = Callable[[TablePorts], object]
+Act = Callable[[TableContext], object]
 
 
 def begun() -> World:
@@ -137,7 +137,7 @@ def compacted() -> World:
     return world
 
 
-def work(ports: TablePorts) -> None:
+def work(ports: TableContext) -> None:
     """Carry out what is pending; what fails, fails for its clock."""
     plans = [known.plan.id for known in Table(ports).state().pending_plans()]
     results = compact(ports, plans, in_process(ports.files))
@@ -164,7 +164,7 @@ def died() -> World:
     return world
 
 
-def yielding(ports: TablePorts) -> None:
+def yielding(ports: TableContext) -> None:
     """Begin an attempt, and give way."""
     state = Table(ports).state()
     attempt = begin(ports, state.pending_plans()[0], state, wait_s=1)
@@ -195,7 +195,7 @@ def lost() -> World:
     return world
 
 
-def merge(ports: TablePorts) -> None:
+def merge(ports: TableContext) -> None:
     """Update a row and insert one."""
     Table(ports).merge(rows(1).slice(0, 1), on=["row"])
 
@@ -220,7 +220,7 @@ AUTHORS: dict[str, tuple[Callable[[], World], Act]] = {
 }
 
 
-def version(ports: TablePorts) -> int | None:
+def version(ports: TableContext) -> int | None:
     """Return the newest version; None if there is no log."""
     try:
         return EventLog(ports.storage).load().n
@@ -254,7 +254,7 @@ def test_a_clock_that_goes_wrong_on_the_way_sets_no_time(author: str) -> None:
             assert event <= world.clock.now() + BOUND_US, f"after {looks} looks"
 
 
-def events(ports: TablePorts) -> Iterable[Instant]:
+def events(ports: TableContext) -> Iterable[Instant]:
     """Yield the times of all events."""
     return (event.time for event in EventLog(ports.storage).events(0))
 
@@ -291,18 +291,18 @@ def test_the_storage_is_asked_once_in_a_while() -> None:
 
 def test_the_bound_is_set_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds are taken from the environment; what is no number of seconds is refused by name."""
-    assert open_ports("memory://bound").most_skew_s == 60
+    assert open_context("memory://bound").most_skew_s == 60
     monkeypatch.setenv(SKEW_VARIABLE, "300")
-    assert open_ports("memory://bound").most_skew_s == 300
+    assert open_context("memory://bound").most_skew_s == 300
     for wrong in ("much", "-1", "nan"):
         monkeypatch.setenv(SKEW_VARIABLE, wrong)
         with pytest.raises(InvalidInput, match=f"{SKEW_VARIABLE}={wrong!r} is no number"):
-            open_ports("memory://bound")
+            open_context("memory://bound")
 
 
 def test_tables_of_one_process_share_a_comparison() -> None:
     """The clock is the process's, so what one table has compared counts for all."""
-    assert open_ports("memory://one").clock_check is open_ports("memory://two").clock_check
+    assert open_context("memory://one").clock_check is open_context("memory://two").clock_check
 
 
 def test_a_wider_bound_lets_a_clock_pass() -> None:
@@ -320,7 +320,7 @@ def poisoned(world: World) -> int:
     return n
 
 
-def found(ports: TablePorts, code: str) -> list[Finding]:
+def found(ports: TableContext, code: str) -> list[Finding]:
     """Return what the doctor finds of one code."""
     return [finding for finding in examine(ports).findings if finding.code == code]
 

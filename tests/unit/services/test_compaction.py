@@ -23,7 +23,7 @@ from airflow_provider_segtable.services.compaction.compaction import (
 from airflow_provider_segtable.services.compaction.execution import Done, in_process, run_one
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.builders import created
@@ -32,7 +32,7 @@ from tests.unit.services.conftest import HOUR_US, contents, rows
 ROWS = [0, 1, 2, 3, 100, 101, 102, 103]
 
 
-def planned(ports: TablePorts) -> list[str]:
+def planned(ports: TableContext) -> list[str]:
     return [launch.plan_id for launch in plan_table(ports).launches]
 
 
@@ -40,7 +40,7 @@ def endings(results: Sequence[PlanResult]) -> list[Ended]:
     return [result.ended for result in results]
 
 
-def test_plans_are_completed_in_one_call(ports: TablePorts) -> None:
+def test_plans_are_completed_in_one_call(ports: TableContext) -> None:
     """Two chunks become one segment each, rows unchanged, books balanced, locks gone."""
     results = compact(ports, planned(ports), in_process(ports.files))
     assert endings(results) == [Ended.COMPLETED] * 2
@@ -51,7 +51,7 @@ def test_plans_are_completed_in_one_call(ports: TablePorts) -> None:
     assert ports.coordinator.locks("t") == ()
 
 
-def test_second_run_finds_it_done(ports: TablePorts) -> None:
+def test_second_run_finds_it_done(ports: TableContext) -> None:
     """Run twice, a plan commits once; the second run says by whom and where."""
     plans = planned(ports)
     compact(ports, plans, in_process(ports.files))
@@ -63,7 +63,7 @@ def test_second_run_finds_it_done(ports: TablePorts) -> None:
 
 
 def test_forgotten_plan_is_found_in_the_log(
-    ports: TablePorts, monkeypatch: pytest.MonkeyPatch
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was delayed past all remembered plans still learns how its plan ended."""
     monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 0)
@@ -75,7 +75,7 @@ def test_forgotten_plan_is_found_in_the_log(
 
 
 def test_operators_and_the_service_agree_on_a_forgotten_plan(
-    ports: TablePorts, monkeypatch: pytest.MonkeyPatch
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A retried task finds a plan done, also one older than all that the state remembers."""
     monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 0)
@@ -100,14 +100,14 @@ def test_the_newest_end_of_a_plan_counts() -> None:
     assert (over.ended, "event 2" in over.message) == (Ended.DONE_ALREADY, True)
 
 
-def test_unknown_plan_fails_by_name(ports: TablePorts) -> None:
+def test_unknown_plan_fails_by_name(ports: TableContext) -> None:
     """A plan that was never in the log is a mistake, and says how to find the right one."""
     (result,) = compact(ports, ["minor-x"], in_process(ports.files))
     assert result.ended is Ended.FAILED
     assert "no plan minor-x: `segtable plan` lists" in result.message
 
 
-def test_second_worker_ends_while_the_first_works(ports: TablePorts, other: TablePorts) -> None:
+def test_second_worker_ends_while_the_first_works(ports: TableContext, other: TableContext) -> None:
     """Of two workers on one plan the second says who has it, and changes nothing."""
     plans = planned(ports)
     seen: list[PlanResult] = []
@@ -122,7 +122,7 @@ def test_second_worker_ends_while_the_first_works(ports: TablePorts, other: Tabl
     assert "first" in seen[0].message
 
 
-def test_one_failure_does_not_stop_the_others(ports: TablePorts) -> None:
+def test_one_failure_does_not_stop_the_others(ports: TableContext) -> None:
     """A kernel that dies costs its own plan only, which stays pending for the next run."""
     plans = planned(ports)
 
@@ -138,14 +138,14 @@ def test_one_failure_does_not_stop_the_others(ports: TablePorts) -> None:
     assert contents(ports) == ROWS
 
 
-def test_job_without_a_result_is_a_failure(ports: TablePorts) -> None:
+def test_job_without_a_result_is_a_failure(ports: TableContext) -> None:
     """An engine that swallows a job is noticed."""
     results = compact(ports, planned(ports), lambda _: iter(()))
     assert endings(results) == [Ended.FAILED] * 2
     assert "without a result" in results[0].message
 
 
-def test_lost_session_stops_the_commit(ports: TablePorts, service: MemoryService) -> None:
+def test_lost_session_stops_the_commit(ports: TableContext, service: MemoryService) -> None:
     """Whoever loses the lock while working commits nothing and removes its files."""
     plans = planned(ports)
     before = set(ports.files.store)  # type: ignore[attr-defined]
@@ -165,7 +165,7 @@ def test_lost_session_stops_the_commit(ports: TablePorts, service: MemoryService
 
 
 def test_superseded_worker_is_overtaken(
-    ports: TablePorts, other: TablePorts, service: MemoryService
+    ports: TableContext, other: TableContext, service: MemoryService
 ) -> None:
     """A worker that never heard of its lost session is refused by the log itself."""
     plans = planned(ports)[:1]
@@ -184,7 +184,7 @@ def test_superseded_worker_is_overtaken(
     assert contents(ports) == ROWS
 
 
-def test_appends_during_a_compaction_stay(ports: TablePorts, other: TablePorts) -> None:
+def test_appends_during_a_compaction_stay(ports: TableContext, other: TableContext) -> None:
     """What is appended while the kernel runs is visible before and after the commit."""
     plans = planned(ports)
 
@@ -208,7 +208,7 @@ def test_appends_during_a_compaction_stay(ports: TablePorts, other: TablePorts) 
     ids=["hours to a day", "a day to a month", "a day to hours"],
 )
 def test_only_a_compaction_that_cuts_time_finer_keeps_appends_out(
-    ports: TablePorts, other: TablePorts, cuts: list[str], end: Ended, carried: int
+    ports: TableContext, other: TableContext, cuts: list[str], end: Ended, carried: int
 ) -> None:
     """An append beside a coarsening compaction is carried over; a refining one yields to it."""
     for cut in cuts[:-1]:
@@ -231,7 +231,7 @@ def test_only_a_compaction_that_cuts_time_finer_keeps_appends_out(
     assert list(violations(state)) == []
 
 
-def test_wrong_clock_is_refused(ports: TablePorts) -> None:
+def test_wrong_clock_is_refused(ports: TableContext) -> None:
     """A worker whose clock is far from the coordinator's does not begin."""
     plans = planned(ports)
     client = ports.coordinator
@@ -243,7 +243,7 @@ def test_wrong_clock_is_refused(ports: TablePorts) -> None:
     assert ports.coordinator.locks("t") == ()
 
 
-def _hour_ahead(ports: TablePorts) -> TablePorts:
+def _hour_ahead(ports: TableContext) -> TableContext:
     from dataclasses import replace
 
     from airflow_provider_segtable.testing.clock import FakeClock

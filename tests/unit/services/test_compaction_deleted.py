@@ -10,7 +10,7 @@ from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import contents
 
@@ -18,7 +18,7 @@ ROWS = [0, 1, 2, 3, 100, 101, 102, 103]
 KINDS = ["minor", "semi-major", "major"]
 
 
-def compacted(ports: TablePorts, kind: str, where: str = "") -> None:
+def compacted(ports: TableContext, kind: str, where: str = "") -> None:
     """Ask for a compaction of everything and carry it out, deleting meanwhile."""
 
     def execute(jobs: Sequence[Job]) -> Iterator[Done]:
@@ -35,7 +35,7 @@ def compacted(ports: TablePorts, kind: str, where: str = "") -> None:
 
 @pytest.mark.parametrize("first", KINDS)
 @pytest.mark.parametrize("second", ["semi-major", "major"])
-def test_deletes_beside_compactions(ports: TablePorts, first: str, second: str) -> None:
+def test_deletes_beside_compactions(ports: TableContext, first: str, second: str) -> None:
     """What is deleted before one is not in its files, what is deleted later is held back."""
     Table(ports).delete("row in (1, 102)")
     compacted(ports, first, "row = 0")
@@ -50,7 +50,7 @@ def test_deletes_beside_compactions(ports: TablePorts, first: str, second: str) 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("where", ["true", "row < 100"])
-def test_all_rows_of_a_chunk_deleted(ports: TablePorts, kind: str, where: str) -> None:
+def test_all_rows_of_a_chunk_deleted(ports: TableContext, kind: str, where: str) -> None:
     """The plan completes and its books balance; what comes later is there."""
     Table(ports).delete(where)
     left = contents(ports)

@@ -27,7 +27,7 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import SCHEMA, contents, rows
@@ -56,25 +56,25 @@ def service() -> MemoryService:
     return MemoryService()
 
 
-def emptied(folder: Path, service: MemoryService, rollup: Rollup | None = None) -> TablePorts:
+def emptied(folder: Path, service: MemoryService, rollup: Rollup | None = None) -> TableContext:
     """Two hours of three segments; all rows of the first hour are deleted."""
     uri = str(folder / "table")
     Table.create(uri, schema=SCHEMA, time_column="at", granularity="hour", rollup=rollup)
-    made = open_ports(uri, author="first")
+    made = open_context(uri, author="first")
     client = MemoryCoordinator(made.clock, service)
-    ports = replace(made, files=Files(uri), coordinator_=client)
+    ports = replace(made, files=Files(uri), optional_coordinator=client)
     for turn in range(3):
         Table(ports).append(rows(turn))
     Table(ports).delete("row < 100")
     return ports
 
 
-def asked(ports: TablePorts, kind: str) -> list[str]:
+def asked(ports: TableContext, kind: str) -> list[str]:
     wish = {"interval": DAY} if kind == "major" else {}
     return [one.plan.id for one in request(ports, kind, **wish)]
 
 
-def compacted(ports: TablePorts, kind: str) -> None:
+def compacted(ports: TableContext, kind: str) -> None:
     results = compact(ports, asked(ports, kind), in_process(ports.files))
     assert {
         (one.ended, one.message) for one in results if one.ended is not Ended.COMPLETED

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.deletion import Deletion, Erasure
+from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import AllOf
 from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.invariants import violations
@@ -23,7 +23,7 @@ from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import Table
@@ -33,7 +33,7 @@ ROWS = 10
 
 
 @pytest.fixture
-def deleted(ports: TablePorts) -> TablePorts:
+def deleted(ports: TableContext) -> TableContext:
     """A table of which two deletes took rows of several segments; one hour is sorted between."""
     for turn in range(3):
         numbers = [*range(100 + ROWS * turn, 100 + ROWS * (turn + 1))]
@@ -46,38 +46,41 @@ def deleted(ports: TablePorts) -> TablePorts:
     return ports
 
 
-def found(ports: TablePorts) -> tuple[Finding, ...]:
-    return verify(replace(ports, coordinator_=None)).findings
+def found(ports: TableContext) -> tuple[Finding, ...]:
+    return verify(replace(ports, optional_coordinator=None)).findings
 
 
-def vectors(ports: TablePorts) -> Iterator[tuple[SegmentId, Deletion]]:
+def vectors(ports: TableContext) -> Iterator[tuple[SegmentId, Deletion]]:
     for root, some in Table(ports).state().vectors.items():
         yield from ((root, each) for each in some)
 
 
-def put(ports: TablePorts, path: str, rows: dict[SegmentId, BitMap]) -> None:
+def put(ports: TableContext, path: str, rows: dict[SegmentId, BitMap]) -> None:
     """Write other vectors in a file's place, and have the log name their checksum."""
     files: Any = ports.files
     del files.store[path]
     token = path.removeprefix("deletes/").removesuffix(".arrow")
     made = write_vectors(ports.files, rows, token)
     for event in EventLog(ports.storage).events(0):
-        if isinstance(event.action, Changed) and event.action.vectors[0].path == path:
+        if isinstance(event.action, RowsChanged) and event.action.vectors[0].path == path:
             (told,) = event.action.vectors
             action = replace(event.action, vectors=(replace(told, checksum=made.checksum),))
             ports.storage.replace(event_path(event.n), encode(replace(event, action=action)))
 
 
-def test_a_sound_table_with_deletions_gives_no_finding(deleted: TablePorts) -> None:
+def test_a_sound_table_with_deletions_gives_no_finding(deleted: TableContext) -> None:
     """At every version, every row decoded, and nothing is wrong with its operation but age."""
-    assert verify(replace(deleted, coordinator_=None), all_versions=True, deep=True).findings == ()
+    assert (
+        verify(replace(deleted, optional_coordinator=None), all_versions=True, deep=True).findings
+        == ()
+    )
     assert not {each.code for each in examine(deleted).findings} & {
         "missing-vectors",
         "deleted-rows",
     }
 
 
-def test_a_lost_file_of_deletions_is_named(deleted: TablePorts) -> None:
+def test_a_lost_file_of_deletions_is_named(deleted: TableContext) -> None:
     """By verify and by doctor: scans fail, so it is critical, and how many rows it is about."""
     (path,) = {each.path for _, each in vectors(deleted) if each.n == Table(deleted).state().n}
     files: Any = deleted.files
@@ -89,7 +92,7 @@ def test_a_lost_file_of_deletions_is_named(deleted: TablePorts) -> None:
     assert seen in examine(deleted).findings
 
 
-def test_a_torn_file_of_deletions_is_named(deleted: TablePorts) -> None:
+def test_a_torn_file_of_deletions_is_named(deleted: TableContext) -> None:
     """Whatever its bytes are."""
     _, one = next(vectors(deleted))
     files: Any = deleted.files
@@ -97,7 +100,7 @@ def test_a_torn_file_of_deletions_is_named(deleted: TablePorts) -> None:
     assert [each.code for each in found(deleted)] == ["bad-vectors"]
 
 
-def test_counts_must_be_those_of_the_log(deleted: TablePorts) -> None:
+def test_counts_must_be_those_of_the_log(deleted: TableContext) -> None:
     """A root with more rows, and one that is not there at all."""
     root, one = next(vectors(deleted))
     rows = read_vectors(deleted.files, one.path)
@@ -108,7 +111,7 @@ def test_counts_must_be_those_of_the_log(deleted: TablePorts) -> None:
     assert [("names 0 rows" in each.what) for each in found(deleted)] == [True]
 
 
-def test_rows_that_a_root_does_not_have_are_named(deleted: TablePorts) -> None:
+def test_rows_that_a_root_does_not_have_are_named(deleted: TableContext) -> None:
     """Where the root's own segment is still there."""
     root, one = next(vectors(deleted))
     rows = read_vectors(deleted.files, one.path)
@@ -117,19 +120,19 @@ def test_rows_that_a_root_does_not_have_are_named(deleted: TablePorts) -> None:
     assert f"names row {499 + one.rows} of {root}, which has {ROWS}" in seen.what
 
 
-def test_a_row_that_is_deleted_twice_is_named(deleted: TablePorts) -> None:
+def test_a_row_that_is_deleted_twice_is_named(deleted: TableContext) -> None:
     """The books count rows of a root once."""
     root, one = next(vectors(deleted))
     rows = read_vectors(deleted.files, one.path)
     file = write_vectors(deleted.files, {root: rows[root]}, "again")
     state = Table(deleted).state()
-    change = Changed(kind="delete", vectors=(file,), seen=state.n)
+    change = RowsChanged(kind="delete", vectors=(file,), seen=state.n)
     commit_or_raise(deleted, state, Change(action=change, commit_id="again"))
     codes = {each.code for each in found(deleted)}
     assert codes == {"overlapping-vectors"}
 
 
-def test_storage_that_fails_is_no_damage(deleted: TablePorts) -> None:
+def test_storage_that_fails_is_no_damage(deleted: TableContext) -> None:
     """What could not be read is unchecked."""
 
     class Failing:
@@ -145,7 +148,7 @@ def test_storage_that_fails_is_no_damage(deleted: TablePorts) -> None:
     assert {(each.code, each.severity) for each in seen} == {("unread", Severity.UNCHECKED)}
 
 
-def test_much_that_is_deleted_and_left_is_told_by_the_doctor(deleted: TablePorts) -> None:
+def test_much_that_is_deleted_and_left_is_told_by_the_doctor(deleted: TableContext) -> None:
     """Where the policy switches every rewriting off; the reason is a share of rows."""
     Table(deleted).delete("row >= 105 AND row < 130")
     assert "deleted-rows" not in {each.code for each in examine(deleted).findings}
@@ -162,7 +165,7 @@ def test_much_that_is_deleted_and_left_is_told_by_the_doctor(deleted: TablePorts
     assert "--kind major" in seen.do
 
 
-def _undone(ports: TablePorts, state: State) -> list[Finding]:
+def _undone(ports: TableContext, state: State) -> list[Finding]:
     from airflow_provider_segtable.planning.findings.delete_findings import undone_deletions
     from airflow_provider_segtable.planning.findings.health_findings import Observed
     from airflow_provider_segtable.planning.policy import Policy
@@ -175,7 +178,7 @@ def _undone(ports: TablePorts, state: State) -> list[Finding]:
     return [*undone_deletions(seen)]
 
 
-def test_what_the_log_must_say_of_deletions(deleted: TablePorts) -> None:
+def test_what_the_log_must_say_of_deletions(deleted: TableContext) -> None:
     """Each rule of a state's deletions, broken one by one."""
     state = Table(deleted).state()
     assert [*violations(state)] == []
@@ -187,9 +190,9 @@ def test_what_the_log_must_say_of_deletions(deleted: TablePorts) -> None:
         replace(state, vectors={**state.vectors, root: (future,)}),
         replace(state, vectors={**state.vectors, root: (*some, early)}),
         replace(state, vectors={**state.vectors, root: (replace(some[0], rows=0),)}),
-        replace(state, erasures=(Erasure(n=state.n + 1, predicate=AllOf(())),)),
+        replace(state, predicate_deletes=(PredicateDelete(n=state.n + 1, predicate=AllOf(())),)),
     ]
-    ahead = replace(segment, purged=state.n + 1)
+    ahead = replace(segment, deletes_applied_through=state.n + 1)
     changed = state.timeline.with_changes(remove=[segment.id]).with_changes(add=[ahead])
     broken.append(replace(state, timeline=changed))
     for each in broken:

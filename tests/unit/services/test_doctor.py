@@ -26,7 +26,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog
 from airflow_provider_segtable.table.table import Table, create_table
@@ -37,16 +37,16 @@ from tests.unit.services.test_planner import clock_of
 MINUTES, HOURS = 60.0, 3600.0
 
 
-def found(ports: TablePorts, code: str, **bounds: Any) -> list[Finding]:
+def found(ports: TableContext, code: str, **bounds: Any) -> list[Finding]:
     """Return the findings of one code."""
     return [f for f in examine(ports, Bounds(**bounds)).findings if f.code == code]
 
 
-def launched(ports: TablePorts) -> list[str]:
+def launched(ports: TableContext) -> list[str]:
     return [launch.plan_id for launch in plan_table(ports).launches]
 
 
-def lock(ports: TablePorts, purpose: str = "something") -> Any:
+def lock(ports: TableContext, purpose: str = "something") -> Any:
     """Take a lock on the first visible segment."""
     first = Table(ports).state().timeline.visible_segments()[0]
     asked = LockRequest(
@@ -59,13 +59,13 @@ def lock(ports: TablePorts, purpose: str = "something") -> Any:
     return ports.coordinator.acquire(asked, wait_s=0)
 
 
-def test_a_table_that_is_looked_after_gives_no_finding(ports: TablePorts) -> None:
+def test_a_table_that_is_looked_after_gives_no_finding(ports: TableContext) -> None:
     """After a compaction, with nobody at work, there is nothing to say."""
     compact(ports, launched(ports), in_process(ports.files))
     assert examine(ports).findings == ()
 
 
-def test_work_under_way_is_no_trouble(ports: TablePorts) -> None:
+def test_work_under_way_is_no_trouble(ports: TableContext) -> None:
     """A plan in flight with its worker alive is as it should be, however long it takes."""
     seen = []
 
@@ -78,7 +78,7 @@ def test_work_under_way_is_no_trouble(ports: TablePorts) -> None:
     assert seen[0].findings == ()
 
 
-def test_a_plan_without_worker_is_named_after_a_while(ports: TablePorts) -> None:
+def test_a_plan_without_worker_is_named_after_a_while(ports: TableContext) -> None:
     """How long it waits, and the command that carries it out."""
     plans = launched(ports)
     clock_of(ports).advance(29 * MINUTES)
@@ -91,15 +91,15 @@ def test_a_plan_without_worker_is_named_after_a_while(ports: TablePorts) -> None
     assert found(ports, "abandoned-plan", pending_minutes=60) == []
 
 
-def test_without_coordinator_nobody_is_called_dead(ports: TablePorts) -> None:
+def test_without_coordinator_nobody_is_called_dead(ports: TableContext) -> None:
     """No address: liveness is unchecked, and the plans may be in good hands."""
     launched(ports)
     clock_of(ports).advance(3 * HOURS)
-    told = examine(replace(ports, coordinator_=None)).findings
+    told = examine(replace(ports, optional_coordinator=None)).findings
     assert [(f.code, f.severity) for f in told] == [("no-coordinator", Severity.UNCHECKED)]
 
 
-def test_a_coordinator_that_does_not_answer_is_critical(ports: TablePorts) -> None:
+def test_a_coordinator_that_does_not_answer_is_critical(ports: TableContext) -> None:
     """It is a finding, not an error, and everything else is still looked at."""
 
     class Silent(MemoryCoordinator):
@@ -111,7 +111,7 @@ def test_a_coordinator_that_does_not_answer_is_critical(ports: TablePorts) -> No
 
     silent = Silent(ports.clock, MemoryService())
     clock_of(ports).advance(48 * HOURS)
-    told = examine(replace(ports, coordinator_=silent)).findings
+    told = examine(replace(ports, optional_coordinator=silent)).findings
     assert [(f.code, f.severity) for f in told] == [
         ("no-coordinator", Severity.CRITICAL),
         ("not-compacted", Severity.WARNING),
@@ -119,7 +119,7 @@ def test_a_coordinator_that_does_not_answer_is_critical(ports: TablePorts) -> No
     assert "no ZooKeeper answers" in told[0].what
 
 
-def test_a_node_that_nobody_can_read_is_named(ports: TablePorts) -> None:
+def test_a_node_that_nobody_can_read_is_named(ports: TableContext) -> None:
     """Critical where it may be a lock, a warning where it counts for nothing; with the way out."""
 
     class Littered(MemoryCoordinator):
@@ -135,13 +135,15 @@ def test_a_node_that_nobody_can_read_is_named(ports: TablePorts) -> None:
 
     littered = Littered(ports.clock, MemoryService())
     told = [
-        f for f in examine(replace(ports, coordinator_=littered)).findings if f.code == "stray-node"
+        f
+        for f in examine(replace(ports, optional_coordinator=littered)).findings
+        if f.code == "stray-node"
     ]
     assert [f.severity for f in told] == [Severity.CRITICAL, Severity.WARNING]
     assert told[0].do.endswith(f"segtable locks {ports.uri} --release locks/True")
 
 
-def test_an_old_lock_is_named_with_its_holder(ports: TablePorts) -> None:
+def test_an_old_lock_is_named_with_its_holder(ports: TableContext) -> None:
     """And with the command that frees it."""
     held = lock(ports)
     clock_of(ports).advance(61 * MINUTES)
@@ -152,7 +154,7 @@ def test_an_old_lock_is_named_with_its_holder(ports: TablePorts) -> None:
     assert found(ports, "old-lock") == []
 
 
-def test_a_worker_that_does_not_move_is_named(ports: TablePorts) -> None:
+def test_a_worker_that_does_not_move_is_named(ports: TableContext) -> None:
     """Two looks at the same report are needed; one is not enough."""
     lock(ports).report({"done": "3"})
     assert [f.code for f in examine(ports).findings] == []
@@ -161,7 +163,7 @@ def test_a_worker_that_does_not_move_is_named(ports: TablePorts) -> None:
     assert 30 in clock_of(ports).slept
 
 
-def test_attempts_that_died_are_counted_towards_the_bound(ports: TablePorts) -> None:
+def test_attempts_that_died_are_counted_towards_the_bound(ports: TableContext) -> None:
     """The last but one is critical: one more, and the plan is given up."""
     plans = launched(ports)
     assert found(ports, "dying-attempts") == []
@@ -171,7 +173,7 @@ def test_attempts_that_died_are_counted_towards_the_bound(ports: TablePorts) -> 
     assert "1 of at most 2 attempts died" in told[0].what
 
 
-def test_giving_way_often_is_told(ports: TablePorts) -> None:
+def test_giving_way_often_is_told(ports: TableContext) -> None:
     """It is no death, and no trouble yet."""
     (plan, *_) = launched(ports)
     for turn in range(3):
@@ -187,7 +189,7 @@ def test_giving_way_often_is_told(ports: TablePorts) -> None:
 
 
 def test_ids_of_dead_writers_are_named(
-    ports: TablePorts, other: TablePorts, service: MemoryService
+    ports: TableContext, other: TableContext, service: MemoryService
 ) -> None:
     """While the writer lives they are its own; then they break adjacency until voided."""
     chunk = Table(ports).state().timeline.visible_chunks()[0]
@@ -208,7 +210,7 @@ def test_ids_of_dead_writers_are_named(
     assert found(ports, "abandoned-ids") == []
 
 
-def test_chunks_that_rest_after_an_abort_are_named(ports: TablePorts) -> None:
+def test_chunks_that_rest_after_an_abort_are_named(ports: TableContext) -> None:
     """With the reason of the abort."""
     (plan, *_) = launched(ports)
     state = Table(ports).state()
@@ -219,7 +221,7 @@ def test_chunks_that_rest_after_an_abort_are_named(ports: TablePorts) -> None:
     assert told.where in told.do
 
 
-def test_a_late_checkpoint_is_named(ports: TablePorts) -> None:
+def test_a_late_checkpoint_is_named(ports: TableContext) -> None:
     """Counted from the newest one, or from the start."""
     (told,) = found(ports, "late-checkpoint", checkpoint_events=4)
     assert "5 events" in told.what
@@ -227,7 +229,7 @@ def test_a_late_checkpoint_is_named(ports: TablePorts) -> None:
     assert found(ports, "late-checkpoint", checkpoint_events=4) == []
 
 
-def test_a_clock_behind_the_log_is_critical(ports: TablePorts) -> None:
+def test_a_clock_behind_the_log_is_critical(ports: TableContext) -> None:
     """The newest event is from this machine's future."""
     clock_of(ports).jump(clock_of(ports).now() - 120_000_000)
     (told,) = found(ports, "clock-skew")
@@ -236,7 +238,7 @@ def test_a_clock_behind_the_log_is_critical(ports: TablePorts) -> None:
     assert found(ports, "clock-skew", clock_skew_s=150) == []
 
 
-def test_a_clock_behind_the_coordinator_is_critical(ports: TablePorts) -> None:
+def test_a_clock_behind_the_coordinator_is_critical(ports: TableContext) -> None:
     """A lock was granted in this machine's future."""
     clock_of(ports).advance(HOURS)
     lock(ports)
@@ -245,7 +247,7 @@ def test_a_clock_behind_the_coordinator_is_critical(ports: TablePorts) -> None:
     assert "ZooKeeper" in told.what
 
 
-def test_compaction_that_pays_and_does_not_happen_is_named(ports: TablePorts) -> None:
+def test_compaction_that_pays_and_does_not_happen_is_named(ports: TableContext) -> None:
     """After a day, not before; and never if there is nothing to gain."""
     assert found(ports, "not-compacted") == []
     clock_of(ports).advance(25 * HOURS)
@@ -254,7 +256,7 @@ def test_compaction_that_pays_and_does_not_happen_is_named(ports: TablePorts) ->
     assert f"segtable compact {ports.uri} --all" in told.do
 
 
-def test_a_policy_nobody_can_carry_out_is_critical(ports: TablePorts) -> None:
+def test_a_policy_nobody_can_carry_out_is_critical(ports: TableContext) -> None:
     """A clustering by a column that the table does not have stops every planner run."""
     state = Table(ports).state()
     properties = {"compaction.clustering": "nowhere"}
@@ -265,7 +267,7 @@ def test_a_policy_nobody_can_carry_out_is_critical(ports: TablePorts) -> None:
 
 
 def test_files_that_nothing_names_are_counted_after_a_while(
-    ports: TablePorts, tmp_path: Path
+    ports: TableContext, tmp_path: Path
 ) -> None:
     """Young ones may belong to somebody who is still writing; committed ones never count."""
     local = replace(ports, storage=LocalStorage(tmp_path), files=LocalFiles(tmp_path))
@@ -281,7 +283,7 @@ def test_files_that_nothing_names_are_counted_after_a_while(
     assert "data/_runs/left.parquet" in told.what
 
 
-def test_a_listing_that_fails_is_unchecked(ports: TablePorts) -> None:
+def test_a_listing_that_fails_is_unchecked(ports: TableContext) -> None:
     """Nobody knows what is there, and the rest is still looked at."""
 
     class Refusing(type(ports.storage)):  # type: ignore[misc]
@@ -299,7 +301,7 @@ def test_a_listing_that_fails_is_unchecked(ports: TablePorts) -> None:
     assert [f.severity for f in told] == [Severity.UNCHECKED] * 2
 
 
-def test_ids_that_run_out_are_critical(ports: TablePorts) -> None:
+def test_ids_that_run_out_are_critical(ports: TableContext) -> None:
     """Before the limit, while a major compaction still starts afresh."""
     state = Table(ports).state()
     chunk = state.timeline.visible_chunks()[0]
@@ -319,7 +321,7 @@ def test_ids_that_run_out_are_critical(ports: TablePorts) -> None:
     assert "--kind major" in told.do
 
 
-def test_looking_writes_nothing(ports: TablePorts) -> None:
+def test_looking_writes_nothing(ports: TableContext) -> None:
     """Neither the log nor the coordinator is changed."""
     before = Table(ports).state()
     examine(ports, watch_s=1)

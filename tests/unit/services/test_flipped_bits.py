@@ -26,7 +26,7 @@ from airflow_provider_segtable.services.compaction.compaction import Ended, Plan
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import (
     LAST,
     EventLog,
@@ -36,7 +36,7 @@ from airflow_provider_segtable.table.log.event_log import (
     tag_path,
 )
 from airflow_provider_segtable.table.table import Table, create_table, given_schema
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles
 
 SCHEMA = pa.schema(
@@ -65,16 +65,16 @@ def batch(turn: int) -> pa.Table:
     return pa.table(values, SCHEMA)
 
 
-def empty_ports() -> TablePorts:
+def empty_ports() -> TableContext:
     clock = FakeClock()
-    return TablePorts(
+    return TableContext(
         uri="memory://t",
         storage=MemoryStorage(clock=clock),
         files=MemoryFiles(),
         clock=clock,
-        chance=FakeChance(),
+        randomness=FakeRandomness(),
         author="first",
-        coordinator_=MemoryCoordinator(clock, MemoryService()),
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
 
 
@@ -98,7 +98,7 @@ def definition(*, rollup: bool) -> TableCreated:
 
 
 @cache
-def made(history: str) -> TablePorts:
+def made(history: str) -> TableContext:
     """Return a table that was appended to, compacted and deleted from; never change it."""
     ports = empty_ports()
     create_table(ports, definition(rollup=history == "rollup"))
@@ -115,22 +115,22 @@ def made(history: str) -> TablePorts:
     return ports
 
 
-def copied(ports: TablePorts) -> TablePorts:
+def copied(ports: TableContext) -> TableContext:
     """Return an equal table that may be changed."""
     fresh, given, files = empty_ports(), ports.storage, MemoryFiles()
     files.store.update(store(ports))
     for entry in given.list("_segtable"):
         fresh.storage.create(entry.path, given.read(entry.path))
-    return replace(fresh, files=files, chance=FakeChance(7))
+    return replace(fresh, files=files, randomness=FakeRandomness(7))
 
 
-def compacted(ports: TablePorts, kind: str) -> tuple[PlanResult, ...]:
+def compacted(ports: TableContext, kind: str) -> tuple[PlanResult, ...]:
     """Run compactions of a kind."""
     plans = [known.plan.id for known in request(ports, kind)]
     return compact(ports, plans, in_process(ports.files))
 
 
-def store(ports: TablePorts) -> dict[str, bytes]:
+def store(ports: TableContext) -> dict[str, bytes]:
     files: Any = ports.files
     found: dict[str, bytes] = files.store
     return found
@@ -138,13 +138,13 @@ def store(ports: TablePorts) -> dict[str, bytes]:
 
 def flips(data: bytes, count: int, seed: int = 1) -> Iterator[bytes]:
     """Yield the data with one bit flipped, at random places."""
-    chance = random.Random(seed)
+    randomness = random.Random(seed)
     for _ in range(count):
-        at = chance.randrange(len(data))
-        yield data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+        at = randomness.randrange(len(data))
+        yield data[:at] + bytes([data[at] ^ 1 << randomness.randrange(8)]) + data[at + 1 :]
 
 
-def rows(ports: TablePorts, tag: str | None = None) -> list[dict[str, Any]]:
+def rows(ports: TableContext, tag: str | None = None) -> list[dict[str, Any]]:
     found = Table(ports).snapshot(tag=tag).to_arrow().to_pylist()
     return sorted(found, key=lambda row: (row["at"], row["tail"]))
 
@@ -229,7 +229,7 @@ def test_a_damaged_compacted_file_is_repaired_from_its_inputs() -> None:
     assert rows(ports) == expected
 
 
-def damaged_log(ports: TablePorts, path: str, seed: int, count: int = 100) -> Iterator[None]:
+def damaged_log(ports: TableContext, path: str, seed: int, count: int = 100) -> Iterator[None]:
     """Yield with one bit of a file of the log flipped, many times."""
     for flipped in flips(ports.storage.read(path), count, seed):
         ports.storage.replace(path, flipped)

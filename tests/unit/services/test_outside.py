@@ -17,10 +17,10 @@ from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
-    Changed,
     Event,
-    Restored,
+    RowsChanged,
     Swept,
+    TableRepaired,
     Tagged,
 )
 from airflow_provider_segtable.core.log.state import State
@@ -32,7 +32,7 @@ from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.spark.reads.file_locations import spark_paths
-from airflow_provider_segtable.table.context import TablePorts, open_ports
+from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.event_log import (
     LAST,
@@ -62,15 +62,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def ports(made: Path, tmp_path: Path) -> TablePorts:
+def ports(made: Path, tmp_path: Path) -> TableContext:
     """A copy of it that a test may spoil."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return opened(tmp_path / "table")
 
 
-def opened(table: Path) -> TablePorts:
-    ports = open_ports(str(table), author="test")
-    return replace(ports, coordinator_=MemoryCoordinator(ports.clock, MemoryService()))
+def opened(table: Path) -> TableContext:
+    ports = open_context(str(table), author="test")
+    return replace(ports, optional_coordinator=MemoryCoordinator(ports.clock, MemoryService()))
 
 
 def forged(some: Segment, path: str) -> Segment:
@@ -83,7 +83,7 @@ def appended(some: Segment, path: str) -> Action:
 
 
 def changed(some: Segment, path: str) -> Action:
-    return Changed(
+    return RowsChanged(
         kind="delete",
         segments=(),
         vectors=(VectorFile(path=path, size=1, rows={some.id: 1}),),
@@ -94,7 +94,7 @@ def changed(some: Segment, path: str) -> Action:
 
 
 def restored(some: Segment, path: str) -> Action:
-    return Restored(segments=(forged(some, path),), lost=(), voided=(), reason="forged")
+    return TableRepaired(segments=(forged(some, path),), lost=(), voided=(), reason="forged")
 
 
 def swept(_: Segment, path: str) -> Action:
@@ -105,7 +105,7 @@ def tagged(_: Segment, path: str) -> Action:
     return Tagged(name=path, n=1)
 
 
-def forge(ports: TablePorts, path: str, kind: Callable[[Segment, str], Action]) -> int:
+def forge(ports: TableContext, path: str, kind: Callable[[Segment, str], Action]) -> int:
     """Put an event with a sound checksum that names a path; return its number."""
     state = EventLog(ports.storage).load()
     some = next(iter(state.timeline.segments()))
@@ -115,7 +115,7 @@ def forge(ports: TablePorts, path: str, kind: Callable[[Segment, str], Action]) 
     return event.n
 
 
-def untouched(ports: TablePorts) -> bool:
+def untouched(ports: TableContext) -> bool:
     return (Path(ports.uri).parent / "outside/victim").read_bytes() == b"precious"
 
 
@@ -127,7 +127,7 @@ def untouched(ports: TablePorts) -> bool:
     ],
 )
 def test_an_event_that_leads_out_is_refused(
-    ports: TablePorts, kind: Callable[[Segment, str], Action], path: str
+    ports: TableContext, kind: Callable[[Segment, str], Action], path: str
 ) -> None:
     """Whoever reads the log is told which event; nothing outside is read or deleted."""
     n = forge(ports, path, kind)
@@ -139,7 +139,7 @@ def test_an_event_that_leads_out_is_refused(
     assert (finding.code, finding.where) == ("broken-event", event_path(n))
 
 
-def test_repair_puts_such_an_event_aside(ports: TablePorts) -> None:
+def test_repair_puts_such_an_event_aside(ports: TableContext) -> None:
     """The log goes on before it, with all rows, and the event is evidence in lost/."""
     before = contents(ports)
     n = forge(ports, PATHS[0], appended)
@@ -149,8 +149,8 @@ def test_repair_puts_such_an_event_aside(ports: TablePorts) -> None:
     assert untouched(ports)
 
 
-def doomed(state: State, path: str) -> State:
-    return replace(state, doomed=frozenset({path}))
+def pending_delete(state: State, path: str) -> State:
+    return replace(state, pending_delete=frozenset({path}))
 
 
 def in_vectors(state: State, path: str) -> State:
@@ -164,10 +164,10 @@ def in_tags(state: State, path: str) -> State:
 
 @pytest.mark.parametrize(
     ("kind", "path"),
-    [*((doomed, path) for path in PATHS), (in_vectors, PATHS[0]), (in_tags, PATHS[0])],
+    [*((pending_delete, path) for path in PATHS), (in_vectors, PATHS[0]), (in_tags, PATHS[0])],
 )
 def test_a_checkpoint_that_leads_out_is_not_believed(
-    ports: TablePorts, kind: Callable[[State, str], State], path: str
+    ports: TableContext, kind: Callable[[State, str], State], path: str
 ) -> None:
     """It is refused, and the log folded instead: rows are right, and cleaning stays inside."""
     before = contents(ports)
@@ -192,12 +192,12 @@ def moved_out(inside: Path) -> Path:
     return target
 
 
-def some_file(ports: TablePorts) -> Path:
+def some_file(ports: TableContext) -> Path:
     return Path(ports.uri) / min(e.path for e in ports.storage.list("data"))
 
 
 @pytest.mark.parametrize("levels", [0, 1, 2])
-def test_no_link_below_data_is_followed(ports: TablePorts, levels: int) -> None:
+def test_no_link_below_data_is_followed(ports: TableContext, levels: int) -> None:
     """A file, its time chunk's folder, or all of data/: readers, cleaners and repair refuse it."""
     state = EventLog(ports.storage).load()
     file = some_file(ports)
@@ -226,7 +226,7 @@ def test_no_link_below_data_is_followed(ports: TablePorts, levels: int) -> None:
     assert victim.read_bytes() == data
 
 
-def test_no_link_below_deletes_is_followed(ports: TablePorts) -> None:
+def test_no_link_below_deletes_is_followed(ports: TableContext) -> None:
     """A file of vectors is no exception."""
     target = moved_out(Path(ports.uri) / "deletes")
     with pytest.raises(UnsafePath, match="deletes is a symbolic link"):
@@ -236,7 +236,7 @@ def test_no_link_below_deletes_is_followed(ports: TablePorts) -> None:
     assert list(target.iterdir())
 
 
-def test_a_link_to_a_table_is_a_table(ports: TablePorts, tmp_path: Path) -> None:
+def test_a_link_to_a_table_is_a_table(ports: TableContext, tmp_path: Path) -> None:
     """The root itself is the user's word, and may be a link."""
     (tmp_path / "alias").symlink_to(ports.uri)
     alias = ports.at(str(tmp_path / "alias"))
@@ -247,7 +247,7 @@ def test_a_link_to_a_table_is_a_table(ports: TablePorts, tmp_path: Path) -> None
 
 
 def test_a_link_that_appears_after_the_look_is_not_followed(
-    ports: TablePorts, tmp_path: Path
+    ports: TableContext, tmp_path: Path
 ) -> None:
     """Folders are opened one by one, so it does not matter when the link was put there."""
     files = LocalFiles(ports.uri)
@@ -262,7 +262,7 @@ def test_a_link_that_appears_after_the_look_is_not_followed(
     assert (tmp_path / "outside" / file.parent.name / file.name).exists()
 
 
-def test_a_vector_may_not_name_what_is_no_vector(ports: TablePorts) -> None:
+def test_a_vector_may_not_name_what_is_no_vector(ports: TableContext) -> None:
     """Not even below the table: cleaning would take a segment's file for a file of vectors."""
     path = str(some_file(ports).relative_to(ports.uri))
     n = forge(ports, path, changed)

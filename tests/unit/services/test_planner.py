@@ -18,7 +18,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.table.writes.append import AppendTicket, append
@@ -26,12 +26,12 @@ from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.services.conftest import rows
 
 
-def clock_of(ports: TablePorts) -> FakeClock:
+def clock_of(ports: TableContext) -> FakeClock:
     assert isinstance(ports.clock, FakeClock)
     return ports.clock
 
 
-def test_two_planners_request_once(ports: TablePorts, other: TablePorts) -> None:
+def test_two_planners_request_once(ports: TableContext, other: TableContext) -> None:
     """A plan's id is a function of its inputs: the second planner launches the same runs."""
     first, second = plan_table(ports), plan_table(other)
     assert [x.plan_id for x in first.launches] == [x.plan_id for x in second.launches]
@@ -39,16 +39,16 @@ def test_two_planners_request_once(ports: TablePorts, other: TablePorts) -> None
     assert len(Table(ports).state().plans) == 2
 
 
-def test_dry_run_writes_nothing_and_needs_no_coordinator(ports: TablePorts) -> None:
+def test_dry_run_writes_nothing_and_needs_no_coordinator(ports: TableContext) -> None:
     """The dry run is the same answer, with nothing in the log."""
     version = Table(ports).state().n
-    dry = plan_table(replace(ports, coordinator_=None), dry_run=True)
+    dry = plan_table(replace(ports, optional_coordinator=None), dry_run=True)
     assert Table(ports).state().n == version
     wet = plan_table(ports)
     assert [x.plan_id for x in dry.launches] == [x.plan_id for x in wet.launches]
 
 
-def test_running_plans_are_not_launched_again(ports: TablePorts, other: TablePorts) -> None:
+def test_running_plans_are_not_launched_again(ports: TableContext, other: TableContext) -> None:
     """A plan whose worker is alive is named with its holder, not launched."""
     plans = [launch.plan_id for launch in plan_table(ports).launches]
     seen = []
@@ -62,7 +62,7 @@ def test_running_plans_are_not_launched_again(ports: TablePorts, other: TablePor
     assert seen[0].running == dict.fromkeys(plans, "first")
 
 
-def test_dead_worker_gets_a_new_run(ports: TablePorts) -> None:
+def test_dead_worker_gets_a_new_run(ports: TableContext) -> None:
     """After a failed attempt the plan is launched again, under another run id."""
     before = plan_table(ports).launches
     compact(ports, [launch.plan_id for launch in before], lambda _: iter(()))
@@ -71,7 +71,7 @@ def test_dead_worker_gets_a_new_run(ports: TablePorts) -> None:
     assert not {x.run_id for x in after} & {x.run_id for x in before}
 
 
-def test_unclaimed_launch_is_repeated_after_a_while(ports: TablePorts) -> None:
+def test_unclaimed_launch_is_repeated_after_a_while(ports: TableContext) -> None:
     """A run that never began gets another id after some minutes, and the same one before."""
     now = plan_table(ports).launches[0].run_id
     clock_of(ports).advance(60)
@@ -80,7 +80,7 @@ def test_unclaimed_launch_is_repeated_after_a_while(ports: TablePorts) -> None:
     assert plan_table(ports).launches[0].run_id != now
 
 
-def test_hopeless_plan_is_aborted_and_rests(ports: TablePorts) -> None:
+def test_hopeless_plan_is_aborted_and_rests(ports: TableContext) -> None:
     """After ``max_attempts`` dead workers a plan is given up, with the reason, for a while."""
     plans = [launch.plan_id for launch in plan_table(ports).launches]
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_hopeless_plan_is_aborted_and_rests(ports: TablePorts) -> None:
 
 
 def test_abandoned_ids_are_voided(
-    ports: TablePorts, other: TablePorts, service: MemoryService
+    ports: TableContext, other: TableContext, service: MemoryService
 ) -> None:
     """A writer that died leaves a hole; the planner voids it, and the neighbours are joined."""
 
@@ -114,7 +114,7 @@ def test_abandoned_ids_are_voided(
     assert len(Table(ports).state().timeline.visible_groups(chunk)) == 1
 
 
-def test_ids_of_a_living_writer_are_left_alone(ports: TablePorts, other: TablePorts) -> None:
+def test_ids_of_a_living_writer_are_left_alone(ports: TableContext, other: TableContext) -> None:
     """A slow append is not taken for a dead one."""
     chunk = Table(ports).state().timeline.visible_chunks()[0]
     seen = []
@@ -129,7 +129,7 @@ def test_ids_of_a_living_writer_are_left_alone(ports: TablePorts, other: TablePo
     assert seen[0].voided == ()
 
 
-def test_giving_way_is_not_dying(ports: TablePorts) -> None:
+def test_giving_way_is_not_dying(ports: TableContext) -> None:
     """Attempts that were revoked do not count as dead workers, and the planner names them."""
     (plan, *_) = [launch.plan_id for launch in plan_table(ports).launches]
     for turn in range(3):
@@ -158,7 +158,7 @@ class Interrupted(FakeClock):
         super().sleep(seconds)
 
 
-def test_who_waits_for_locks_is_alive(ports: TablePorts, service: MemoryService) -> None:
+def test_who_waits_for_locks_is_alive(ports: TableContext, service: MemoryService) -> None:
     """A major compaction that waits for others' locks is not launched a second time."""
     (major, *_) = request(ports, "major")
     wanted = LockRequest(
@@ -183,7 +183,7 @@ def test_who_waits_for_locks_is_alive(ports: TablePorts, service: MemoryService)
     assert major.plan.id in {launch.plan_id for launch in plan_table(ports).launches}
 
 
-def test_an_order_of_unknown_columns_is_refused(ports: TablePorts) -> None:
+def test_an_order_of_unknown_columns_is_refused(ports: TableContext) -> None:
     """A policy that could never be carried out is named before anything is requested."""
     version = Table(ports).state().n
     with pytest.raises(SchemaMismatch, match="'carrier', which t does not have"):

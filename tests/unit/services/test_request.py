@@ -16,7 +16,7 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.execution_order import turns
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.unit.services.conftest import HOUR_US, contents, rows
@@ -26,7 +26,7 @@ FIRST_HOUR = Interval(0, HOUR_US)
 DAY = Interval(0, DAY_US)
 
 
-def carried_out(ports: TablePorts, asked: Sequence[PlanState]) -> None:
+def carried_out(ports: TableContext, asked: Sequence[PlanState]) -> None:
     """Carry plans out; each must be completed, and the state sound."""
     results = compact(ports, [known.plan.id for known in asked], in_process(ports.files))
     assert [(r.ended, r.message) for r in results if r.ended is not Ended.COMPLETED] == []
@@ -34,7 +34,7 @@ def carried_out(ports: TablePorts, asked: Sequence[PlanState]) -> None:
     assert list(violations(Table(ports).state())) == []
 
 
-def chunks(ports: TablePorts) -> list[Interval]:
+def chunks(ports: TableContext) -> list[Interval]:
     return [chunk.interval for chunk in Table(ports).state().timeline.visible_chunks()]
 
 
@@ -57,7 +57,7 @@ def chunks(ports: TablePorts) -> list[Interval]:
     ],
 )
 def test_nonsense_is_refused_before_anything_is_written(
-    ports: TablePorts, kind: str, wish: dict[str, object], words: str
+    ports: TableContext, kind: str, wish: dict[str, object], words: str
 ) -> None:
     """The message shows the value and the way out, and the log stays as it is."""
     version = Table(ports).state().n
@@ -66,20 +66,20 @@ def test_nonsense_is_refused_before_anything_is_written(
     assert Table(ports).state().n == version
 
 
-def test_an_unknown_column_is_named(ports: TablePorts) -> None:
+def test_an_unknown_column_is_named(ports: TableContext) -> None:
     """An order of columns that the table does not have is a mistake in the schema."""
     with pytest.raises(SchemaMismatch, match=r"names 'carrier', which t does not have.*at, row"):
         request(ports, "semi-major", clustering="row,carrier")
 
 
-def test_nothing_to_compact_says_why(ports: TablePorts) -> None:
+def test_nothing_to_compact_says_why(ports: TableContext) -> None:
     """After everything was joined, asking again tells what is left and why it is left."""
     carried_out(ports, request(ports, "minor"))
     with pytest.raises(InvalidInput, match=r"nothing to compact for a minor.*alone: no small"):
         request(ports, "minor")
 
 
-def test_minor_now_whatever_the_policy_says(ports: TablePorts) -> None:
+def test_minor_now_whatever_the_policy_says(ports: TableContext) -> None:
     """Counts and ages do not matter; the author is named in the reason."""
     policy = Policy(min_segments=99, skip_offset_minutes=10.0**9)
     asked = request(ports, "minor", interval=FIRST_HOUR, policy=policy)
@@ -90,7 +90,7 @@ def test_minor_now_whatever_the_policy_says(ports: TablePorts) -> None:
     assert contents(ports) == ROWS
 
 
-def test_asked_twice_is_planned_once(ports: TablePorts, other: TablePorts) -> None:
+def test_asked_twice_is_planned_once(ports: TableContext, other: TableContext) -> None:
     """Whoever asks for what is pending already is given that."""
     mine = request(ports, "major")
     theirs = request(other, "major")
@@ -98,7 +98,7 @@ def test_asked_twice_is_planned_once(ports: TablePorts, other: TablePorts) -> No
     assert len(Table(ports).state().plans) == 2
 
 
-def test_semi_major_sorts_in_place(ports: TablePorts) -> None:
+def test_semi_major_sorts_in_place(ports: TableContext) -> None:
     """A chunk is sorted by the wanted columns under its version; earlier versions stay readable."""
     before = Table(ports).state().n
     version = Table(ports).state().timeline.visible_chunks()[0].version
@@ -113,7 +113,7 @@ def test_semi_major_sorts_in_place(ports: TablePorts) -> None:
         request(ports, PlanKind.SEMI_MAJOR, clustering="row")
 
 
-def test_major_starts_a_new_version(ports: TablePorts) -> None:
+def test_major_starts_a_new_version(ports: TableContext) -> None:
     """Each chunk gets one core set at a higher version; what was before can be read still."""
     before = Table(ports).state()
     carried_out(ports, request(ports, "major"))
@@ -124,7 +124,7 @@ def test_major_starts_a_new_version(ports: TablePorts) -> None:
     assert len(Table(ports).snapshot(version=before.n).segments()) == 8
 
 
-def test_hours_become_a_day_and_hours_again(ports: TablePorts) -> None:
+def test_hours_become_a_day_and_hours_again(ports: TableContext) -> None:
     """Time is cut anew both ways; every version in between shows the same rows."""
     hours = Table(ports).state().n
     (asked,) = request(ports, "major", granularity="day", interval=FIRST_HOUR)
@@ -138,14 +138,14 @@ def test_hours_become_a_day_and_hours_again(ports: TablePorts) -> None:
     assert asked.plan.region == DAY
     carried_out(ports, [asked])
     assert FIRST_HOUR in chunks(ports)
-    assert Table(ports).state().zones == ()
+    assert Table(ports).state().overrides == ()
     assert contents(ports) == sorted([*ROWS, 4, 104])
     for version in (hours, day):
         earlier = Table(ports).snapshot(version=version)
         assert sorted(earlier.to_arrow().column("row").to_pylist()) == ROWS
 
 
-def test_major_takes_over_what_is_pending(ports: TablePorts) -> None:
+def test_major_takes_over_what_is_pending(ports: TableContext) -> None:
     """A major compaction may be asked for over pending plans; the planner then gives those up."""
     minors = [launch.plan_id for launch in plan_table(ports).launches]
     carried_out(ports, request(ports, "major"))
@@ -155,7 +155,7 @@ def test_major_takes_over_what_is_pending(ports: TablePorts) -> None:
     assert run.launches == ()
 
 
-def test_smaller_kinds_take_their_turn_first(ports: TablePorts) -> None:
+def test_smaller_kinds_take_their_turn_first(ports: TableContext) -> None:
     """All pending plans of a table in one go: the minor ones, then the major one over them."""
     minors = {launch.plan_id for launch in plan_table(ports).launches}
     majors = {known.plan.id for known in request(ports, "major")}
@@ -168,14 +168,14 @@ def test_smaller_kinds_take_their_turn_first(ports: TablePorts) -> None:
     assert contents(ports) == ROWS
 
 
-def test_semi_major_leaves_claimed_segments_alone(ports: TablePorts) -> None:
+def test_semi_major_leaves_claimed_segments_alone(ports: TableContext) -> None:
     """Where another plan has all segments, the way out is to carry that one out first."""
     plan_table(ports)
     with pytest.raises(InvalidInput, match=r"claimed by pending plan minor-.*carry out what is"):
         request(ports, "semi-major", clustering="row")
 
 
-def test_the_planner_runs_all_three_in_turn(ports: TablePorts) -> None:
+def test_the_planner_runs_all_three_in_turn(ports: TableContext) -> None:
     """Joined while young, sorted when there is enough, replaced by a new version when cold."""
     policy = Policy(min_segments=4, clustering="row", semi_major="off", target_size=10**6)
 

@@ -33,7 +33,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
@@ -49,34 +49,34 @@ from tests.unit.services.conftest import HOUR_US, SCHEMA, rows
 from tests.unit.services.test_planner import clock_of
 
 
-def store(ports: TablePorts) -> dict[str, bytes]:
+def store(ports: TableContext) -> dict[str, bytes]:
     """Return the data files, to be damaged."""
     files: Any = ports.files
     found: dict[str, bytes] = files.store
     return found
 
 
-def segments(ports: TablePorts) -> tuple[Segment, ...]:
+def segments(ports: TableContext) -> tuple[Segment, ...]:
     return Table(ports).state().timeline.visible_segments()
 
 
-def run(ports: TablePorts, kind: str, **how: Any) -> None:
+def run(ports: TableContext, kind: str, **how: Any) -> None:
     """Compact by one kind."""
     plans = [known.plan.id for known in request(ports, kind, **how)]
     ended = compact(ports, plans, in_process(ports.files))
     assert {result.ended for result in ended} == {"completed"}
 
 
-def checked(ports: TablePorts, **how: Any) -> Verification:
+def checked(ports: TableContext, **how: Any) -> Verification:
     """Verify without a coordinator."""
-    return verify(replace(ports, coordinator_=None), **how)
+    return verify(replace(ports, optional_coordinator=None), **how)
 
 
-def codes(ports: TablePorts, **how: Any) -> list[str]:
+def codes(ports: TableContext, **how: Any) -> list[str]:
     return [finding.code for finding in checked(ports, **how).findings]
 
 
-def rewrite(ports: TablePorts, segment: Segment, made: pa.Table, **changed: Any) -> Segment:
+def rewrite(ports: TableContext, segment: Segment, made: pa.Table, **changed: Any) -> Segment:
     """Put other rows into a segment's file, with a descriptor that fits them; return it."""
     fresh = replace(segment, rows=made.num_rows, row_groups=1, **changed)
     metadata = {KEY: encode_descriptor(fresh)}
@@ -86,7 +86,7 @@ def rewrite(ports: TablePorts, segment: Segment, made: pa.Table, **changed: Any)
     return replace(fresh, size=len(sink.getvalue()), footer=None)
 
 
-def append_as(ports: TablePorts, segment: Segment, made: pa.Table, **changed: Any) -> None:
+def append_as(ports: TableContext, segment: Segment, made: pa.Table, **changed: Any) -> None:
     """Commit a segment of these rows whose descriptor is what the caller says."""
     state = Table(ports).state()
     space = state.id_space(segment.id.chunk, next(iter(state.ids))[1])
@@ -107,34 +107,34 @@ def at(*offsets: int) -> pa.Table:
 # Sound tables
 
 
-def appended(_: TablePorts) -> None:
+def appended(_: TableContext) -> None:
     """Leave it as it is."""
 
 
-def minor(ports: TablePorts) -> None:
+def minor(ports: TableContext) -> None:
     """Join, and append beside."""
     run(ports, "minor")
     Table(ports).append(rows(5))
 
 
-def sorted_by_row(ports: TablePorts) -> None:
+def sorted_by_row(ports: TableContext) -> None:
     """Sort, in small pieces of equal keys too."""
     run(ports, "semi-major", clustering="row")
 
 
-def curved(ports: TablePorts) -> None:
+def curved(ports: TableContext) -> None:
     """Sort along a curve."""
     run(ports, "semi-major", clustering="zorder(at,row)")
 
 
-def recut(ports: TablePorts) -> None:
+def recut(ports: TableContext) -> None:
     """Cut time anew, twice, so that there are zones."""
     run(ports, "major", granularity="day")
     Table(ports).append(rows(6))
     run(ports, "major", clustering="row")
 
 
-def with_tombstones(ports: TablePorts) -> None:
+def with_tombstones(ports: TableContext) -> None:
     """Cut a day into hours, most of which are empty."""
     run(ports, "major", granularity="day")
     run(ports, "major", granularity="hour")
@@ -142,7 +142,7 @@ def with_tombstones(ports: TablePorts) -> None:
     assert any(segment.tombstone for segment in shown)
 
 
-def carried_over(ports: TablePorts) -> None:
+def carried_over(ports: TableContext) -> None:
     """Append while a major compaction is under way."""
     plans = [known.plan.id for known in request(ports, "major")]
 
@@ -160,7 +160,7 @@ KINDS = (appended, minor, sorted_by_row, curved, recut, with_tombstones, carried
 
 @pytest.mark.parametrize("history", KINDS, ids=lambda each: each.__name__)
 def test_a_sound_table_gives_no_finding(
-    ports: TablePorts, history: Callable[[TablePorts], None]
+    ports: TableContext, history: Callable[[TableContext], None]
 ) -> None:
     """Whatever happened to it: nothing is wrong, at any version, in any row."""
     history(ports)
@@ -174,7 +174,7 @@ def test_a_sound_table_gives_no_finding(
 
 
 @pytest.fixture
-def rolled(ports: TablePorts) -> TablePorts:
+def rolled(ports: TableContext) -> TableContext:
     """Return a rollup table with two appends."""
     given = pa.schema([*SCHEMA, ("who", pa.string())])
     other = replace(
@@ -207,7 +207,7 @@ def rolled(ports: TablePorts) -> TablePorts:
 
 
 @pytest.mark.parametrize("kind", [None, "minor", "major"])
-def test_a_sound_rollup_table_gives_no_finding(rolled: TablePorts, kind: str | None) -> None:
+def test_a_sound_rollup_table_gives_no_finding(rolled: TableContext, kind: str | None) -> None:
     """Its events sum up, before and after compaction."""
     if kind:
         run(rolled, kind)
@@ -217,7 +217,7 @@ def test_a_sound_rollup_table_gives_no_finding(rolled: TablePorts, kind: str | N
 # Damaged files
 
 
-def test_a_missing_file_is_named(ports: TablePorts) -> None:
+def test_a_missing_file_is_named(ports: TableContext) -> None:
     """The finding says which segment, where, and how bad."""
     first = segments(ports)[0]
     del store(ports)[first.path]
@@ -227,7 +227,7 @@ def test_a_missing_file_is_named(ports: TablePorts) -> None:
     assert str(first.id) in finding.what
 
 
-def test_a_group_with_a_missing_file_is_named(ports: TablePorts) -> None:
+def test_a_group_with_a_missing_file_is_named(ports: TableContext) -> None:
     """What is read together is lost together, and its inputs are the way out."""
     run(ports, "major", granularity="day")
     (made,) = segments(ports)
@@ -253,7 +253,7 @@ def test_a_group_with_a_missing_file_is_named(ports: TablePorts) -> None:
     ],
 )
 def test_damaged_bytes_are_named(
-    ports: TablePorts, code: str, damage: Callable[[bytes], bytes]
+    ports: TableContext, code: str, damage: Callable[[bytes], bytes]
 ) -> None:
     """Truncated, too long, or a byte of the footer flipped."""
     path = segments(ports)[0].path
@@ -265,7 +265,7 @@ def test_damaged_bytes_are_named(
     assert {finding.where for finding in found.findings} == {path}
 
 
-def test_swapped_files_are_named(ports: TablePorts) -> None:
+def test_swapped_files_are_named(ports: TableContext) -> None:
     """Two files that changed places both say whose they are."""
     one, two = segments(ports)[:2]
     files = store(ports)
@@ -275,7 +275,7 @@ def test_swapped_files_are_named(ports: TablePorts) -> None:
     assert str(two.id) in found[0].what
 
 
-def test_a_file_without_descriptor_is_named(ports: TablePorts) -> None:
+def test_a_file_without_descriptor_is_named(ports: TableContext) -> None:
     """Somebody else's Parquet file under a segment's name is foreign."""
     sink = io.BytesIO()
     pq.write_table(rows(0), sink)
@@ -283,7 +283,7 @@ def test_a_file_without_descriptor_is_named(ports: TablePorts) -> None:
     assert "bad-footer" in codes(ports)
 
 
-def test_flipped_bytes_of_rows_need_a_deep_look(ports: TablePorts) -> None:
+def test_flipped_bytes_of_rows_need_a_deep_look(ports: TableContext) -> None:
     """The footer is sound, and only decoding shows that pages are not."""
     path = segments(ports)[0].path
     data = bytearray(store(ports)[path])
@@ -302,7 +302,7 @@ def test_flipped_bytes_of_rows_need_a_deep_look(ports: TablePorts) -> None:
     ],
 )
 def test_rows_that_break_a_promise_are_named(
-    ports: TablePorts, named: list[str], made: tuple[int, ...], changed: dict[str, Any]
+    ports: TableContext, named: list[str], made: tuple[int, ...], changed: dict[str, Any]
 ) -> None:
     """Outside the chunk, outside the descriptor's times, or not in the order promised."""
     ends = {"time_min": min(made), "time_max": max(made), "events": len(made)}
@@ -311,7 +311,7 @@ def test_rows_that_break_a_promise_are_named(
     assert codes(ports, deep=True) == named
 
 
-def test_an_order_is_checked_across_batches(ports: TablePorts) -> None:
+def test_an_order_is_checked_across_batches(ports: TableContext) -> None:
     """Rows are compared with the last one of the batch before."""
     many = 70_000
     half = [*range(many), many - 2]
@@ -324,7 +324,7 @@ def test_an_order_is_checked_across_batches(ports: TablePorts) -> None:
     assert codes(ports, deep=True) == ["unsorted"]
 
 
-def test_rollup_events_that_do_not_sum_up_are_named(rolled: TablePorts) -> None:
+def test_rollup_events_that_do_not_sum_up_are_named(rolled: TableContext) -> None:
     """A descriptor and footer that agree on a wrong number of events are found by the rows."""
     first = segments(rolled)[0]
     with io.BytesIO(store(rolled)[first.path]) as file:
@@ -349,12 +349,12 @@ def test_rollup_events_that_do_not_sum_up_are_named(rolled: TablePorts) -> None:
 # A damaged log
 
 
-def damage_log(ports: TablePorts, n: int, change: Callable[[bytes], bytes]) -> None:
+def damage_log(ports: TableContext, n: int, change: Callable[[bytes], bytes]) -> None:
     path = event_path(n)
     ports.storage.replace(path, change(ports.storage.read(path)))
 
 
-def test_a_gap_in_the_log_is_named(ports: TablePorts) -> None:
+def test_a_gap_in_the_log_is_named(ports: TableContext) -> None:
     """Readers would end before it, and not know."""
     ports.storage.delete(event_path(2))
     found = checked(ports)
@@ -366,13 +366,13 @@ def test_a_gap_in_the_log_is_named(ports: TablePorts) -> None:
     "damage",
     [lambda data: data[:-10], lambda _: b"", lambda data: data.replace(b'"row', b'"r0w', 1) + b" "],
 )
-def test_a_torn_event_is_named(ports: TablePorts, damage: Callable[[bytes], bytes]) -> None:
+def test_a_torn_event_is_named(ports: TableContext, damage: Callable[[bytes], bytes]) -> None:
     """Truncated, empty, or failing its checksum."""
     damage_log(ports, 3, damage)
     assert [(f.code, f.where) for f in checked(ports).findings] == [("broken-event", event_path(3))]
 
 
-def test_after_a_torn_event_a_checkpoint_goes_on(ports: TablePorts) -> None:
+def test_after_a_torn_event_a_checkpoint_goes_on(ports: TableContext) -> None:
     """What a reader still gets is still checked."""
     EventLog(ports.storage).checkpoint(Table(ports).state())
     Table(ports).append(rows(8))
@@ -381,7 +381,7 @@ def test_after_a_torn_event_a_checkpoint_goes_on(ports: TablePorts) -> None:
     assert codes(ports) == ["broken-event", "missing-file"]
 
 
-def test_a_time_that_goes_back_is_named(ports: TablePorts) -> None:
+def test_a_time_that_goes_back_is_named(ports: TableContext) -> None:
     """An event of an earlier time than the one before it, checksum and all."""
     log = EventLog(ports.storage)
     event = log.event(4)
@@ -392,7 +392,7 @@ def test_a_time_that_goes_back_is_named(ports: TablePorts) -> None:
     assert "not after event 3" in found[0].what
 
 
-def test_a_wrong_checkpoint_is_named(ports: TablePorts) -> None:
+def test_a_wrong_checkpoint_is_named(ports: TableContext) -> None:
     """A checkpoint that lacks a segment is not what the events give."""
     state = Table(ports).state()
     lacking = state.timeline.with_changes(remove=[segments(ports)[0].id])
@@ -402,14 +402,14 @@ def test_a_wrong_checkpoint_is_named(ports: TablePorts) -> None:
     assert (finding.code, finding.where) == ("wrong-checkpoint", checkpoint_path(state.n))
 
 
-def test_a_torn_checkpoint_is_a_warning(ports: TablePorts) -> None:
+def test_a_torn_checkpoint_is_a_warning(ports: TableContext) -> None:
     """It is a hint, and costs only time."""
     ports.storage.replace(checkpoint_path(2), b"PAR1 torn")
     (finding,) = checked(ports).findings
     assert (finding.code, finding.severity) == ("bad-checkpoint", Severity.WARNING)
 
 
-def test_a_log_whose_start_expired_is_sound(ports: TablePorts) -> None:
+def test_a_log_whose_start_expired_is_sound(ports: TableContext) -> None:
     """From the checkpoint on, numbers and fold are as good as from the start."""
     log = EventLog(ports.storage)
     log.checkpoint(log.at(2))
@@ -420,7 +420,7 @@ def test_a_log_whose_start_expired_is_sound(ports: TablePorts) -> None:
     assert (found.first, found.version, found.versions) == (2, 4, 2)
 
 
-def test_an_expired_log_without_checkpoint_is_named(ports: TablePorts) -> None:
+def test_an_expired_log_without_checkpoint_is_named(ports: TableContext) -> None:
     """Nobody can open the table, and the finding says so."""
     ports.storage.create(expired_path(2), b"")
     for n in range(2):
@@ -429,7 +429,7 @@ def test_an_expired_log_without_checkpoint_is_named(ports: TablePorts) -> None:
     assert (finding.code, finding.severity) == ("log-without-base", Severity.CRITICAL)
 
 
-def tag(ports: TablePorts, n: int) -> str:
+def tag(ports: TableContext, n: int) -> str:
     """Tag a version as cleaning does; return its checkpoint's path."""
     log = EventLog(ports.storage)
     path = tag_path("kept", n)
@@ -439,7 +439,7 @@ def tag(ports: TablePorts, n: int) -> str:
     return path
 
 
-def test_a_tagged_version_has_its_checkpoint(ports: TablePorts) -> None:
+def test_a_tagged_version_has_its_checkpoint(ports: TableContext) -> None:
     """Missing, or of another version, it is named; while the log leads there, as a warning."""
     path = tag(ports, 2)
     whole = ports.storage.read(path)
@@ -456,7 +456,7 @@ def test_a_tagged_version_has_its_checkpoint(ports: TablePorts) -> None:
     assert codes(ports) == []
 
 
-def test_a_cleaned_table_is_sound(ports: TablePorts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cleaned_table_is_sound(ports: TableContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hidden segments, their files and old events went as they should; doomed files are no loss."""
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 2)
     definition, clock = Table(ports).state().table, ports.clock
@@ -475,7 +475,7 @@ def test_a_cleaned_table_is_sound(ports: TablePorts, monkeypatch: pytest.MonkeyP
     assert found.first > 0
 
 
-def test_two_visible_segments_of_one_file_are_named(ports: TablePorts) -> None:
+def test_two_visible_segments_of_one_file_are_named(ports: TableContext) -> None:
     """Its rows would be read twice."""
     first = segments(ports)[0]
     doubled = first.carried(first.id.chunk.segment(9), 0)
@@ -487,7 +487,7 @@ def test_two_visible_segments_of_one_file_are_named(ports: TablePorts) -> None:
 # The world around
 
 
-def test_a_file_that_a_cleaner_took_is_not_lost(ports: TablePorts) -> None:
+def test_a_file_that_a_cleaner_took_is_not_lost(ports: TableContext) -> None:
     """A segment that a newer snapshot does not have needs no file."""
     first = segments(ports)[0]
     before = store(ports).pop(first.path)
@@ -510,7 +510,7 @@ def test_a_file_that_a_cleaner_took_is_not_lost(ports: TablePorts) -> None:
     assert list(files.still_lost(Cleaned(ports.storage))) == []
 
 
-def test_what_cannot_be_read_is_not_called_damaged(ports: TablePorts) -> None:
+def test_what_cannot_be_read_is_not_called_damaged(ports: TableContext) -> None:
     """Storage that fails leaves a file unchecked."""
 
     class Refusing:
@@ -526,13 +526,13 @@ def test_what_cannot_be_read_is_not_called_damaged(ports: TablePorts) -> None:
     assert len(found) == len(segments(ports))
 
 
-def test_no_table_is_an_error(ports: TablePorts) -> None:
+def test_no_table_is_an_error(ports: TableContext) -> None:
     """An empty place is not a sound table."""
     with pytest.raises(NotATable, match="holds no segtable table"):
         verify(replace(ports, storage=MemoryStorage()))
 
 
-def test_progress_is_told(ports: TablePorts) -> None:
+def test_progress_is_told(ports: TableContext) -> None:
     """Both stages come to their end."""
     told: dict[str, tuple[int, int]] = {}
     verify(ports, report=lambda stage, done, total: told.update({stage: (done, total)}))
@@ -540,7 +540,7 @@ def test_progress_is_told(ports: TablePorts) -> None:
 
 
 def test_beside_a_writer_and_a_cleaner_nothing_is_found(
-    ports: TablePorts, monkeypatch: pytest.MonkeyPatch
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However often it looks while files and events come and go, nobody is accused."""
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.data.deletes.row_filter import Sieve
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.spark.driver.archive import package_archive
 from airflow_provider_segtable.spark.tasks.groups import run_group
 from airflow_provider_segtable.spark.tasks.packing import packed
@@ -68,7 +68,7 @@ def test_rows_are_written_checked_and_read_back(tmp_path: Path, arriving: Arrivi
     read = ReadTask(
         uri=str(tmp_path),
         storage_options={},
-        segments=SimpleNamespace(value=[(segment, Sieve.idle(segment))]),
+        segments=SimpleNamespace(value=[(segment, RowFilter.idle(segment))]),
         schema=SCHEMA,
         target=SCHEMA,
         time_column="at",

@@ -14,9 +14,9 @@ from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 SCHEMA = pa.schema(
     [
@@ -31,14 +31,14 @@ SCHEMA = pa.schema(
 def new_table(service: MemoryService) -> Table:
     """Return an empty table by the hour."""
     clock = FakeClock()
-    ports = TablePorts(
+    ports = TableContext(
         uri="memory://t",
         storage=MemoryStorage(clock=clock),
         files=MemoryFiles(),
         clock=clock,
-        chance=FakeChance(),
+        randomness=FakeRandomness(),
         author="first",
-        coordinator_=MemoryCoordinator(clock, service),
+        optional_coordinator=MemoryCoordinator(clock, service),
     )
     definition = TableCreated(
         table_id="t",
@@ -69,7 +69,11 @@ def table(service: MemoryService) -> Table:
 def other(table: Table, service: MemoryService) -> Table:
     """The same table in another process, with a session of its own."""
     client = MemoryCoordinator(table.ports.clock, service)
-    return Table(replace(table.ports, author="second", chance=FakeChance(1), coordinator_=client))
+    return Table(
+        replace(
+            table.ports, author="second", randomness=FakeRandomness(1), optional_coordinator=client
+        )
+    )
 
 
 def rows(numbers: range) -> pa.Table:

@@ -20,11 +20,11 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, LockRequest
 from airflow_provider_segtable.core.log.events import (
-    Changed,
     Event,
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    RowsChanged,
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
@@ -205,7 +205,7 @@ def test_appends_are_no_reason_to_look_again(table: Table, other: Table) -> None
 def test_an_update_without_a_coordinator_is_refused(table: Table) -> None:
     """What comes needs ids, so an update without ZooKeeper says how to get one."""
     with pytest.raises(CoordinatorUnavailable, match="needs ZooKeeper"):
-        Table(replace(table.ports, coordinator_=None)).update({"price": 1.0}, "row = 1")
+        Table(replace(table.ports, optional_coordinator=None)).update({"price": 1.0}, "row = 1")
 
 
 def test_a_lost_session_ends_an_update(table: Table, service: MemoryService) -> None:
@@ -408,7 +408,7 @@ def waiting(table: Table, act: Callable[[], object]) -> tuple[Table, list[str]]:
     """Return the table where others act while a writer waits for its lock, and files it begins."""
     noted = Noted(table.ports.files)
     coordinator = Late(table.ports.coordinator, act)
-    ports = replace(table.ports, files=noted, coordinator_=coordinator)  # type: ignore[arg-type]
+    ports = replace(table.ports, files=noted, optional_coordinator=coordinator)  # type: ignore[arg-type]
     return Table(ports), noted.begun
 
 
@@ -452,11 +452,11 @@ def test_time_cut_anew_again_and_again_ends_in_a_conflict(table: Table, other: T
         """Others act before every grant."""
 
         def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
-            cut = Granularity.HOUR if table.state().zones else Granularity.DAY
+            cut = Granularity.HOUR if table.state().overrides else Granularity.DAY
             recut(other, cut)
             return self.inner.acquire(request, wait_s=wait_s)
 
-    ports = replace(table.ports, coordinator_=Restless(table.ports.coordinator, None))  # type: ignore[arg-type]
+    ports = replace(table.ports, optional_coordinator=Restless(table.ports.coordinator, None))  # type: ignore[arg-type]
     with pytest.raises(ChangeConflict, match="time was cut anew 5 times"):
         Table(ports).update({"price": 0.0}, "row = 7")
     assert price(table, 7) == [3.5]
@@ -512,7 +512,7 @@ def test_the_event_names_what_its_author_knew(table: Table, other: Table) -> Non
     """Beside others of other rows, the event says up to which event its author has looked."""
     done = beside(table, lambda: other.delete("row < 5")).delete("row >= 5 AND row < 10")
     action = event(table, done.n or 0).action
-    assert isinstance(action, Changed)
+    assert isinstance(action, RowsChanged)
     assert (action.seen, action.deleted, action.matched) == (5, 5, 5)
 
 

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.log.events import Action, Appended, Event, P
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     CHECKPOINT_EVERY,
     Change,
@@ -34,7 +34,7 @@ from airflow_provider_segtable.table.log.committer import (
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, JANUARY, first, minor_plan
-from airflow_provider_segtable.testing.clock import FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 
 @dataclass(slots=True)
@@ -61,22 +61,22 @@ class Trap:
 
 
 @pytest.fixture
-def ports() -> TablePorts:
+def ports() -> TableContext:
     clock = FakeClock(BASE)
     storage = MemoryStorage(clock=clock)
-    made = TablePorts(
+    made = TableContext(
         uri="memory://t",
         storage=storage,
         files=MemoryFiles(),
         clock=clock,
-        chance=FakeChance(),
+        randomness=FakeRandomness(),
         author="me",
     )
     create_table(made, DEFINITION)
     return replace(made, storage=Trap(storage))  # type: ignore[arg-type]
 
 
-def load(ports: TablePorts) -> State:
+def load(ports: TableContext) -> State:
     return EventLog(ports.storage).load()
 
 
@@ -88,7 +88,7 @@ def append(
 
 
 def rival(
-    ports: TablePorts, partition: int, action: Action | None = None
+    ports: TableContext, partition: int, action: Action | None = None
 ) -> Callable[[str, bytes], None]:
     """Somebody else's event takes the number first."""
 
@@ -107,11 +107,11 @@ def rival(
     return strike
 
 
-def traps(ports: TablePorts) -> list[Callable[[str, bytes], None]]:
+def traps(ports: TableContext) -> list[Callable[[str, bytes], None]]:
     return ports.storage.traps  # type: ignore[attr-defined,no-any-return]
 
 
-def lost_reply(ports: TablePorts, *, landed: bool) -> Callable[[str, bytes], None]:
+def lost_reply(ports: TableContext, *, landed: bool) -> Callable[[str, bytes], None]:
     def strike(path: str, data: bytes) -> None:
         if landed:
             ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
@@ -120,7 +120,7 @@ def lost_reply(ports: TablePorts, *, landed: bool) -> Callable[[str, bytes], Non
     return strike
 
 
-def test_lost_race_is_rebased(ports: TablePorts) -> None:
+def test_lost_race_is_rebased(ports: TableContext) -> None:
     """When another event takes the number, the change goes onto the next."""
     traps(ports).append(rival(ports, 7))
     outcome = commit(ports, load(ports), append(0))
@@ -129,7 +129,7 @@ def test_lost_race_is_rebased(ports: TablePorts) -> None:
     assert len(outcome.state.timeline) == 2
 
 
-def test_conflict_after_a_lost_race_names_the_winner(ports: TablePorts) -> None:
+def test_conflict_after_a_lost_race_names_the_winner(ports: TableContext) -> None:
     """When the rival's event forbids the change, the outcome is a value that says so."""
     commit_or_raise(ports, load(ports), append(0, "zero"))
     commit_or_raise(ports, load(ports), append(1, "one"))
@@ -144,7 +144,7 @@ def test_conflict_after_a_lost_race_names_the_winner(ports: TablePorts) -> None:
 
 
 @pytest.mark.parametrize("landed", [True, False])
-def test_lost_reply_commits_once(ports: TablePorts, *, landed: bool) -> None:
+def test_lost_reply_commits_once(ports: TableContext, *, landed: bool) -> None:
     """Whether or not the lost put landed, the change is in the log exactly once."""
     traps(ports).append(lost_reply(ports, landed=landed))
     outcome = commit(ports, load(ports), append(0))
@@ -153,7 +153,7 @@ def test_lost_reply_commits_once(ports: TablePorts, *, landed: bool) -> None:
     assert [e.commit for e in EventLog(ports.storage).events(1)] == ["mine"]
 
 
-def test_own_first_attempt_is_recognised_behind_exists(ports: TablePorts) -> None:
+def test_own_first_attempt_is_recognised_behind_exists(ports: TableContext) -> None:
     """An "already exists" that answers our own retried put counts as success."""
 
     def retried(path: str, data: bytes) -> None:
@@ -166,14 +166,14 @@ def test_own_first_attempt_is_recognised_behind_exists(ports: TablePorts) -> Non
     assert outcome.n == 1
 
 
-def test_same_commit_id_commits_once(ports: TablePorts) -> None:
+def test_same_commit_id_commits_once(ports: TableContext) -> None:
     """Running a change again finds that it has been done."""
     once = commit_or_raise(ports, load(ports), append(0))
     again = commit_or_raise(ports, load(ports), append(0))
     assert (once.n, again.n) == (1, 1)
 
 
-def test_guard_stops_the_commit(ports: TablePorts) -> None:
+def test_guard_stops_the_commit(ports: TableContext) -> None:
     """A lost lease means no put at all."""
 
     def lost() -> None:
@@ -184,7 +184,7 @@ def test_guard_stops_the_commit(ports: TablePorts) -> None:
     assert load(ports).n == 0
 
 
-def test_no_failure_is_certain_while_a_put_may_land(ports: TablePorts) -> None:
+def test_no_failure_is_certain_while_a_put_may_land(ports: TableContext) -> None:
     """A lease lost after a lost reply gives Unknown, because the first put may yet land."""
     checks = iter([None, LockLost("session ended")])
 
@@ -197,14 +197,14 @@ def test_no_failure_is_certain_while_a_put_may_land(ports: TablePorts) -> None:
     assert commit(ports, load(ports), append(0, guard=guard)) == Unknown(commit_id="mine", n=1)
 
 
-def test_replies_lost_for_ever_end_unknown(ports: TablePorts) -> None:
+def test_replies_lost_for_ever_end_unknown(ports: TableContext) -> None:
     """Retries are bounded; the way out names the commit id."""
     traps(ports).extend(lost_reply(ports, landed=False) for _ in range(3))
     with pytest.raises(CommitUnknown, match="commit id 'mine'"):
         commit_or_raise(ports, load(ports), append(0), Retry(attempts=3))
 
 
-def test_trouble_after_a_landed_put_is_no_failure(ports: TablePorts) -> None:
+def test_trouble_after_a_landed_put_is_no_failure(ports: TableContext) -> None:
     """Whatever breaks once the put may have landed, the files it names stay."""
 
     class Deaf:
@@ -216,7 +216,7 @@ def test_trouble_after_a_landed_put_is_no_failure(ports: TablePorts) -> None:
     with files.create(segment.path) as sink:
         sink.write(b"rows")
         sink.commit()
-    broken = replace(ports, coordinator_=Deaf())  # type: ignore[arg-type]
+    broken = replace(ports, optional_coordinator=Deaf())  # type: ignore[arg-type]
     with pytest.raises(CommitUnknown, match="commit id 'mine'"):
         commit_files(broken, load(ports), append(0), [segment])
     with files.open(segment.path) as source:
@@ -224,7 +224,7 @@ def test_trouble_after_a_landed_put_is_no_failure(ports: TablePorts) -> None:
     assert load(ports).n == 1
 
 
-def test_files_of_a_certain_failure_are_deleted(ports: TablePorts) -> None:
+def test_files_of_a_certain_failure_are_deleted(ports: TableContext) -> None:
     """After a conflict the files that nobody will ever name are removed."""
     commit_or_raise(ports, load(ports), append(0, "first"))
     with ports.files.create("data/mine.parquet") as sink:
@@ -236,7 +236,7 @@ def test_files_of_a_certain_failure_are_deleted(ports: TablePorts) -> None:
         pass
 
 
-def test_certain_failure_is_raised(ports: TablePorts) -> None:
+def test_certain_failure_is_raised(ports: TableContext) -> None:
     """A full disk is no race: it is raised at once, and the log is as it was."""
 
     def full(path: str, _: bytes) -> None:
@@ -248,7 +248,7 @@ def test_certain_failure_is_raised(ports: TablePorts) -> None:
     assert load(ports).n == 0
 
 
-def test_time_increases_under_a_standing_clock(ports: TablePorts) -> None:
+def test_time_increases_under_a_standing_clock(ports: TableContext) -> None:
     """Event times grow strictly although the wall clock does not move, or goes back."""
     for partition in range(3):
         commit_or_raise(ports, load(ports), append(partition, f"c{partition}"))
@@ -257,7 +257,7 @@ def test_time_increases_under_a_standing_clock(ports: TablePorts) -> None:
     assert times == sorted(set(times))
 
 
-def test_checkpoint_equals_the_fold(ports: TablePorts) -> None:
+def test_checkpoint_equals_the_fold(ports: TableContext) -> None:
     """Opening from a checkpoint gives the very state that folding the log gives."""
     for partition in range(CHECKPOINT_EVERY + 3):
         commit_or_raise(ports, load(ports), append(partition, f"c{partition}"))
@@ -268,7 +268,7 @@ def test_checkpoint_equals_the_fold(ports: TablePorts) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"rubbish", b"{}"])
-def test_damaged_checkpoint_costs_time_only(ports: TablePorts, damage: bytes) -> None:
+def test_damaged_checkpoint_costs_time_only(ports: TableContext, damage: bytes) -> None:
     """A torn checkpoint or hint is ignored and the log is folded instead."""
     for partition in range(CHECKPOINT_EVERY):
         commit_or_raise(ports, load(ports), append(partition, f"c{partition}"))

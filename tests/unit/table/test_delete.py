@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.table.changes.matching import condition
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -177,7 +177,7 @@ def test_the_log_says_what_was_asked_for(table: Table) -> None:
     done = table.delete("row < 2")
     event = EventLog(table.ports.storage).event(done.n or 0)
     assert event is not None
-    assert isinstance(event.action, Changed)
+    assert isinstance(event.action, RowsChanged)
     assert (event.action.kind, event.action.reason) == ("delete", "where row < 2")
     assert (event.action.matched, event.action.deleted) == (2, 2)
     assert len(event.action.vectors[0].rows) == 2
@@ -185,7 +185,7 @@ def test_the_log_says_what_was_asked_for(table: Table) -> None:
 
 def test_a_delete_needs_no_coordinator(table: Table) -> None:
     """A table that was opened without ZooKeeper can delete."""
-    alone = Table(replace(table.ports, coordinator_=None))
+    alone = Table(replace(table.ports, optional_coordinator=None))
     assert alone.delete("row < 10").deleted == 10
     assert numbers(alone) == list(range(10, 40))
 

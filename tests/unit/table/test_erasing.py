@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Changed
+from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.tables.rollup_spec import (
     Metric,
     MetricKind,
@@ -100,7 +100,7 @@ def test_the_predicate_is_in_the_event(table: Table) -> None:
     done = table.delete("carrier IN ('A', NULL)")
     event = EventLog(table.ports.storage).event(done.n or 0)
     assert event is not None
-    assert isinstance(event.action, Changed)
+    assert isinstance(event.action, RowsChanged)
     assert event.action.predicate is not None
     assert (event.action.vectors, event.action.matched) == ((), 32)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.table.context import open_ports
+from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC"))])
@@ -29,4 +29,4 @@ def test_a_local_root_is_made_absolute_when_opened(
 @pytest.mark.parametrize("uri", ["memory://lake/t", "file:///lake/t"])
 def test_a_root_with_a_scheme_stays_as_it_is(uri: str) -> None:
     """Only paths depend on a working directory."""
-    assert open_ports(uri).uri == uri
+    assert open_context(uri).uri == uri

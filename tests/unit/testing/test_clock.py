@@ -1,6 +1,6 @@
 """The fake clock and chance."""
 
-from airflow_provider_segtable.testing.clock import START, FakeChance, FakeClock
+from airflow_provider_segtable.testing.clock import START, FakeClock, FakeRandomness
 
 
 def test_sleeping_moves_both_clocks_at_once() -> None:
@@ -26,11 +26,11 @@ def test_chance_repeats_by_seed() -> None:
     """Equal seeds draw alike, others do not; tokens have 16 hexadecimal digits."""
 
     def draw(seed: int) -> list[object]:
-        chance = FakeChance(seed)
-        return [chance.token(), chance.uniform(), chance.token()]
+        randomness = FakeRandomness(seed)
+        return [randomness.token(), randomness.uniform(), randomness.token()]
 
     assert draw(1) == draw(1)
     assert draw(1) != draw(2)
-    token = FakeChance(3).token()
+    token = FakeRandomness(3).token()
     assert len(token) == 16
     assert int(token, 16) >= 0
