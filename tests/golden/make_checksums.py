@@ -14,7 +14,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
@@ -28,14 +28,14 @@ def main() -> None:
     """Append, compact, delete, tag, checkpoint, and append once more."""
     clock = FakeClock()
     storage = MemoryStorage(clock=clock)
-    ports = TablePorts(
+    ports = TableContext(
         uri="golden",
         storage=storage,
         files=RootedFiles(storage),
         clock=clock,
-        chance=FakeRandomness(),
+        randomness=FakeRandomness(),
         author="golden",
-        coordinator_=MemoryCoordinator(clock, MemoryService()),
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
     definition = TableCreated(
         table_id="00000000-0000-0000-0000-000000000002",

@@ -17,7 +17,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table.context import TablePorts
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
@@ -38,14 +38,14 @@ def main() -> None:
     """Append five times, compact, checkpoint, and append once more."""
     shutil.rmtree(PLACE, ignore_errors=True)
     clock = FakeClock()
-    ports = TablePorts(
+    ports = TableContext(
         uri="golden",
         storage=LocalStorage(PLACE),
         files=LocalFiles(PLACE),
         clock=clock,
-        chance=FakeRandomness(),
+        randomness=FakeRandomness(),
         author="golden",
-        coordinator_=MemoryCoordinator(clock, MemoryService()),
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
     )
     definition = TableCreated(
         table_id="00000000-0000-0000-0000-000000000001",

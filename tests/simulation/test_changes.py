@@ -107,7 +107,7 @@ def test_ignoring_vectors_after_a_compaction_is_caught(monkeypatch: pytest.Monke
         found = right(files, state, segments)
         return {i: s if i.partition < 32768 else replace(s, deleted={}) for i, s in found.items()}
 
-    monkeypatch.setattr(snapshot, "sieves", forgetful)
+    monkeypatch.setattr(snapshot, "row_filters", forgetful)
     assert caught()
 
 
@@ -124,7 +124,7 @@ def test_claiming_more_than_was_applied_is_caught(
 
     monkeypatch.setattr(rebase, "_complete", boastful)
     if books == "unchecked":
-        monkeypatch.setattr(rebase, "check_books", lambda *_: None)
+        monkeypatch.setattr(rebase, "check_balance", lambda *_: None)
     assert caught()
 
 

@@ -210,7 +210,7 @@ def test_appending_to_the_old_version_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 def test_books_unchecked_and_rows_dropped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that loses a segment is stopped by the books, and without them by the checkers."""
-    monkeypatch.setattr(rebase, "check_books", lambda *_: None)
+    monkeypatch.setattr(rebase, "check_balance", lambda *_: None)
     monkeypatch.setattr(
         Attempt, "inputs", property(lambda attempt: INPUTS(attempt)[1:] or INPUTS(attempt))
     )

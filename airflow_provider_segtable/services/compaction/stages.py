@@ -54,8 +54,8 @@ def _merged(ports: TableContext, attempt: Attempt) -> Stages:
         "created": ports.clock.now(),
         "time_column": attempt.state.table.time_column,
         "attempt": attempt.token,
-        "sieves": row_filters(ports.files, attempt.state, attempt.inputs),
-        "purged": attempt.state.n,
+        "row_filters": row_filters(ports.files, attempt.state, attempt.inputs),
+        "deletes_applied_through": attempt.state.n,
     }
     table = attempt.state.table
     if table.rollup is None:

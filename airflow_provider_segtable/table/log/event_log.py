@@ -71,11 +71,6 @@ def number(path: str) -> int | None:
     return int(digits) if len(digits) == len(f"{0:020d}") and digits.isdigit() else None
 
 
-def _is_later(known: State, state: State) -> bool:
-    """Return whether two states are of one table."""
-    return known.base_version == state.base_version and known.time > state.time
-
-
 class EventLog:
     """The log of one table; see rule 7 for what it remembers."""
 
@@ -120,12 +115,10 @@ class EventLog:
 
     def refresh(self, state: State) -> State:
         """Return ``state`` with the events that came since."""
-        known = self._newest
-        newest = known if known and known.n > state.n and _is_later(known, state) else state
-        start = newest.n + 1
-        for event in self.events(start):
+        newest = state
+        for event in self.events(state.n + 1):
             newest = apply(newest, event)
-        return self.remember(newest if self.first() <= start else self._load())
+        return self.remember(newest if self.first() <= state.n + 1 else self._load())
 
     def at(self, n: int) -> State:
         """Return the state after event ``n``, whatever came later.

@@ -103,7 +103,7 @@ def test_a_deletion_does_not_apply_where_it_was_applied() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "purged", "words"),
+    ("rows", "deletes_applied_through", "words"),
     [
         (17, 4, "events: expected 18, found 17"),
         (20, 4, "events: expected 18, found 20"),

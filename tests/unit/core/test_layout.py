@@ -96,7 +96,7 @@ def test_aligned_covers_whole_chunks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "zone", "cut", "crossing"),
+    ("table", "override", "cut", "crossing"),
     [
         ("week", "2018-01-01/2018-02-01", "month", Granularity.MONTH),  # a week at its end
         ("week", "2018-10-01/2018-11-01", "month", Granularity.MONTH),

@@ -290,7 +290,7 @@ def test_a_region_cuts_no_chunk_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "to", "carried"),
+    ("override", "to", "carried"),
     [
         (None, None, True),
         (None, Granularity.DAY, True),

@@ -13,9 +13,9 @@ AT = instant(datetime(2013, 1, 1, 12, tzinfo=UTC))
 
 @pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
 @pytest.mark.parametrize(("unit", "scale"), [("s", 10**6), ("ms", 1000), ("us", 1)])
-def test_units_and_zones(unit: str, scale: int, override: str | None) -> None:
+def test_units_and_zones(unit: str, scale: int, zone: str | None) -> None:
     """A timestamp of any unit and zone is the instant it stands for; naive means UTC."""
-    column = pa.array([AT // scale, None]).cast(pa.timestamp(unit, override))
+    column = pa.array([AT // scale, None]).cast(pa.timestamp(unit, zone))
     assert instants(column).to_pylist() == [AT, None]
 
 
