@@ -306,6 +306,7 @@ def forget(
 @pytest.mark.airflow
 @pytest.mark.zookeeper
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_airflow_defers_to_a_real_driver_and_goes_on(
     forget: tuple[Any, Flights], tmp_path: Path

@@ -115,7 +115,10 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
 def driver_of(stack: AirflowStack) -> psutil.Process | None:
     """Return the Python process of the running driver."""
     for process in stack.marked.living():
-        program, *arguments = process.cmdline() or [""]
+        try:
+            program, *arguments = process.cmdline() or [""]
+        except psutil.Error:  # it ended while we looked
+            continue
         if "python" in program and any(a.endswith("spark_apps/compact.py") for a in arguments):
             return process
     return None

@@ -10,7 +10,7 @@ from tests.cluster.conftest import Desk
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper]
 
 
-def test_ingest_compact_and_delete(desk: Desk) -> None:
+def test_ingest_and_compact(desk: Desk) -> None:
     """Each command finishes with exact rows, and warns that workers must see the local table."""
     on_spark = ("--engine", "spark")
     files = [desk.file(start) for start in (0, 60)]
@@ -24,10 +24,6 @@ def test_ingest_compact_and_delete(desk: Desk) -> None:
     assert told.returncode == 0, told.stderr
     assert {plan["ended"] for plan in json.loads(told.stdout)["plans"]} == {"completed"}
     assert desk.rows() == list(range(120))
-
-    told = desk.run(["delete", "trips", "--where", "row % 3 = 0", *on_spark])
-    assert told.returncode == 0, told.stderr
-    assert desk.rows() == [row for row in range(120) if row % 3]
 
 
 def test_an_executor_without_pyarrow_is_told_in_one_line(desk: Desk) -> None:

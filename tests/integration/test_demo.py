@@ -157,7 +157,7 @@ def test_the_demo_without_airflow_finds_all_rows(tmp_path: Path) -> None:
     assert "Appended" in kinds[first:], "no append came while plans were carried out"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.zookeeper
 def test_ctrl_c_in_the_middle_leaves_no_process(tmp_path: Path) -> None:

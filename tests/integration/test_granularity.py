@@ -140,10 +140,11 @@ def check_who_waited(events: Sequence[Event], plans: set[str], *, finer: bool) -
             [Granularity.MONTH, NO_CHANGE, Granularity.DAY, Granularity.WEEK],
             Granularity.DAY,
         ),
-        (
+        pytest.param(
             *("hour", 3),
             [Granularity.DAY, NO_CHANGE, Granularity.HOUR, Granularity.MONTH],
             Granularity.HOUR,
+            marks=pytest.mark.long,
         ),
     ],
 )

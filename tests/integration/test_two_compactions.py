@@ -94,6 +94,7 @@ def test_one_commits_and_the_other_says_so(table: Table, tmp_path: Path) -> None
     assert list(violations(table.state())) == []
 
 
+@pytest.mark.long
 def test_told_to_stop_it_lets_go(table: Table, tmp_path: Path) -> None:
     """SIGTERM in the middle: locks are given back at once, and the next run completes the plan."""
     (launch,) = plan_table(table.ports).launches

@@ -40,7 +40,7 @@ def inputs(sizes: list[int], seed: int, grain: int) -> tuple[MemoryFiles, list[p
         return files, tables, put_in(files, tables)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=5),
     seed=st.integers(0, 99),
@@ -68,7 +68,7 @@ def test_rows_come_out_as_python_sorts_them(
     check(files, results, tables, what)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=4),
     seed=st.integers(0, 99),

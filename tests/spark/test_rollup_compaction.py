@@ -252,6 +252,7 @@ def test_a_planner_s_plans_are_carried_out(spark: SparkSession, make_rollup: Mak
     model.check()
 
 
+@pytest.mark.long
 def test_segments_are_well_sized(spark: SparkSession, make_rollup: MakeRollup) -> None:
     """Of three uneven days every segment is 0.75 to 1.8 of the target: no slivers at borders."""
     target = 60_000
