@@ -2,7 +2,7 @@
 
 ::
 
-    planner DAG (cron, one run at a time)          a DAG a kind (one run a batch of plans)
+    planner DAG (cron, one run at a time)          a DAG per kind (one run per batch of plans)
     plan ── list of runs ──> emit (mapped) ──┬───> minor        compact ──> spark-submit
                                              ├───> semi_major   compact ──> spark-submit
                                              └───> major        compact ──> spark-submit
@@ -15,10 +15,10 @@
         kinds={"major": {"pool": "nightly", "spark_conf": {"spark.executor.memory": "8g"}}},
     )
 
-1. The planner re-reads the table at every run, so nothing depends on a run that was missed or came
-   twice. Which kinds pay is the table's policy; a kind that never does has a DAG that never runs.
-2. Runs queue behind their DAG's ``max_active_runs`` and pool. Where kinds share a pool, minor ones
-   go first: they are short, and readers feel them soonest.
+1. The planner re-reads the table at every run, so a missed or repeated run is harmless. The
+   table's policy decides which kinds are planned; the DAG of a kind that never is never runs.
+2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, minor runs
+   go first: they are short, and readers benefit soonest.
 """
 
 import re
@@ -45,7 +45,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "semi-major": {"max_active_runs": 1, "priority_weight": 2},
     "major": {"max_active_runs": 1, "priority_weight": 1},
 }
-"""The kinds, and how their DAGs differ unless they are told otherwise."""
+"""The kinds of compaction, and the default settings of their DAGs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class CompactionDags:
     major: DAG
 
 
-def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
+def compaction_dags(  # noqa: PLR0913  # each is a setting
     *,
     table: str,
     schedule: str | timedelta | None = "*/5 * * * *",
@@ -72,30 +72,30 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting of its own
     kinds: Mapping[str, Mapping[str, Any]] | None = None,
     tags: tuple[str, ...] = ("segtable",),
 ) -> CompactionDags:
-    """Make the planner DAG of a table, and one for each kind of compaction.
+    """Make the planner DAG of a table, and one DAG for each kind of compaction.
 
     Args:
         table: below the connection's root, or a URI.
-        schedule: when to look, as cron or as a time between; None only by hand.
-        name: goes into the DAG ids; the last part of ``table`` by default.
+        schedule: when to plan, as cron or interval; None: only when triggered.
+        name: part of the DAG ids; the last part of ``table`` by default.
         segtable_conn_id: the connection.
         policy: overrides the table's own.
         plans_per_run: how many plans share one start of Spark.
-        max_active_runs: how many minor runs at once; of the larger kinds one, see ``kinds``.
-        pool: of the compacting tasks.
+        max_active_runs: how many minor runs at once; the larger kinds have one, see ``kinds``.
+        pool: pool of the compacting tasks.
         spark: more arguments of ``SegtableCompactOperator``: ``spark_conn_id``, ``spark_conf`` ...
-        kinds: more of both for ``minor``, ``semi-major`` or ``major`` alone: ``max_active_runs``,
+        kinds: settings for ``minor``, ``semi-major`` or ``major`` alone: ``max_active_runs``,
             ``pool``, ``priority_weight``, ``spark_conf`` ...
-        tags: of all DAGs.
+        tags: tags of all DAGs.
 
     Returns:
-        All of them; Airflow finds them without their being assigned to anything.
+        The DAGs; Airflow finds them even if they are not assigned to a variable.
 
     Raises:
-        InvalidInput: ``kinds`` names a kind that there is not, or ``table`` holds credentials.
+        InvalidInput: ``kinds`` names an unknown kind, or ``table`` holds credentials.
     """
     if "://" in table and "{{" not in table:
-        check_uri(table)  # the DAGs' ids are made of it, and shown
+        check_uri(table)  # the DAG ids contain it, and Airflow shows them
     unknown = sorted(set(kinds or {}).difference(KINDS))
     if unknown:
         known = ", ".join(KINDS)
@@ -127,7 +127,7 @@ def _planner_dag(
     of_dag: Mapping[str, Any],
     of_task: Mapping[str, Any],
 ) -> DAG:
-    """Return the DAG that plans, and emits runs of the others."""
+    """Return the DAG that plans, and emits runs of the other DAGs."""
     with DAG(
         f"segtable_planner__{title}",
         description=f"Finds what {title} needs and emits compactions",

@@ -1,13 +1,13 @@
 """Keep tables compact: for each table a planner DAG, and one for each kind of compaction.
 
-Connection ``segtable_default`` says where the tables are. Set in the environment of Airflow::
+Connection ``segtable_default`` has the root of the tables. Set in the environment of Airflow::
 
     SEGTABLE_TABLES         names below the connection's root, or URIs; with commas (flights)
-    SEGTABLE_SCHEDULE       when the planners look (*/5 * * * *)
+    SEGTABLE_SCHEDULE       when the planners run (*/5 * * * *)
     SEGTABLE_PLANS_PER_RUN  how many plans share one start of Spark (16)
 
-Which compactions pay is each table's policy (``segtable table describe``): minor ones by default,
-semi-major where ``compaction.clustering`` is set, major where a chunk went cold.
+Each table's policy decides which compactions are planned (``segtable table describe``): minor ones
+by default, semi-major if ``compaction.clustering`` is set, major once a chunk is cold.
 """
 
 import os

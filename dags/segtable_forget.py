@@ -1,15 +1,15 @@
-"""Forget: delete the rows of a list of ids, rewrite what held them, then remove the old files.
+"""Forget: delete the rows of a list of ids, rewrite their segments, then remove the old files.
 
-``forget`` takes the rows out of every new read at once. Their bytes lie in data files still, which
-earlier versions need: ``rewrite`` writes the chunks anew without them, ``keep`` waits for as long
-as earlier versions are to be kept, and ``clean`` removes the old files. Nothing is locked
-meanwhile: others append, read and compact as they like.
+``forget`` hides the rows from every new read at once. Their bytes are still in data files, which
+earlier versions need: ``rewrite`` writes the chunks again without the rows, ``keep`` waits until
+earlier versions may expire, and ``clean`` removes the old files. Nothing is locked meanwhile:
+others append, read and compact as they like.
 
-The list is a file with a header, such as ``user`` and one id a line: rows that equal one of its
-rows, in the columns that it has, are deleted. A retried ``forget`` deletes once. Versions with a
-tag are kept, and with them their rows: ``segtable tag TABLE --list``.
+The list is a file with a header, such as ``user``, and one id per line. Table rows that equal one
+of its rows in the file's columns are deleted. A retried ``forget`` deletes once. Tagged versions
+keep their rows until the tag is deleted: ``segtable tag TABLE --list``.
 
-Connection ``segtable_default`` says where the tables are. Set in the environment of Airflow::
+Connection ``segtable_default`` has the root of the tables. Set in the environment of Airflow::
 
     SEGTABLE_FORGET_HOURS   how long earlier versions can still be read (24)
 """
@@ -61,7 +61,7 @@ with DAG(
     clean = SegtableCleanOperator(
         task_id="clean",
         table="{{ params.table }}",
-        retention={"hours": HOURS, "versions": 1},  # the newest version stays, whatever its age
+        retention={"hours": HOURS, "versions": 1},  # the newest version stays at any age
         retries=2,
     )
 

@@ -1,8 +1,8 @@
 """Append files, wait until compaction has caught up, then read.
 
-What comes after ``compacted`` reads few large files instead of many small ones. Nothing is locked
+Tasks after ``compacted`` read few large files instead of many small ones. Nothing is locked
 meanwhile: others append and read as they like. A retried ``ingest`` appends nothing twice, because
-its commits are named after the DAG run.
+its commit ids derive from the DAG run.
 """
 
 from datetime import UTC, datetime, timedelta

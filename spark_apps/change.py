@@ -1,4 +1,4 @@
-"""Delete, update or merge rows of one table, by any expression that Spark knows.
+"""Delete, update or merge rows of one table, by any Spark SQL expression.
 
     spark-submit spark_apps/change.py delete --table URI --zookeeper ADDRESS --where "n < 10"
     spark-submit spark_apps/change.py update --table URI --zookeeper ADDRESS \
@@ -6,9 +6,9 @@
     spark-submit spark_apps/change.py merge --table URI --zookeeper ADDRESS \
         --source rows.parquet --on n --matched update --unmatched insert
 
-With ``--commit-id`` a run that is repeated changes once; ``--dry-run`` only says how many rows of
-the table match. A value that does not fit its column is a failure (1), what cannot be done as asked
-a wrong argument (2).
+With ``--commit-id`` a repeated run changes rows once; ``--dry-run`` only counts the matching rows
+of the table. A value that does not fit its column is a failure (1); an impossible change is a wrong
+argument (2).
 """
 
 import argparse
@@ -64,7 +64,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def work(app: App) -> Outcome:
-    """Change rows, and say how many."""
+    """Change rows, and report how many."""
     start = monotonic()
     _check(app.arguments)
     result = _changed(app, ChangeKind(app.arguments.kind))
@@ -82,7 +82,7 @@ def work(app: App) -> Outcome:
 
 
 def _check(given: argparse.Namespace) -> None:
-    """Refuse arguments that another kind of change has: they would be left aside silently."""
+    """Refuse arguments of another kind of change, instead of ignoring them."""
     kind = ChangeKind(given.kind)
     own = {
         "--where": (given.where is not None, kind is not ChangeKind.MERGE),
@@ -107,7 +107,7 @@ def _check(given: argparse.Namespace) -> None:
 def _changed(app: App, kind: ChangeKind) -> ChangeResult:
     given = app.arguments
     common = {"commit_id": given.commit_id, "wait_s": given.wait_s, "dry_run": given.dry_run}
-    app.ports.log.load()  # no table: say so before Spark starts
+    app.ports.log.load()  # fails before Spark starts if there is no table
     if kind is ChangeKind.MERGE:
         return merge(
             app.spark,

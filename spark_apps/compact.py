@@ -1,10 +1,10 @@
-"""Carry out compaction plans of one table, as many as there are, in one Spark application.
+"""Carry out any number of compaction plans of one table in one Spark application.
 
     spark-submit spark_apps/compact.py --table URI --zookeeper ADDRESS --plan ID [--plan ID ...]
     python spark_apps/compact.py --table URI --zookeeper ADDRESS --all-pending
 
-Smaller kinds go first. A plan that is done already, runs elsewhere, was overtaken or gave way is no
-failure: it is said so.
+Smaller kinds go first. A plan that is done already, runs elsewhere, was overtaken or yielded is
+reported as such; it is not a failure.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.driver.session import check_machine
 
 _IN_THE_LOG = (Ended.COMPLETED, Ended.DONE_ALREADY, Ended.OVERTAKEN)
-"""The others leave a plan pending."""
+"""Outcomes that the log records; the others leave a plan pending."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,13 +41,13 @@ def arguments() -> argparse.ArgumentParser:
     which = made.add_mutually_exclusive_group(required=True)
     which.add_argument("--plan", action="append", metavar="ID", help="a plan; may be repeated")
     which.add_argument("--all-pending", action="store_true", help="every plan that waits")
-    made.set_defaults(wait_s=None)  # what suits each kind
+    made.set_defaults(wait_s=None)  # the default of each kind
     return made
 
 
 def work(app: App) -> Outcome:
-    """Compact, and say how each plan ended."""
-    check_machine()  # before the log is told that work begins
+    """Carry out the plans, and report how each one ended."""
+    check_machine()  # before the log marks plans as inflight
     results: list[PlanResult] = []
     for turn in turns(_state(app), app.arguments.plan or _pending(app), app.arguments.wait_s):
         results += _compact(app, turn)

@@ -1,10 +1,10 @@
-"""Append whatever Spark can read to a table, once or as a stream.
+"""Append any source that Spark can read to a table, as a batch or as a stream.
 
     spark-submit spark_apps/ingest.py --table URI --zookeeper ADDRESS --source flights.csv.gz
     spark-submit spark_apps/ingest.py --table URI --zookeeper ADDRESS --source folder \
         --format csv --checkpoint folder --trigger available-now
 
-With ``--commit-id`` a run that is repeated appends once; a stream always does.
+With ``--commit-id`` a repeated run appends once; a stream always appends once.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def work(app: App) -> Outcome:
-    """Ingest, and say what was appended."""
+    """Ingest the source, and report the appended rows."""
     return _stream(app) if app.arguments.checkpoint else _batch(app)
 
 

@@ -1,11 +1,11 @@
 """The command line: Typer reads it, Rich shows the answer, the library does the work.
 
-1. A command gathers *facts* (``facts``: plain JSON values under stable keys) and either prints
-   them (``--json``) or draws them for people (``drawing``); both come from the same facts.
-2. Standard output carries the answer only; progress, notes and errors go to standard error.
-3. An error of ours is one red line ``error: <what and the way out>``, an exit code that tells
-   its family (``exits``), and with ``--json`` also ``{"error", "message"}``.
-4. Nothing heavy (Arrow, Spark, Airflow) is imported before a command needs it.
+1. A command gathers *facts* (``facts``: plain JSON values under stable keys). It prints them
+   (``--json``) or draws them as tables (``drawing``).
+2. Standard output has the answer only; progress, notes and errors go to standard error.
+3. A segtable error becomes one red line ``error: <what and the way out>``, the exit code of its
+   family (``exits``), and with ``--json`` also ``{"error", "message"}``.
+4. Heavy modules (Arrow, Spark, Airflow) are imported only when a command needs them.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""How ``segtable delete``, ``update`` and ``merge`` work, and what they answer.
+"""Carry out ``segtable delete``, ``update`` and ``merge``, and print their results.
 
-1. What this process can do alone it does, without Spark's start: simple SQL (``data.arrow.sql``),
-   values to set, one local file that fits in memory. All else is Spark's. ``--engine`` decides
-   otherwise.
-2. What is wrong for both (no such column, no such file) is refused before Spark is started.
-3. A dry run finds the rows of the newest version, and commits nothing.
+1. This process does simple changes itself, which saves Spark's start: simple SQL
+   (``data.arrow.sql``), constant values to set, one local file that fits in memory. Spark does the
+   others. ``--engine`` overrides the choice.
+2. Errors for both engines (unknown column, missing file) are reported before Spark starts.
+3. A dry run matches the rows of the newest version, and commits nothing.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Matched(StrEnum):
-    """What becomes of the table's rows that match."""
+    """Action on matched rows of the table."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -39,7 +39,7 @@ class Matched(StrEnum):
 
 
 class Unmatched(StrEnum):
-    """What becomes of the file's rows that match none."""
+    """Action on unmatched rows of the file."""
 
     INSERT = "insert"
     IGNORE = "ignore"
@@ -51,7 +51,7 @@ _DONE = {"delete": "deleted", "update": "updated", "merge": "merged"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A change as the command line has it; which fields count depends on ``kind``."""
+    """A change from the command line; ``kind`` decides which fields apply."""
 
     kind: str
     where: str | None = None
@@ -67,7 +67,7 @@ class Asked:
 
     @property
     def inserts(self) -> bool:
-        """Tell whether rows may come, which needs ZooKeeper."""
+        """Return whether the change may append rows, which needs ZooKeeper."""
         words = (self.matched, self.unmatched)
         inserting = self.kind == "update" or (
             self.kind == "merge" and ("update" in words or "insert" in words)
@@ -76,10 +76,10 @@ class Asked:
 
 
 def changed(uri: str, table: Any, asked: Asked, engine: Engine | None, master: str | None) -> Facts:
-    """Carry out a change, and return what it did."""
+    """Carry out a change, and return its result."""
     start = monotonic()
     if asked.inserts:
-        _ = table.ports.coordinator  # no ZooKeeper: say so before anything else
+        _ = table.ports.coordinator  # fails first if there is no ZooKeeper
     state = table.state()
     before = asked.commit_id is not None and asked.commit_id in state.commits
     used = _engine(state, table.snapshot().schema, asked, engine)
@@ -107,7 +107,7 @@ def changed(uri: str, table: Any, asked: Asked, engine: Engine | None, master: s
 
 
 def tell(facts: Facts, *, as_json: bool) -> None:
-    """Print what a change did."""
+    """Print the result of a change."""
     if as_json:
         print_json(facts)
         return
@@ -119,17 +119,17 @@ def tell(facts: Facts, *, as_json: bool) -> None:
         show(Text(f"{matched}: nothing to {facts['kind']}, nothing was written"))
     else:
         moved = f", {facts['deleted'] or 0:,} deleted, {facts['inserted']:,} inserted"
-        # of a rollup table nobody has counted what is deleted
+        # a rollup table does not count deleted rows
         line = f": {matched}{'' if facts['deleted'] is None else moved}: event {facts['event']}"
         again = " before, under this name" if facts["changed_before"] else ""
         show(Text.assemble((f"{_DONE[facts['kind']]}{again}", "green"), line))
 
 
 def _engine(state: Any, schema: "pa.Schema", asked: Asked, wanted: Engine | None) -> Engine:
-    """Return who does it.
+    """Return the engine for a change.
 
     Raises:
-        InvalidInput: this process is asked for what only Spark can; or nobody can.
+        InvalidInput: only Spark can do the change, but the local engine is requested.
     """
     if wanted is Engine.SPARK:
         return wanted
@@ -143,7 +143,7 @@ def _engine(state: Any, schema: "pa.Schema", asked: Asked, wanted: Engine | None
 
 
 def _why_spark(schema: "pa.Schema", asked: Asked) -> str | None:
-    """Return what only Spark can do of a change, or None.
+    """Return why a change needs Spark, or None.
 
     Raises:
         SchemaMismatch: there is no such column.
@@ -166,7 +166,7 @@ def _why_spark(schema: "pa.Schema", asked: Asked) -> str | None:
 
 
 def _check_words(schema: "pa.Schema", asked: Asked) -> None:
-    """Refuse what this process cannot read."""
+    """Refuse expressions and files that this process cannot read."""
     from airflow_provider_segtable.cli.input.sources import file_format
     from airflow_provider_segtable.data.arrow.sql import parse_predicate
 
@@ -179,7 +179,7 @@ def _check_words(schema: "pa.Schema", asked: Asked) -> None:
 
 
 def _of_spark(name: str) -> bool:
-    """Tell whether a name is a URI, a pattern or a folder, which Spark reads."""
+    """Return whether a name is a URI, a pattern or a folder, which only Spark reads."""
     return "://" in name or any(mark in name for mark in "*?[{") or Path(name).is_dir()
 
 
@@ -189,10 +189,10 @@ def _check_there(name: str) -> None:
 
 
 def _value(name: str, text: str, schema: "pa.Schema") -> "pa.Scalar | None":
-    """Return the plain value that an SQL text is, in a column's type.
+    """Return the constant value of an SQL text, in a column's type.
 
     Raises:
-        InvalidInput: it is an expression, or no value of the column.
+        InvalidInput: it is an expression, or not a value of the column's type.
     """
     from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
     from airflow_provider_segtable.data.arrow.sql import parse_predicate
@@ -248,7 +248,7 @@ def _wanted(schema: "pa.Schema", asked: Asked) -> "Deletes | Updates | Merges":
 
 
 def _rows(asked: Asked, schema: "pa.Schema") -> "pa.Table":
-    """Read the file; its columns only, in the table's types."""
+    """Read the columns that the file has, in the table's types."""
     import pyarrow as pa
 
     from airflow_provider_segtable.cli.input.sources import read_rows, schema_of

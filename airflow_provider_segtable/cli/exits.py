@@ -1,13 +1,13 @@
-"""Exit codes: what a script may conclude without reading the message.
+"""Exit codes for scripts, so that they need not parse messages.
 
 ====  ==================================================================================
    0  done
-   1  failed: the table, the storage or a plan; the message says what to do
+   1  failed: the table, the storage or a plan; the message has the way out
    2  the command line or a value on it is wrong; nothing was written
    3  something is missing here: ZooKeeper, Java, a Python package, or the session was lost
-   4  somebody else was first, or the reply was lost: run the same again
+   4  conflict with another writer, or a lost reply: run the command again
    5  `verify` or `doctor` found something wrong
-   6  `verify` or `doctor` could not look at everything, and found nothing wrong in the rest
+   6  `verify` or `doctor` could not check everything, and found nothing wrong in the rest
    7  `doctor` found nothing worse than warnings
  130  interrupted
 ====  ==================================================================================

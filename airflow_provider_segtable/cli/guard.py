@@ -1,4 +1,4 @@
-"""The border of the command line: errors of ours become one line and an exit code."""
+"""Turn segtable's errors into one line and an exit code."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class GuardedGroup(TyperGroup):
     """A command group that turns ``SegtableError`` and Ctrl-C into exit codes."""
 
     def invoke(self, ctx: Any) -> Any:  # Typer keeps the type of its contexts to itself
-        """Run the command; anything unexpected passes through, with its traceback."""
+        """Run the command; unexpected exceptions pass through, with their traceback."""
         try:
             return super().invoke(ctx)
         except SegtableError as error:

@@ -1,4 +1,4 @@
-"""The commands that can use Spark, over the library's own functions of a session."""
+"""Run commands on Spark through the library's functions of a session."""
 
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -25,7 +25,7 @@ from airflow_provider_segtable.table.table import Table, given_schema
 
 @contextmanager
 def session(master: str | None, what: str, table: Table) -> Iterator[SparkSession]:
-    """Give a session for one command over a table, and stop it at the end."""
+    """Yield a session for one command over a table, and stop it at the end."""
     spark = sessions.session(f"segtable {what} {table.state().table.name}", master)
     try:
         warning = local_root_warning(table.ports.uri, spark.sparkContext.master)
@@ -43,7 +43,7 @@ def ingest_files(
     commit_id: str | None,
     master: str | None,
 ) -> Generator[Callable[[], Facts]]:
-    """Yield one append a file; each runs when it is called."""
+    """Yield one append per file; each runs when called."""
     with session(master, "ingest", table) as spark:
         for path in files:
             name = f"{commit_id}/{path.name}/0" if commit_id else None
@@ -63,7 +63,7 @@ def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame
         return spark.read.parquet(place)
     if kind == "csv":
         return spark.read.csv(place, header=True, inferSchema=True)
-    rows = spark.read.json(place)  # it has no times of its own: they are texts
+    rows = spark.read.json(place)  # JSON has no time type: times are texts
     given = given_schema(table.state().table)
     times = {field.name for field in given if str(field.type).startswith("timestamp")}
     for name, found in rows.dtypes:
@@ -73,7 +73,7 @@ def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame
 
 
 def change_rows(table: Table, asked: Asked, master: str | None) -> ChangeResult:
-    """Delete, update or merge, whatever was asked for."""
+    """Carry out the requested delete, update or merge."""
     with session(master, asked.kind, table) as spark:
         how: dict[str, Any] = {"commit_id": asked.commit_id, "dry_run": asked.dry_run}
         file = _named_file(spark, table, asked)

@@ -1,4 +1,4 @@
 """Adapters of ``ports.coordination``: memory, ZooKeeper, and an embedded ZooKeeper server.
 
-Nothing here is imported with the package: ``address.connect`` loads what an address asks for.
+Importing the package imports no adapter: ``address.connect`` loads the one that an address names.
 """

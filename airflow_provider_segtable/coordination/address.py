@@ -1,4 +1,4 @@
-"""From an address to a coordinator.
+"""Make a coordinator from an address.
 
 ::
 
@@ -54,19 +54,19 @@ def connect(
     connect_timeout_s: float = CONNECT_TIMEOUT_S,
     access: Access | None = None,
 ) -> Coordinator:
-    """Return a coordinator; ZooKeeper is contacted at its first use, not here.
+    """Return a coordinator; it contacts ZooKeeper at its first use, not here.
 
     Args:
         address: see the module.
-        clock: of a memory coordinator.
+        clock: clock of a memory coordinator.
         session_timeout_s: how long ZooKeeper keeps the locks of a silent holder.
         connect_timeout_s: how long to wait for ZooKeeper before it counts as unavailable.
-        access: who the client is; by default what the environment says
-        (``coordination.zookeeper.access``).
+        access: the client's identity; by default from the environment
+            (``coordination.zookeeper.access``).
 
     Raises:
         InvalidInput: if the address has another form, or the environment's options are wrong.
-        DependencyMissing: if kazoo is not installed, or SASL is asked for without pure-sasl.
+        DependencyMissing: if kazoo is not installed, or SASL is requested without pure-sasl.
     """
     if address.startswith("memory://"):
         name = address.removeprefix("memory://")

@@ -1,10 +1,10 @@
-"""What a lock request waits for, the same in every adapter.
+"""Waiting rules of lock requests, shared by all adapters.
 
-1. A place in the queue counts as a lock on what it asks for, for those that it goes before
-   (``core.locks.lockbox.ahead``): a large request is not starved by small ones.
-2. A higher priority overtakes. A lock granted after one's place was taken, and in one's way, is
-   somebody who did; each counts once as having given way, so that a place becomes firm in the end.
-3. Who gives up waiting is told who holds what since when, and the way out.
+1. For the requests behind it (``core.locks.lockbox.ahead``), a place in the queue counts as a lock
+   on its segments and intervals, so that small requests do not starve a large one.
+2. A higher priority overtakes. A blocking lock that was granted after the place was taken is an
+   overtaker. Each counts once as a yield, so that a place becomes firm in the end.
+3. The error at the deadline names the holders, their locks and times, and the way out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ SECOND_US = 1_000_000
 
 
 def place_in_queue(request: LockRequest, since: Instant, token: FencingToken) -> Lock:
-    """Return the lock that stands for a waiting request, for ``core.locks.lockbox.decide``."""
+    """Return a waiting request as a lock, for ``core.locks.lockbox.decide``."""
     return Lock(
         group=request.group,
         purpose=request.purpose,
@@ -42,7 +42,7 @@ def place_in_queue(request: LockRequest, since: Instant, token: FencingToken) ->
 
 
 def overtakers(place: Lock, on: Iterable[Lock]) -> set[str]:
-    """Return the groups in a place's way that were granted after it was taken."""
+    """Return the blocking groups that were granted after a place was taken."""
     return {lock.group for lock in on if not lock.waiting and place.token.older_than(lock.token)}
 
 

@@ -1,10 +1,10 @@
-"""Texts from outside that become arguments of a command.
+"""Checks of external texts that become command arguments.
 
 1. An argument is ``--name=value`` in one piece, so a value that begins with ``-`` is no option.
-2. Commands are lists, never a shell's line. Still a NUL would end an argument early, and a line
-   break in a name would make a second line of a log: control characters are refused. SQL alone may
-   hold line breaks and tabs.
-3. A refusal names the value and the way out, before anything is started.
+2. Commands are lists, never shell lines. Control characters are still refused: a NUL would end an
+   argument early, and a line break in a name would forge a line of a log. Only SQL may contain
+   line breaks and tabs.
+3. A refusal names the value and the way out, before any process starts.
 """
 
 import math
@@ -23,21 +23,21 @@ def option(name: str, value: str, *, sql: bool = False) -> str:
     """Return the argument ``--name=value``.
 
     Raises:
-        InvalidInput: the value holds control characters.
+        InvalidInput: if the value contains control characters.
     """
     return f"--{name}={plain(name, value, sql=sql)}"
 
 
 def plain(what: str, value: str, *, sql: bool = False) -> str:
-    """Return a text without control characters.
+    """Return a text after checking it for control characters.
 
     Args:
         what: the value's name, for messages.
         value: the text.
-        sql: line breaks and tabs may be in it.
+        sql: whether line breaks and tabs are allowed.
 
     Raises:
-        InvalidInput: the value is no text, or holds control characters.
+        InvalidInput: if the value is no text, or contains control characters.
     """
     if not isinstance(value, str):
         raise InvalidInput(f"{what} = {shown(value)} is a {type(value).__name__}: give a text")
@@ -51,10 +51,10 @@ def plain(what: str, value: str, *, sql: bool = False) -> str:
 
 
 def plan_id_of(value: object) -> str:
-    """Return a plan's id.
+    """Return a value after checking that it has the form of a plan id.
 
     Raises:
-        InvalidInput: it has another form.
+        InvalidInput: if it has another form.
     """
     if not isinstance(value, str) or not _PLAN_ID.fullmatch(value):
         raise InvalidInput(
@@ -65,10 +65,10 @@ def plan_id_of(value: object) -> str:
 
 
 def seconds(what: str, value: float) -> float:
-    """Return a number of seconds.
+    """Return a number of seconds after checking it.
 
     Raises:
-        InvalidInput: it is no number, negative or not finite.
+        InvalidInput: if it is no number, negative or not finite.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInput(f"{what} = {shown(value)} is no number of seconds: write e.g. 60")
@@ -78,6 +78,6 @@ def seconds(what: str, value: float) -> float:
 
 
 def shown(value: object) -> str:
-    """Return a refused value for a message: without credentials, and not at length."""
+    """Return a refused value for a message: redacted and shortened."""
     text = repr(redacted(value) if isinstance(value, str) else value)
     return redacted(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

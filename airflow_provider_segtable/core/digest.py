@@ -1,4 +1,4 @@
-"""The checksum of small files that are read whole: events, checkpoints, deletion vectors."""
+"""Checksums of small files that are read whole: events, checkpoints, deletion vectors."""
 
 import hashlib
 

@@ -1,23 +1,23 @@
 """The one error tree of segtable.
 
-Every error that crosses the package border is one of these; adapters translate what their
-libraries raise. A message names the offending value and the way out.
+Every error that crosses the package border is one of these; adapters translate the errors of
+their libraries. A message names the offending value and the way out.
 
 ::
 
     SegtableError
     ├── InvalidInput                the caller's value is wrong; nothing was written
     │   ├── SchemaMismatch
-    │   ├── TimeOutOfRange          null or outside what the table can hold
+    │   ├── TimeOutOfRange          null, or outside the years that a table can hold
     │   ├── InvalidName
-    │   └── LimitReached            ids or minor versions would pass their limit
-    ├── TableError                  the table is not what the caller thinks
+    │   └── LimitReached            ids or minor versions are used up
+    ├── TableError                  the table is not in the state that the caller expects
     │   ├── NotATable
     │   ├── TableExists
     │   ├── VersionExpired          cleaned: too old, and not tagged
     │   ├── UnsupportedFormat       written by a newer segtable
     │   └── CorruptTable            a file of the table breaks the format
-    │       └── ChecksumMismatch    its bytes are not those that were written
+    │       └── ChecksumMismatch    its bytes differ from those written
     ├── StorageError
     │   ├── NotFound
     │   ├── AlreadyExists           put-if-absent lost
@@ -28,17 +28,17 @@ libraries raise. A message names the offending value and the way out.
     │   └── OutcomeUnknown          the reply was lost; the write may have happened
     ├── CoordinationError
     │   ├── CoordinatorUnavailable  no ZooKeeper
-    │   ├── AccessRefused           ZooKeeper does not let this user in, or not there
-    │   ├── UnreadableNode          a node of ZooKeeper is none that segtable made
+    │   ├── AccessRefused           ZooKeeper refuses this user, or access to these nodes
+    │   ├── UnreadableNode          a ZooKeeper node does not have segtable's format
     │   ├── LockTimeout             still held by others at the deadline
     │   ├── LockLost                the session ended or is doubtful: do not commit
     │   │   └── LockRevoked         a higher priority took it
     │   └── ClockSkew
     ├── CommitError
-    │   ├── CommitConflict          somebody else's event forbids ours; names the winner
-    │   │   └── ChangeConflict      others kept changing the same rows
-    │   ├── CommitUnknown           could not learn whether the event landed
-    │   └── BooksDoNotBalance       rows out != rows in
+    │   ├── CommitConflict          another writer's event forbids this one; names the winner
+    │   │   └── ChangeConflict      other writers kept changing the same rows
+    │   ├── CommitUnknown           the outcome of the commit is unknown
+    │   └── RowsOutOfBalance        rows out != rows in
     ├── ExecutionFailed             the engine under the work (Spark) failed; nothing committed
     └── EnvironmentIncomplete       this machine lacks something
         ├── JavaMissing
@@ -47,7 +47,7 @@ libraries raise. A message names the offending value and the way out.
 
 
 class SegtableError(Exception):
-    """Base of everything segtable raises on purpose."""
+    """The base of all errors that segtable raises."""
 
 
 class InvalidInput(SegtableError):
@@ -71,7 +71,7 @@ class LimitReached(InvalidInput):
 
 
 class TableError(SegtableError):
-    """The table is not what the caller thinks."""
+    """The table is not in the state that the caller expects."""
 
 
 class NotATable(TableError):
@@ -83,11 +83,11 @@ class TableExists(TableError):
 
 
 class VersionExpired(TableError):
-    """The version is no longer kept; the message names the oldest that is."""
+    """The version is no longer kept; the message names the oldest kept one."""
 
 
 class UnsupportedFormat(TableError):
-    """The table or event was written by a newer segtable."""
+    """A newer segtable wrote the table or event."""
 
 
 class CorruptTable(TableError):
@@ -95,7 +95,7 @@ class CorruptTable(TableError):
 
 
 class ChecksumMismatch(CorruptTable):
-    """A file's bytes are not those that were written; the message names the file."""
+    """A file's bytes differ from those written; the message names the file."""
 
 
 class StorageError(SegtableError):
@@ -139,15 +139,15 @@ class CoordinatorUnavailable(CoordinationError):
 
 
 class AccessRefused(CoordinationError):
-    """ZooKeeper knows neither user nor password, or its nodes belong to another user."""
+    """ZooKeeper refuses the user or password, or its nodes belong to another user."""
 
 
 class UnreadableNode(CoordinationError):
-    """A node of ZooKeeper may be a lock, and cannot be read; the message names it."""
+    """A ZooKeeper node may be a lock but cannot be read; the message names it."""
 
 
 class LockTimeout(CoordinationError):
-    """Others still hold what was asked for when the deadline passed."""
+    """Other holders still had the requested locks at the deadline."""
 
 
 class LockLost(CoordinationError):
@@ -155,7 +155,7 @@ class LockLost(CoordinationError):
 
 
 class LockRevoked(LockLost):
-    """Somebody of higher priority took what the lock held; the message says who."""
+    """A request of higher priority took the lock; the message names its holder."""
 
 
 class ClockSkew(CoordinationError):
@@ -171,11 +171,11 @@ class CommitConflict(CommitError):
 
 
 class ChangeConflict(CommitConflict):
-    """Others changed the same rows, again and again; the message names the last winner."""
+    """Other writers kept changing the same rows; the message names the last winning event."""
 
 
 class CommitUnknown(CommitError):
-    """Whether the event landed could not be learned before giving up."""
+    """The outcome of the commit was still unknown after the last attempt to learn it."""
 
 
 class RowsOutOfBalance(CommitError):

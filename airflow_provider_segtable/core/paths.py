@@ -1,9 +1,9 @@
-"""Paths of a table's files, as bytes name them: events, checkpoints, vectors, footers.
+"""Checks of file paths in decoded metadata: events, checkpoints, vectors, footers.
 
-1. Metadata is not trusted to stay inside the table. Each path is checked where it is decoded, by
-   this module alone: whoever holds a decoded value may read it, and may delete it.
+1. Metadata is not trusted to stay inside the table. This module alone checks each path, where it
+   is decoded; callers may read or delete the file at a decoded path.
 2. A segment's file is below ``data/``, a file of deletion vectors below ``deletes/``. A segment
-   without rows has no file: its path is empty, and only its.
+   without rows has no file; only its path is empty.
 3. A path is relative: parts of ASCII letters, digits and ``. _ + = -``, joined by single slashes,
    and each part begins with a letter or digit. So there is no ``..``, no absolute path, no
    backslash, NUL, percent code, wildcard (Spark expands those) or hidden file (Spark skips those).
@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, InvalidName
 DATA = "data"
 DELETES = "deletes"
 LONGEST = 1000
-"""Characters: object stores take 1,024 bytes, the table's own prefix included."""
+"""Maximum length in characters: object stores take 1,024 bytes, including the table's prefix."""
 
 _PART = r"[A-Za-z0-9][A-Za-z0-9._+=-]*"
 _PATH = re.compile(rf"(?:{DATA}|{DELETES})(?:/{_PART})+")
@@ -33,7 +33,7 @@ def data_path(found: Any, *, rows: int) -> str:
     """Return the path of a segment's file; empty iff the segment has no rows.
 
     Raises:
-        CorruptTable: it is no path below ``data/``.
+        CorruptTable: if it is no path below ``data/``.
     """
     return "" if found == "" and not rows else _below(DATA, found)
 
@@ -42,7 +42,7 @@ def vectors_path(found: Any) -> str:
     """Return the path of a file of deletion vectors.
 
     Raises:
-        CorruptTable: it is no path below ``deletes/``.
+        CorruptTable: if it is no path below ``deletes/``.
     """
     return _below(DELETES, found)
 
@@ -51,7 +51,7 @@ def file_path(found: Any) -> str:
     """Return the path of a segment's file or of a file of deletion vectors.
 
     Raises:
-        CorruptTable: it is neither.
+        CorruptTable: if it is neither.
     """
     if isinstance(found, str) and len(found) <= LONGEST and _PATH.fullmatch(found):
         return found
@@ -59,10 +59,10 @@ def file_path(found: Any) -> str:
 
 
 def known_name(found: Any, what: str) -> str:
-    """Return a name of one part, of ``what`` (for the message).
+    """Return a name of one part; ``what`` it names is for the message.
 
     Raises:
-        CorruptTable: it is longer than 100 characters, or has others than letters, digits, . _ -
+        CorruptTable: if it is over 100 characters, or has others than letters, digits, . _ -
     """
     if is_name(found):
         return str(found)
@@ -75,12 +75,12 @@ def is_name(found: Any) -> bool:
 
 
 def inside(path: str, root: str) -> str:
-    """Return the path of any object, if it stays below the table's root.
+    """Return the path of an object, checked to stay below the table's root.
 
-    This is the adapters' own check, for all paths: also those that no metadata named.
+    This is the adapters' own check for all paths, including paths that metadata does not name.
 
     Raises:
-        InvalidName: it has empty, ``.`` or ``..`` parts, a backslash or control characters.
+        InvalidName: if it has empty, ``.`` or ``..`` parts, a backslash or control characters.
     """
     if _NO_CHARACTERS.search(path) or not _NO_PARTS.isdisjoint(path.split("/")):
         raise InvalidName(

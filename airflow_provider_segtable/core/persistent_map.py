@@ -1,10 +1,10 @@
-"""A persistent mapping: a change costs what it changes, not what the mapping holds.
+"""A persistent mapping: a change does not copy the whole mapping.
 
-1. A value is a shared ``base`` that never changes, and a small ``delta`` over it. A change copies
+1. A mapping is a shared ``base`` that never changes, and a small ``delta`` over it. A change copies
    the delta; once that exceeds the square root of the base, both are merged into a new base. So
    a change among n entries costs O(sqrt(n)) on average.
-2. Iteration is in the order in which keys were first put, as a ``dict``'s is.
-3. Two values are equal if they hold equal entries, as any two mappings are.
+2. Iteration is in the order of first insertion, as in a ``dict``.
+3. Two mappings are equal if their entries are equal.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,12 +17,12 @@ LEAST_DELTA = 32
 
 
 class PersistentMap(Mapping[K, V]):
-    """A value; see the module."""
+    """An immutable mapping; see the module."""
 
     __slots__ = ("_base", "_delta", "_length")
 
     def __init__(self, base: Mapping[K, V] | None = None) -> None:
-        """Wrap ``base``, which nobody may change from now on."""
+        """Wrap ``base``, which must not change from now on."""
         self._base: Mapping[K, V] = {} if base is None else base
         self._delta: dict[K, V] = {}
         self._length = len(self._base)
@@ -32,7 +32,7 @@ class PersistentMap(Mapping[K, V]):
         return self._delta[key] if key in self._delta else self._base[key]
 
     def __iter__(self) -> Iterator[K]:
-        """Yield the keys, in the order in which they were first put."""
+        """Yield the keys in the order of first insertion."""
         yield from self._base
         yield from (key for key in self._delta if key not in self._base)
 
@@ -41,11 +41,11 @@ class PersistentMap(Mapping[K, V]):
         return self._length
 
     def __contains__(self, key: object) -> bool:
-        """Tell whether there is such a key."""
+        """Return whether the key is present."""
         return key in self._delta or key in self._base
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both hold equal entries."""
+        """Return whether both have equal entries."""
         return isinstance(other, Mapping) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -59,8 +59,8 @@ class PersistentMap(Mapping[K, V]):
     ) -> "PersistentMap[K, V]":
         """Return the mapping with entries added or replaced.
 
-        ``keep`` tells which values are still wanted: the others go when the base is rebuilt, so
-        some may be left for a while.
+        Values that ``keep`` rejects are removed when the base is rebuilt, so some may stay for a
+        while.
         """
         if not entries:
             return self

@@ -1,12 +1,12 @@
-"""Credentials that show in no text, and texts without the credentials of others.
+"""Credentials that are hidden in texts, and redaction of foreign texts.
 
-1. A value that is a credential travels as a ``Secret``, several by name as ``SecretOptions``.
+1. Code passes a credential as a ``Secret``, and several by name as ``SecretOptions``.
    ``str``, ``repr``, formatting and ``json`` do not show them; they pickle, for Spark's tasks.
-2. A text that others wrote (an error of a library, a URI, the output of a process) goes through
-   ``redacted`` before it is logged, committed or raised: user information in URIs, and the values
-   of settings whose names say that they are credentials, become ``***``.
-3. ``is_secret_name`` is the one list of such names. A name that it does not know is not hidden by
-   ``redacted``; what is held as a ``Secret`` or as ``SecretOptions`` is hidden whatever its name.
+2. A foreign text (an error of a library, a URI, the output of a process) goes through ``redacted``
+   before it is logged, committed or raised: user information in URIs, and the values of settings
+   with credential names, become ``***``.
+3. ``is_secret_name`` is the one list of such names. ``redacted`` does not hide values of other
+   names; a ``Secret`` or ``SecretOptions`` hides its values under any name.
 """
 
 import re
@@ -19,7 +19,7 @@ CREDENTIAL_NAMES = (
     r"|(?:private|access|account|api|shared|customer|encryption)[._-]?key|connection[._-]?string"
     r"|(?<![a-zA-Z0-9])(?:sig|sas|jaas|auth)(?![a-zA-Z0-9])"
 )
-"""Names whose values are credentials; Java reads the pattern, too (``spark.redaction.regex``)."""
+"""Pattern of names whose values are credentials; Java uses it, too (``spark.redaction.regex``)."""
 
 _NAME = re.compile(CREDENTIAL_NAMES, re.IGNORECASE)
 _USER_INFORMATION = re.compile(r"(?<=://)[^/?#\s'\"@]*:[^/?#\s'\"]*@")
@@ -84,7 +84,7 @@ class Secret:
 class SecretOptions(Mapping[str, str]):
     """Named values, some of them credentials, such as the options of an object store.
 
-    ``repr`` shows the names alone. A copy into a ``dict`` shows everything: copy late.
+    ``repr`` shows the names alone. A copy into a ``dict`` exposes all values: copy late.
     """
 
     __slots__ = ("_values",)
@@ -93,7 +93,7 @@ class SecretOptions(Mapping[str, str]):
         self._values = dict(values or {})
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the values whose names say that they are credentials."""
+        """Return the values with credential names."""
         return tuple(value for name, value in self._values.items() if is_secret_name(name))
 
     def hidden_in(self, text: str) -> str:

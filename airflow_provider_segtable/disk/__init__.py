@@ -1,1 +1,1 @@
-"""What the adapters for local disks share: folders that hold no links and survive a power cut."""
+"""Common to the adapters for local disks: folders without links that survive a power cut."""

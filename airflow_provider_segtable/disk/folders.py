@@ -1,13 +1,13 @@
 """The folders of a table on a local disk: opened without following links, and durable.
 
-1. A path is walked part by part from the root, each folder opened by its parent's descriptor and
+1. A path is walked part by part from the root. Each folder is opened by its parent's descriptor,
    never through a symbolic link; a file is then opened, linked or unlinked by its folder's
-   descriptor. So no link that is put there at any time leads a read or a deletion out of the
-   root. The root itself may be a link, for the user names it.
+   descriptor. So no link, whenever it is created, leads a read or a deletion out of the root. The
+   root itself may be a link, because the user names it.
 2. Links that stay inside the root are refused, too: a listing would show their files twice.
 3. *Durable* means that the name survives a power cut: each folder's parent is synced when the
-   folder is made, and once in each process even if another process made it, which may have
-   stopped before its own sync.
+   folder is made. It is also synced once in each process if another process made the folder, which
+   may have stopped before its own sync.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.errors import UnsafePath
 from airflow_provider_segtable.core.paths import inside
 
 Sync = Callable[[int], None]
-"""Makes a file or folder durable, by its descriptor: ``os.fsync``, but for tests."""
+"""Makes a file or folder durable, by its descriptor: ``os.fsync``, except in tests."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LINKED = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
@@ -42,13 +42,13 @@ class Folders:
         """Open the folder of an object; yield its descriptor and the object's name in it.
 
         Args:
-            path: of the object, relative to the root.
-            make: make missing folders, and all of them durable.
+            path: the object's path, relative to the root.
+            make: make missing folders, and all folders of the path durable.
 
         Raises:
             InvalidName: the path leads out of the root.
-            UnsafePath: a symbolic link is in its way.
-            OSError: as the system says it, e.g. ``FileNotFoundError``.
+            UnsafePath: a part of the path is a symbolic link.
+            OSError: the system's error, e.g. ``FileNotFoundError``.
         """
         *folders, name = inside(path, str(self._root)).split("/")
         with self._walked(tuple(folders), make=make) as folder:
@@ -62,7 +62,7 @@ class Folders:
             yield folder
 
     def file(self, path: str) -> int:
-        """Open a file for reading; the descriptor is the caller's to close. Errors as ``at``."""
+        """Open a file for reading; the caller closes the descriptor. Errors as ``at``."""
         with self.at(path) as (folder, name):
             try:
                 return os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
@@ -71,14 +71,14 @@ class Folders:
                 raise
 
     def refuse_links(self, paths: Iterable[str]) -> None:
-        """Refuse symbolic links on the way to files that another program is going to open.
+        """Refuse symbolic links in paths of files that another program will open.
 
-        Files that are not there are that program's to report. A link that is put there afterwards
-        is not seen: whoever can open a file by descriptor uses ``file``.
+        Missing files are left for that program to report. A link that is created later is not
+        detected: callers that can open a file by descriptor should use ``file``.
 
         Raises:
             InvalidName: a path leads out of the root.
-            UnsafePath: a symbolic link is in the way of one, or is the file.
+            UnsafePath: a part of a path, or the file, is a symbolic link.
         """
         by_folder: dict[str, list[str]] = {}
         for path in paths:
@@ -91,7 +91,7 @@ class Folders:
                         raise self.link(f"{folder}/{name}".lstrip("/"))
 
     def settle(self, path: str) -> None:
-        """Make the names in a folder durable, and its own; nothing to do if it is not there."""
+        """Make the names in a folder durable, and its own; do nothing if it is missing."""
         parts = tuple(path.split("/"))
         with contextlib.suppress(FileNotFoundError), self.opened(path) as folder:
             self._sync(folder)
@@ -116,7 +116,7 @@ class Folders:
             self._make_root()
         try:
             return os.open(self._root, _FOLDER)
-        except FileNotFoundError:  # somebody removed it since
+        except FileNotFoundError:  # removed since it was made
             if not make:
                 raise
             self._make_root()
@@ -127,7 +127,7 @@ class Folders:
             self._make(fd, part, parts)
         try:
             return os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
-        except FileNotFoundError:  # somebody removed it since
+        except FileNotFoundError:  # removed since it was made
             if not make:
                 raise
             self._make(fd, part, parts)
@@ -154,12 +154,12 @@ class Folders:
         self._durable.add(parts)
 
     def _make_root(self) -> None:
-        """Make the root and its missing parents, and the names of those durable."""
+        """Make the root and its missing parents, and their names durable."""
         root = self._root
         missing = [folder for folder in (root, *root.parents) if not folder.exists()]
         try:
             root.mkdir(parents=True, exist_ok=True)
-        except FileExistsError as error:  # a file; must not read as "the object exists"
+        except FileExistsError as error:  # a file; must not look like "the object exists"
             raise NotADirectoryError(errno.ENOTDIR, "is a file", str(root)) from error
         for each in missing or (root,):
             ours = contextlib.nullcontext() if missing else contextlib.suppress(PermissionError)

@@ -1,12 +1,12 @@
-"""Looking at the operation of a table: gather what can be seen, and let ``health_findings`` judge.
+"""Examine the operation of a table: gather observations for ``health_findings``.
 
-1. Reads only: no lock is taken, nothing is written, not even to the coordinator.
-2. ``data/`` and ``deletes/`` are listed before the log is read, so that what is committed in
-   between is named; the log before the locks, so that a worker that finishes in between is never
-   taken for dead.
-3. A coordinator that does not answer is a finding, never an error. The same holds for a policy
-   that the table's columns cannot carry out.
-4. Whether a worker moves needs two looks, ``watch_s`` apart; with 0 there is one look.
+1. The examination only reads: it takes no lock and writes neither storage nor coordinator.
+2. ``data/`` and ``deletes/`` are listed before the log is read, so that files committed in between
+   are named. The log is read before the locks, so that a worker that finishes in between is never
+   considered dead.
+3. A coordinator that does not answer is a finding, never an error. So is a policy that does not
+   fit the table's columns.
+4. A worker's progress needs two observations, ``watch_s`` apart; with 0 there is one observation.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ DELETES = "deletes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """The version that was looked at, and everything that is wrong with its operation."""
+    """The version examined, the coordinator's address, and the findings."""
 
     version: int
     coordinator: str | None
@@ -57,7 +57,7 @@ class Examination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Workers:
-    """What the coordinator said; ``locks`` is None if it did not answer."""
+    """The coordinator's answers; ``locks`` is None if it did not answer."""
 
     locks: tuple[Lock, ...] | None = None
     silence: str = ""
@@ -69,15 +69,15 @@ class _Workers:
 def examine(
     ports: TableContext, bounds: Bounds | None = None, *, watch_s: float = 0.0
 ) -> Examination:
-    """Look at a table's operation.
+    """Examine a table's operation.
 
     Args:
-        ports: the table's ports; without a coordinator nobody is called dead.
-        bounds: from where on something is worth telling.
-        watch_s: seconds between two looks at workers' progress; 0: one look.
+        ports: the table's ports; without a coordinator no worker is reported dead.
+        bounds: reporting thresholds.
+        watch_s: seconds between two observations of progress; 0 means one observation.
 
     Raises:
-        NotATable, CorruptTable: there is no log, or it cannot be read (``segtable verify``).
+        NotATable, CorruptTable: there is no log, or it is not readable (``segtable verify``).
     """
     bounds = bounds or Bounds()
     findings: list[Finding] = []
@@ -151,13 +151,13 @@ def _number(entry: Entry) -> int | None:
 
 
 def _unnamed(listed: list[Entry], state: State) -> list[Entry]:
-    """Return the files that neither a present segment nor the list of the doomed names."""
+    """Return the files that no present segment, deletion or pending delete names."""
     named = {segment.path for segment in state.timeline.segments()} | paths(state.vectors)
     return [entry for entry in listed if entry.path not in named | state.pending_delete]
 
 
 def _lost_vectors(ports: TableContext, state: State, listed: list[Entry]) -> Iterator[Finding]:
-    """Yield files of deletions that were not listed, and are not there for anybody."""
+    """Yield vector files that were not listed and do not exist."""
     there = {entry.path for entry in listed}
     for path in sorted(paths(state.vectors) - there):  # committed since, or gone
         try:
@@ -189,7 +189,7 @@ def _workers(ports: TableContext, state: State, watch_s: float) -> _Workers:
 
 
 def _stray_nodes(ports: TableContext, strays: tuple[StrayNode, ...]) -> Iterator[Finding]:
-    """Yield what the coordinator keeps and nobody can read."""
+    """Yield a finding for each coordinator node that is not a readable segtable lock."""
     for stray in strays:
         yield Finding(
             code="stray-node",

@@ -1,11 +1,11 @@
-"""Whether the log is ahead of time: an author's clock was off when it committed.
+"""Detect a log that is ahead of time, because an author's clock was ahead at a commit.
 
-1. The storage notes by its own clock when it got an event. An event whose time is much later was
-   stamped by a clock that was ahead; every event after it follows its time.
-2. So the events of a log are right up to some number, and ahead from there on: the first is found
-   by halving, in a few reads. A log that was copied looks younger, never ahead.
+1. The storage records with its own clock when it received an event. If the event's time is much
+   later, its author's clock was ahead; the times of all later events follow it.
+2. So the event times are right up to some event, and ahead from the next one on. A binary search
+   finds that event in a few reads. Copying a log makes its files newer, so it never looks ahead.
 
-Authors are refused before that (``table.clocks``); logs of earlier versions may have it.
+Authors with such clocks are now refused (``table.clocks``); older logs may be affected.
 """
 
 from bisect import bisect_left
@@ -21,7 +21,7 @@ GUIDE = "docs/guides/runbook.md, 'A log that is ahead of time'"
 
 
 def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Finding]:
-    """Yield the first event that is ahead of the storage's clock, if the newest one is.
+    """Yield the first event ahead of the storage's clock, if the newest event is ahead.
 
     Raises:
         StorageError: the log could not be listed.
@@ -55,7 +55,7 @@ def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Find
 
 
 def _stored(ports: TableContext, start: int) -> dict[int, Instant]:
-    """Return when the storage got the events from a number on."""
+    """Return the storage's receipt time of each event from number ``start`` on."""
     after = event_path(start - 1) if start else None
     entries = ports.storage.list(TIMELINE, after=after)
     return {n: e.modified for e in entries if (n := number(e.path)) is not None}

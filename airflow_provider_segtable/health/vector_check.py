@@ -1,10 +1,10 @@
-"""Checking files of deletion vectors against the log that names them.
+"""Check deletion vector files against the log that names them.
 
-1. Each file that a deletion names is there and decodes, and has as many rows of each root as the
-   log says.
-2. No row of a root is deleted by two events. No number is over the root's rows, where a segment
-   that is nothing but the root is present.
-3. A file that is not there is lost only if a newer log still names it.
+1. Each file that a deletion names exists, is readable, and has the number of rows of each root
+   that the log records.
+2. No row of a root is deleted by two events. No row number exceeds the root's rows, if a segment
+   that contains only this root is present.
+3. A missing file is lost only if the newest log still names it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 def check_vectors(ports: TableContext, state: State) -> Iterator[Finding]:
-    """Yield what is wrong with the files of vectors that a state names."""
+    """Yield findings about the vector files that a state names."""
     read: dict[str, Rows] = {}
     missing: list[str] = []
     for path, checksum in sorted(checksums(state.vectors).items()):
@@ -57,7 +57,7 @@ def _lost(ports: TableContext, state: State, missing: list[str]) -> Iterator[Fin
     try:
         newest = EventLog(ports.storage).refresh(state)
     except SegtableError:
-        newest = state  # whoever looks at the log has told of it
+        newest = state  # the check of the log reports this error
     for path in missing:
         if path in paths(newest.vectors):
             count = named(state.vectors, path)
@@ -65,12 +65,12 @@ def _lost(ports: TableContext, state: State, missing: list[str]) -> Iterator[Fin
 
 
 def named(vectors: Vectors, path: str) -> int:
-    """Return how many rows a file deletes, by the log."""
+    """Return the number of rows that a file deletes, according to the log."""
     return sum(each.rows for some in vectors.values() for each in some if each.path == path)
 
 
 def root_sizes(segments: Iterable[Segment]) -> Iterator[tuple[SegmentId, int]]:
-    """Yield how many rows a root has, where a segment is nothing else."""
+    """Yield the number of rows of each root that is alone in a segment."""
     for segment in segments:
         run = segment.runs[0] if len(segment.runs) == 1 else None
         if run and not segment.shard.minor_version and not run.start:

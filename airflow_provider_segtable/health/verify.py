@@ -1,17 +1,17 @@
-"""Verifying a table: its log, its files, and that both say the same. Reads only.
+"""Verify a table: its log, its files, and their agreement. Reads only.
 
 1. *The log*, as far as it is kept: numbers without gaps, every checksum, times strictly
    increasing, every event accepted by the fold, every checkpoint equal to the fold. If the log's
-   start has expired, or an event is broken, the fold goes on from the next checkpoint. Tagged
+   start has expired, or an event is broken, the fold continues from the next checkpoint. Tagged
    versions have the checkpoint they need.
-2. *The state*: the invariants at the newest version; with ``all_versions`` at every version, each
-   time only where the event changed something. No file is visible twice.
-3. *The files* of all visible segments (``all_versions``: of all present ones): footers, with
-   ``deep`` every byte and row (``data.parquet.inspection``). A few threads read at once.
-4. *The vectors* that the newest version needs, every row number of them (``health.vector_check``).
-5. It needs no coordinator and no lock. What is listed first is the snapshot; a file that is not
-   there is called lost only if a newer snapshot still has its segment.
-6. Storage that fails is no proof of damage: what it kept from being read is UNCHECKED.
+2. *The state*: the invariants at the newest version. With ``all_versions``, at every version, but
+   only for the parts that its event changed. No file is visible twice.
+3. *The files* of all visible segments (with ``all_versions``, of all present ones): footers; with
+   ``deep``, every byte and row (``data.parquet.inspection``). A few threads read concurrently.
+4. *The vectors* of the newest version, with every row number (``health.vector_check``).
+5. No coordinator and no lock is needed. The log as first listed is the version to verify. A
+   missing file is reported lost only if the newest version still has its segment.
+6. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
 from collections.abc import Callable, Iterator
@@ -73,15 +73,15 @@ THREADS = 4
 BLOCK = 256
 
 Report = Callable[[str, int, int], None]
-"""Told the stage, how much of it is done, and how much there is."""
+"""Called with the stage, the finished amount and the total."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was looked at, and everything that is wrong.
+    """The scope and the findings of a verification.
 
-    ``first`` and ``version`` are the oldest and newest event that were read; ``versions``,
-    ``checkpoints`` and ``files`` count what was checked; ``rows`` is 0 unless ``deep``.
+    ``first`` and ``version`` are the oldest and newest event read; ``versions``, ``checkpoints``
+    and ``files`` are the numbers checked; ``rows`` is 0 unless ``deep``.
     """
 
     first: int
@@ -101,17 +101,17 @@ def verify(
     threads: int = THREADS,
     report: Report = lambda _stage, _done, _total: None,
 ) -> Verification:
-    """Check a table.
+    """Verify a table.
 
     Args:
         ports: the table's ports; no coordinator is needed.
         all_versions: check the invariants at every version, and hidden segments' files, too.
         deep: decode every row.
-        threads: how many files are read at once.
-        report: told of progress.
+        threads: number of files read concurrently.
+        report: called with the progress.
 
     Raises:
-        NotATable: there is no log here.
+        NotATable: the location has no log.
         UnsupportedFormat: a newer segtable wrote to it.
         StorageError: the log could not be listed or read.
     """
@@ -141,7 +141,7 @@ def verify(
 def _walked(
     ports: TableContext, pool: ThreadPoolExecutor, report: Report, *, all_versions: bool
 ) -> "_Walk":
-    """Read the log; once more if it expired under our hands."""
+    """Read the log; repeat if events expired meanwhile."""
     for _ in range(TRIES):
         walk = _Walk(ports=ports, all_versions=all_versions)
         walk.go(pool, report)
@@ -164,10 +164,10 @@ def _verification(walk: "_Walk", files: int, rows: int) -> Verification:
 
 @dataclass(slots=True, kw_only=True)
 class _Walk:
-    """One pass over the log; ``state`` is the fold so far, None while an event is missing.
+    """One pass over the log; ``state`` is the fold so far, None after a missing or broken event.
 
-    ``good`` is the newest state there was, ``checked`` the newest version at which the invariants
-    were checked; ``tagged`` are the states that checkpoints of tags should be.
+    ``good`` is the newest known state, ``checked`` the newest version with checked invariants;
+    ``tagged`` are the expected states of the tags' checkpoints.
     """
 
     ports: TableContext
@@ -184,7 +184,7 @@ class _Walk:
     findings: list[Finding] = field(default_factory=list)
 
     def go(self, pool: ThreadPoolExecutor, report: Report) -> None:
-        """Read, fold and check all events, and checkpoints."""
+        """Read, fold and check all events and checkpoints."""
         storage, log = self.ports.storage, EventLog(self.ports.storage)
         self.first = log.first()
         numbers = [n for e in storage.list(TIMELINE) if (n := number(e.path)) is not None]
@@ -262,7 +262,7 @@ class _Walk:
 
 
 def same_state(one: State, other: State) -> bool:
-    """Tell whether two states are equal, whatever way their timelines came about."""
+    """Return whether two states are equal; timelines are compared by their segments."""
     empty = Timeline.empty()
     if replace(one, timeline=empty) != replace(other, timeline=empty):
         return False
@@ -270,13 +270,13 @@ def same_state(one: State, other: State) -> bool:
 
 
 def tagged_number(path: str) -> int | None:
-    """Return the version that the checkpoint of a tag is of; None for other files."""
+    """Return the version in the path of a tag's checkpoint; None for other files."""
     digits = path.removesuffix(".parquet").rpartition("-")[2]
     return int(digits) if digits.isdecimal() else None
 
 
 def _bad_tags(walk: "_Walk", state: State) -> Iterator[Finding]:
-    """Yield what is wrong with the checkpoints of tagged versions."""
+    """Yield findings about the checkpoints of tagged versions."""
     for name, n in state.tags.items():
         path, lost = tag_path(name, n), n not in walk.tagged
         try:
@@ -290,7 +290,7 @@ def _bad_tags(walk: "_Walk", state: State) -> Iterator[Finding]:
 
 @dataclass(slots=True, kw_only=True)
 class _Files:
-    """Checks of data files; safe among threads, as each only appends to ``missing``."""
+    """Checks of data files; thread-safe, because threads only append to ``missing``."""
 
     ports: TableContext
     state: State
@@ -298,7 +298,7 @@ class _Files:
     missing: list[Segment] = field(default_factory=list)
 
     def check(self, segment: Segment) -> list[Finding]:
-        """Look at one segment's file."""
+        """Check one segment's file."""
         try:
             problems = inspect_footer(self.ports.files, segment, self.state.table)
             codes = {each.code for each in problems}
@@ -314,13 +314,13 @@ class _Files:
         return [damaged_file(segment, each.code, each.what) for each in problems]
 
     def still_lost(self, log: EventLog) -> Iterator[Finding]:
-        """Yield the missing files that no cleaner took away meanwhile, as the log says now."""
+        """Yield the missing files that the newest log still names."""
         if not self.missing:
             return
         try:
             newest = log.refresh(self.state)
         except SegtableError:
-            newest = self.state  # the walk has told of it
+            newest = self.state  # the check of the log reports this error
         for segment in sorted(self.missing, key=lambda each: each.id):
             if segment.id in newest.timeline and segment.path not in newest.pending_delete:
                 yield damaged_file(segment, "missing-file", "it is not there")

@@ -1,1 +1,1 @@
-"""SPEAK AIRFLOW: connections, and what starts Spark applications."""
+"""SPEAK AIRFLOW: connections, and launchers of Spark applications."""

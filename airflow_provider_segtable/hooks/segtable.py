@@ -1,4 +1,4 @@
-"""The ``segtable`` connection: where tables are, and who coordinates them.
+"""The ``segtable`` connection: the root of the tables, and their coordinator.
 
 ::
 
@@ -7,7 +7,7 @@
             zookeeper_options  user, password, TLS files (``coordination.zookeeper.access``), as an
                                object or its JSON text
             storage_options    keys of the object store, likewise
-            spark_master       where compaction runs, if no Spark connection says so
+            spark_master       where compaction runs without a Spark connection
             spark_conn_id      a connection of apache-airflow-providers-apache-spark
 
     AIRFLOW_CONN_SEGTABLE_DEFAULT='{"conn_type": "segtable", "host": "/data/tables",
@@ -15,8 +15,8 @@
 
 A table is named by its path below the root, or by a whole URI.
 
-Credentials are in ``storage_options`` and ``zookeeper_options`` alone. They are shown by no
-``repr`` and are masked in Airflow's logs and rendered fields as soon as the connection is read.
+Only ``storage_options`` and ``zookeeper_options`` may hold credentials. No ``repr`` shows them, and
+they are masked in Airflow's logs and rendered fields as soon as the connection is read.
 """
 
 import json
@@ -42,7 +42,7 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What a connection says; plain values, read once."""
+    """Settings of a connection, as plain values; read once."""
 
     conn_id: str
     root: str
@@ -67,7 +67,7 @@ class Place:
         """Read a connection.
 
         Raises:
-            InvalidInput: if ``storage_options`` is no JSON object, or another field holds
+            InvalidInput: if ``storage_options`` is not a JSON object, or another field holds
                 credentials.
         """
         extra = connection.extra_dejson
@@ -85,8 +85,8 @@ class Place:
         """Return the URI of a table.
 
         Raises:
-            InvalidInput: if the name is relative and leads out of the root, or there is no root;
-                or the URI has another form than those of tables.
+            InvalidInput: if the name is relative and leads out of the root, or there is no root,
+                or the URI is not a table's.
         """
         if _ABSOLUTE.match(plain("table", table)):
             return check_uri(table)
@@ -138,14 +138,14 @@ def _options(conn_id: str, given: Any) -> dict[str, str]:
 
 
 def mask_credentials(options: Mapping[str, Any] | None) -> None:
-    """Let Airflow mask the values of those options whose names say that they are credentials."""
+    """Let Airflow mask the values of options with a credential's name."""
     for name, value in (options or {}).items():
         if is_secret_name(name) and isinstance(value, str) and value:
             mask_secret(value)
 
 
 class SegtableHook(BaseHook):
-    """Opens tables through a connection of type ``segtable``.
+    """Open tables through a connection of type ``segtable``.
 
     Args:
         segtable_conn_id: the connection.
@@ -162,7 +162,7 @@ class SegtableHook(BaseHook):
 
     @classmethod
     def get_ui_field_behaviour(cls) -> dict[str, Any]:
-        """Return the form of Airflow 3.1; later ones read the provider's ``conn-fields``."""
+        """Return the form for Airflow 3.1; later versions read the provider's ``conn-fields``."""
         return {
             "hidden_fields": ["port", "login", "password", "schema"],
             "relabeling": {"host": "Root of the tables"},
@@ -174,14 +174,14 @@ class SegtableHook(BaseHook):
 
     @cached_property
     def place(self) -> Place:
-        """Return what the connection says; from now on logs mask its credentials."""
+        """Return the connection's settings; from now on logs mask its credentials."""
         place = Place.of(self.get_connection(self.segtable_conn_id))
         mask_credentials(place.storage_options)
         mask_credentials(place.zookeeper_options)
         return place
 
     def get_conn(self) -> Place:
-        """Return what the connection says, under the name all hooks have."""
+        """Return the connection's settings, under the name that all hooks share."""
         return self.place
 
     @contextmanager
@@ -191,7 +191,7 @@ class SegtableHook(BaseHook):
             yield ports
 
     def test_connection(self) -> tuple[bool, str]:
-        """List the root and ask ZooKeeper; return whether it went well, and what was found."""
+        """List the root and query ZooKeeper; return whether both answer, and a message."""
         try:
             place = self.place
             storage = open_storage(place.uri("."), place.storage_options)

@@ -1,11 +1,11 @@
-"""Spark settings on their way to ``spark-submit``: checked, and credentials kept off the command.
+"""Check Spark settings for ``spark-submit``, and keep credentials off its command line.
 
-1. A setting is ``spark.<name>`` with a text, number or truth value. What else is called a setting
-   would be ignored by Spark, or be read as something else.
-2. A command line is seen by all users of a machine, and logged. So a setting whose name says that
-   it is a credential goes into a file that only this user reads (``--properties-file``), and the
-   command names the file. It is removed when ``spark-submit`` has ended.
-3. ``spark-submit`` reads that file in the place of ``spark-defaults.conf``, so the file begins with
+1. A setting is ``spark.<name>`` with a text, number or boolean value. Spark would ignore or
+   misread any other form, so it is refused.
+2. All users of a machine see a command line, and it is logged. So a setting with a credential's
+   name goes into a file that only this user can read (``--properties-file``), and the command
+   names the file. It is removed when ``spark-submit`` has ended.
+3. ``spark-submit`` reads that file instead of ``spark-defaults.conf``, so the file begins with
    the defaults.
 """
 
@@ -34,7 +34,7 @@ def checked_settings(given: Mapping[str, Any]) -> SecretOptions:
     """Return Spark settings as texts.
 
     Raises:
-        InvalidInput: a name is no setting of Spark, or a value is no text, number or truth value.
+        InvalidInput: a name is not a Spark setting, or a value is not a text, number or boolean.
     """
     return SecretOptions({_key(key): _value(key, value) for key, value in given.items()})
 
@@ -57,7 +57,7 @@ def checked_deploy_mode(given: object) -> str:
     """Return where a driver runs.
 
     Raises:
-        InvalidInput: it is neither of the two.
+        InvalidInput: it is not in ``DEPLOY_MODES``.
     """
     if not isinstance(given, str) or given not in DEPLOY_MODES:
         raise InvalidInput(f"deploy mode {shown(given)} is none of {', '.join(DEPLOY_MODES)}")
@@ -70,17 +70,17 @@ def public_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def secret_settings(given: Mapping[str, str]) -> SecretOptions:
-    """Return the settings that no command line may show."""
+    """Return the settings that are credentials."""
     return SecretOptions({key: value for key, value in given.items() if is_secret_name(key)})
 
 
 @contextmanager
 def properties_file(given: Mapping[str, str], defaults: Path | None) -> Iterator[Path | None]:
-    """Give a file of settings for as long as the block lasts; None without settings.
+    """Write a file of settings that exists while the block runs; yield None without settings.
 
     Args:
         given: the credentials.
-        defaults: the file that Spark would read without ours.
+        defaults: the file that Spark would otherwise read.
     """
     if not given:
         yield None
@@ -95,7 +95,7 @@ def properties_file(given: Mapping[str, str], defaults: Path | None) -> Iterator
 
 
 def spark_defaults(home: Path | None = None) -> Path | None:
-    """Return the ``spark-defaults.conf`` of a Spark; of the one on the PATH by default."""
+    """Return the ``spark-defaults.conf`` of ``home``; by default of the Spark on the PATH."""
     if folder := os.environ.get("SPARK_CONF_DIR"):
         return Path(folder, "spark-defaults.conf")
     if home is None and (named := os.environ.get("SPARK_HOME")):
@@ -128,6 +128,6 @@ def _value(key: str, value: Any) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Return a value as Java's properties files have it."""
+    """Return a value, escaped for Java's properties files."""
     text = value.replace("\\", "\\\\")
     return f"\\{text}" if text[:1] in {" ", "="} or text[:1] == ":" else text

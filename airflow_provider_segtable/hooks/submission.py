@@ -1,14 +1,14 @@
-"""Starting Spark applications: ``Launcher`` says what is asked, two strategies do it.
+"""Start Spark applications: the ``Launcher`` protocol and its two implementations.
 
 1. ``LocalSparkSubmit`` runs ``spark-submit`` of the installed PySpark as a child of the task.
-2. ``SparkSubmit`` hands over to ``SparkSubmitHook`` of apache-airflow-providers-apache-spark,
-   with a connection that names the cluster, and perhaps the deploy mode. Public names only.
-3. A driver on this machine is told by the kernel when its task dies, however it dies. That is a
-   courtesy: what makes an orphan harmless is the table's log, not its death.
-4. A driver on the cluster needs nobody here: ``Submission.wait`` says whether to wait for it.
-5. Credentials travel in the environment of the driver, or in a file that only this user reads
-   (``hooks.settings``): a command line and a log are read by others. To a driver elsewhere the
-   environment is a setting of Spark, so it goes into that file, too.
+2. ``SparkSubmit`` delegates to ``SparkSubmitHook`` of apache-airflow-providers-apache-spark, with
+   a connection that names the cluster and optionally the deploy mode. It uses public names only.
+3. The kernel signals a driver on this machine when its task dies, however it dies. That is a
+   courtesy: the table's log makes an orphan harmless, not its death.
+4. A driver on the cluster runs without this process: ``Submission.wait`` decides whether to wait.
+5. Credentials travel in the driver's environment, or in a file that only this user can read
+   (``hooks.settings``), because others read command lines and logs. The environment of a driver
+   on a cluster is a Spark setting, so it goes into that file, too.
 6. A submission is checked before anything is started.
 """
 
@@ -62,20 +62,20 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """One application to run, checked.
+    """One application to run; checked when made.
 
     Attributes:
-        application: its file.
-        arguments: of the application; ``--name=value`` where a value comes from outside.
-        name: shown by the cluster.
-        conf: settings of Spark; those that are credentials are in no command line.
-        storage_options: of the object store; they reach the application by its environment.
+        application: file of the application.
+        arguments: its arguments; ``--name=value`` if the value comes from a user.
+        name: name that the cluster shows.
+        conf: Spark settings; credentials among them stay off the command line.
+        storage_options: options of the object store; passed in the environment.
         reader_options: credentials of Spark's readers; likewise.
         zookeeper_options: user, password and TLS files of ZooKeeper; likewise.
-        wait: of drivers elsewhere: False if submitting is enough.
+        wait: whether to wait for the end of a driver on a cluster.
 
     Raises:
-        InvalidInput: an argument holds control characters, or a setting is none of Spark.
+        InvalidInput: an argument holds control characters, or a setting is not Spark's.
     """
 
     application: Path
@@ -110,25 +110,25 @@ class Submission:
         return SecretOptions({name: json.dumps(dict(of)) for name, of in carried.items() if of})
 
     def hidden_in(self, text: str) -> str:
-        """Return a text of the application, or of its command, without credentials."""
+        """Return output of the application, or its command, with credentials masked."""
         for options in (*self.credentials, self.conf):
             text = SecretOptions(options).hidden_in(text)
         return redacted(text)
 
 
 class Launcher(Protocol):
-    """Runs an application to its end, or only submits it, where that can be."""
+    """Run an application to its end, or only submit it if the cluster allows that."""
 
     @property
     def attached(self) -> bool:
-        """Tell whether the driver runs here, below this process."""
+        """Return whether the driver runs below this process."""
         ...
 
     def launch(self, submission: Submission, say: Say) -> None:
-        """Run the application; ``say`` is told each line of its output.
+        """Run the application; call ``say`` with each line of its output.
 
         Raises:
-            ExecutionFailed: if it ended with an error; with its last lines.
+            ExecutionFailed: if it ended with an error; the message has its last lines.
         """
         ...
 
@@ -138,7 +138,7 @@ class Launcher(Protocol):
 
 
 class LocalSparkSubmit:
-    """``spark-submit`` of the PySpark that is installed beside this package.
+    """Run ``spark-submit`` of the installed PySpark.
 
     Args:
         master: where executors run; by default the application's own choice, all local cores.
@@ -147,7 +147,7 @@ class LocalSparkSubmit:
     attached = True
 
     def __init__(self, master: str | None = None) -> None:
-        self.master = master  # a template may have made it: checked by ``launch``
+        self.master = master  # may come from a template, so ``launch`` checks it
         self._process: subprocess.Popen[str] | None = None
 
     def launch(self, submission: Submission, say: Say) -> None:
@@ -169,7 +169,7 @@ class LocalSparkSubmit:
             preexec_fn=_die_with_parent,  # noqa: PLW1509  # one prctl, loaded before the fork
         )
         tail: deque[str] = deque(maxlen=TAIL)
-        assert self._process.stdout  # noqa: S101  # we asked for a pipe
+        assert self._process.stdout  # noqa: S101  # it is a pipe
         with self._process.stdout as output:
             for line in output:
                 tail.append(submission.hidden_in(line.rstrip()))
@@ -180,7 +180,7 @@ class LocalSparkSubmit:
             raise ExecutionFailed(f"{submission.name} ended with exit code {code}:\n{last}")
 
     def kill(self) -> None:
-        """End the whole process group: in order, then at once."""
+        """End the whole process group: first by SIGTERM, then by SIGKILL."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -208,10 +208,10 @@ class LocalSparkSubmit:
 
 
 class SparkSubmit:
-    """``SparkSubmitHook`` with a Spark connection.
+    """Run ``SparkSubmitHook`` with a Spark connection.
 
     Args:
-        conn_id: of type ``spark``.
+        conn_id: a connection of type ``spark``.
         deploy_mode: ``client`` or ``cluster``; by default ``deploy-mode`` in the connection's
             extra, else ``client``.
         options: more arguments of ``SparkSubmitHook``, e.g. ``driver_memory``.
@@ -231,7 +231,7 @@ class SparkSubmit:
 
     @cached_property
     def deploy_mode(self) -> str:
-        """Return where the driver runs; the connection is looked up if that says it."""
+        """Return where the driver runs; looks up the connection."""
         from airflow.providers.common.compat.sdk import BaseHook
 
         extra = BaseHook.get_connection(self.conn_id).extra_dejson
@@ -239,7 +239,7 @@ class SparkSubmit:
 
     @property
     def attached(self) -> bool:
-        """Tell whether the driver runs here."""
+        """Return whether the driver runs below this process."""
         return self.deploy_mode != "cluster"
 
     def launch(self, submission: Submission, say: Say) -> None:
@@ -265,7 +265,7 @@ class SparkSubmit:
                 raise ExecutionFailed(submission.hidden_in(f"{submission.name}: {error}")) from None
 
     def kill(self) -> None:
-        """Let the hook end what it started, on the cluster too."""
+        """Let the hook end its application, on the cluster too."""
         if self._hook is not None:
             self._hook.on_kill()
 
@@ -291,7 +291,7 @@ class SparkSubmit:
         return SecretOptions({**submission.conf, **checked_settings(self.options.get("conf", {}))})
 
     def _hidden(self, submission: Submission) -> SecretOptions:
-        """Return the settings that are credentials, the environment of a driver elsewhere too."""
+        """Return credential settings, with the environment of a driver on a cluster."""
         hidden = dict(secret_settings(self._conf(submission)))
         if not self.attached:
             from airflow.providers.common.compat.sdk import BaseHook
@@ -301,16 +301,16 @@ class SparkSubmit:
             prefix = _ENVIRONMENT_ON_KUBERNETES if on_kubernetes else _ENVIRONMENT_ON_YARN
             environment = {**submission.secrets(), **self.options.get("env_vars", {})}
             for name, value in environment.items():
-                if f"{_FROM_A_SECRET}{name}" not in hidden:  # else the cluster itself gives it
+                if f"{_FROM_A_SECRET}{name}" not in hidden:  # else the cluster provides it
                     hidden[f"{prefix}{name}"] = value
         return SecretOptions(hidden)
 
 
 def _not_waiting(conf: Mapping[str, str]) -> dict[str, Any]:
-    """Return the hook's arguments to come back once submitted; what ``conf`` says goes first.
+    """Return hook arguments that make it return once submitted; ``conf`` takes precedence.
 
-    On Kubernetes the hook takes a driver whose exit code it did not see for a failed one, unless
-    it is told that somebody else looks after it. A hook that cannot be told so waits there.
+    On Kubernetes the hook treats a driver without a seen exit code as failed, unless
+    ``track_driver_via_k8s_api`` is set. A hook without that parameter waits for the driver.
     """
     known = _TRACKED in inspect.signature(_spark_submit_hook().__init__).parameters
     settings = {_ON_YARN: "false", **({_ON_KUBERNETES: "false"} if known else {}), **conf}
@@ -322,7 +322,7 @@ def spark_home() -> Path:
     """Return the home of the Spark to submit with: ``SPARK_HOME``, or the installed PySpark.
 
     Raises:
-        DependencyMissing: if there is none.
+        DependencyMissing: if neither has ``spark-submit``.
     """
     spec = importlib.util.find_spec("pyspark")
     places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]

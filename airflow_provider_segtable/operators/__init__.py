@@ -1,1 +1,1 @@
-"""SPEAK AIRFLOW: plan a table, carry out its plans. One operator a file."""
+"""SPEAK AIRFLOW: plan a table, carry out its plans. One operator per file."""

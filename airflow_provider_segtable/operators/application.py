@@ -1,14 +1,14 @@
-"""What the operators that start a Spark application share: settings, launch, report, kill.
+"""Base of the operators that start a Spark application: settings, launch, report, kill.
 
-1. A driver below the task says what it did in a file of the task's own.
-2. A driver on a cluster (a Spark connection in cluster mode) is waited for by the table: by its
-   log, or by what the application left beside it. With ``deferrable`` that is done in the
-   triggerer, from the submission on; else here, after ``spark-submit`` has come back.
-3. Where an application died, the operator asks the log.
-4. Values that a template made are checked before anything is started; what is refused fails the
-   task at once, for a retry would be refused again. Values of ``spark_conf`` and ``options`` that
-   are credentials are masked before Airflow stores the rendered fields. Triggers and XComs carry
-   names, never credentials.
+1. A driver below the task writes its report to a temporary file of the task.
+2. The end of a driver on a cluster (a Spark connection in cluster mode) is read from the table:
+   from the log, or from the result that the application left beside it. With ``deferrable`` the
+   triggerer waits from the submission on; else the worker waits once ``spark-submit`` returned.
+3. If the application died without a report, the operator reads the log.
+4. Rendered template values are checked before anything is started. A refused value fails the
+   task at once, because a retry would be refused again. Values of ``spark_conf`` and ``options``
+   that are credentials are masked before Airflow stores the rendered fields. Triggers and XComs
+   carry names, never credentials.
 """
 
 import json
@@ -48,9 +48,9 @@ from airflow_provider_segtable.triggers.watch import deadline_after, wait_here
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How an application ended: the ``facts`` it told, and why it failed, if it did.
+    """How an application ended: the ``facts`` it reported, and the ``error`` if it failed.
 
-    ``detached``: without facts, the log tells. ``running``: we gave up, it perhaps did not.
+    ``detached``: without facts, the log has the outcome. ``running``: it may still be running.
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Report:
 
 
 class SegtableSparkOperator(TableOperator):
-    """Run one of our Spark applications (``app``) over one table; a base for operators.
+    """Run one of the provider's Spark applications (``app``) over one table; a base class.
 
     Args:
         table: below the connection's root, or a URI.
@@ -70,13 +70,13 @@ class SegtableSparkOperator(TableOperator):
         spark_master: for Spark on this worker; by default the segtable connection's, else all
             local cores.
         spark_conf: settings of the application.
-        launcher: another way to start applications, instead of the two.
-        deferrable: wait in the triggerer, and take no worker slot, if the driver runs on a
-            cluster. A driver below the task is waited for here all the same.
+        launcher: starts the application, instead of the two built-in launchers.
+        deferrable: if the driver runs on a cluster, wait in the triggerer and take no worker
+            slot. The task always waits itself for a driver below it.
         wait_timeout: how long to wait for a driver on a cluster, queues included.
-        poll_interval: how often to look for its end, in seconds, if nothing is announced.
-        retries: a failed or killed try is tried again so often.
-        retry_delay: after this time; longer than ZooKeeper keeps the locks of a dead holder.
+        poll_interval: seconds between checks for its end, if ZooKeeper announces nothing.
+        retries: how often a failed or killed try is repeated.
+        retry_delay: pause before a retry; longer than ZooKeeper keeps the locks of a dead holder.
     """
 
     app: ClassVar[str]
@@ -135,19 +135,19 @@ class SegtableSparkOperator(TableOperator):
         reader_options: Mapping[str, str] | None = None,
         carried: Mapping[str, Any],
     ) -> Report:
-        """Run the application to its end, or go on in ``execute_complete`` when it has ended.
+        """Run the application to its end, or defer to ``execute_complete``.
 
         Args:
-            place: of the table.
-            asked: its own arguments; where the table and ZooKeeper are is added.
-            commit_id: of the change that it makes; so the log tells that it has ended.
-            plans: that it carries out; the same.
-            reader_options: credentials of Spark's readers; they are no arguments.
+            place: the connection's settings.
+            asked: the application's arguments, without the addresses of table and ZooKeeper.
+            commit_id: commit id of the change; once it is in the log, the application has ended.
+            plans: ids of its plans; once none is pending, the application has ended.
+            reader_options: credentials of Spark's readers; kept off the command line.
             carried: more arguments of ``execute_complete``.
 
         Raises:
             CoordinatorUnavailable: the connection names no ZooKeeper.
-            TaskDeferred: its driver is on a cluster, and is waited for in the triggerer.
+            TaskDeferred: the driver is on a cluster and ``deferrable`` is set.
         """
         self.launcher = self.launcher or self._chosen_launcher(place)
         if self.launcher.attached:
@@ -178,12 +178,12 @@ class SegtableSparkOperator(TableOperator):
         return self.report_of(place, event, ending.result)
 
     def report_of(self, place: Place, event: Mapping[str, Any] | None, result: str) -> Report:
-        """Return how an application ended that was waited for.
+        """Return how a detached application ended.
 
         Args:
-            place: of the table.
-            event: what ended the wait.
-            result: the name under which the application leaves what the log does not tell.
+            place: the connection's settings.
+            event: the event that ended the wait.
+            result: name of the result file that the application leaves in the table.
         """
         told = event or {"message": "the trigger ended without an event"}
         facts = self._left(place, result) or told.get("facts") or {}
@@ -218,7 +218,7 @@ class SegtableSparkOperator(TableOperator):
         told: Sequence[str],
         reader_options: Mapping[str, str],
     ) -> str | None:
-        """Start the application; return what went wrong.
+        """Start the application; return the error, if any.
 
         Raises:
             AirflowFailException: a value is refused; nothing was started.
@@ -266,7 +266,7 @@ class SegtableSparkOperator(TableOperator):
         )
 
     def _left(self, place: Place, result: str) -> Mapping[str, Any]:
-        """Return what an application left, and take it away."""
+        """Read and delete the result that an application left in the table."""
         with place.table_ports(self.table) as ports:
             facts = fetch(ports.storage, result)
             if facts is not None:
@@ -282,7 +282,7 @@ class SegtableSparkOperator(TableOperator):
 
 @contextmanager
 def refused_at_once(what: str) -> Iterator[None]:
-    """Fail the task without a retry where a value is refused: a retry would have it, too."""
+    """Fail the task without a retry if a value is refused: a retry would get the same value."""
     try:
         yield
     except InvalidInput as error:

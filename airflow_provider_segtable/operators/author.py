@@ -1,4 +1,4 @@
-"""Who we are, in events and locks: people look for the task when they meet a lock."""
+"""Author names for events and locks, so that a lock can be traced to its task."""
 
 import os
 import socket

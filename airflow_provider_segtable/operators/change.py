@@ -1,13 +1,13 @@
-"""Delete, update and merge rows as tasks: each is one event of the table, or nothing.
+"""Delete, update and merge rows as tasks: each commits one event, or nothing.
 
-1. The change has a commit id, by default the name of the task instance: DAG, run, task. Ask the
-   log whether it landed in an earlier try; then there is nothing to launch. So a retried task
-   changes once. A task that is cleared and run again in the same DAG run changes nothing, too.
+1. The change has a commit id, by default the name of the task instance: DAG, run, task. If the
+   log contains it, an earlier try landed and nothing is launched. So a retried task changes
+   rows once, and a task that is cleared and run again in the same DAG run changes nothing.
 2. Launch ``spark_apps/change.py``. Compactions and appends go on meanwhile, and need not wait.
-3. A driver on a cluster may be waited for in the triggerer (``operators.application``).
-4. Judge by what the application reported, and by the log where it did not (cluster mode, or it
-   died after its commit). What a retry cannot mend (wrong SQL, a column that is not there) fails
-   the task at once; everything else is tried again.
+3. The triggerer may wait for a driver on a cluster (``operators.application``).
+4. Judge by the application's report; without one (cluster mode, or it died after its commit),
+   by the log. An error that a retry cannot mend (wrong SQL, an unknown column) fails the task
+   at once; any other error is retried.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.table.changes.merge_rows import Matched, Unmatched
 
 WRONG_ARGUMENTS = 2
-"""Exit code of an application that was asked for what cannot be."""
+"""Exit code of an application whose arguments are invalid."""
 _RESULT = ("kind", "event", "matched", "deleted", "inserted", "seconds")
 
 
@@ -44,7 +44,7 @@ class SegtableChangeOperator(SegtableSparkOperator):
     ``event`` is None if no row matched, ``deleted`` is None for a rollup table.
 
     Args:
-        commit_id: equal ids change once; ``dag/run/task`` of the task instance by default.
+        commit_id: changes with equal ids are applied once; by default ``dag/run/task``.
         wait_s: how long to wait for the coordinator, in seconds.
         kwargs: see ``SegtableSparkOperator``.
     """
@@ -62,15 +62,15 @@ class SegtableChangeOperator(SegtableSparkOperator):
         self.wait_s = wait_s
 
     def asked(self) -> Sequence[str]:
-        """Return the application's arguments for what is to change.
+        """Return the application's arguments that describe the change.
 
         Raises:
-            InvalidInput: they say nothing, or contradict each other.
+            InvalidInput: the operator's arguments are empty or contradictory.
         """
         raise NotImplementedError
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Change the rows, unless an earlier try did."""
+        """Change the rows, unless an earlier try committed the change."""
         commit_id = self.commit_id or commit_id_of(context)
         with refused_at_once(f"{self.kind} in {self.table}"):
             named = (option("commit-id", commit_id),) if commit_id else ()
@@ -117,7 +117,7 @@ class SegtableChangeOperator(SegtableSparkOperator):
     def _landed(
         self, place: Place, commit_id: str | None, author: str | None = None
     ) -> dict[str, Any] | None:
-        """Return what the log says of this change; None if it has not landed."""
+        """Return the change's result as logged; None if it has not landed."""
         if not commit_id:
             return None
         with place.table_ports(self.table, author=author) as ports:
@@ -138,10 +138,10 @@ class SegtableChangeOperator(SegtableSparkOperator):
         }
 
     def _settled(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
-        """Return what the change did.
+        """Return the change's result.
 
         Raises:
-            AirflowFailException: it can never be done as asked.
+            AirflowFailException: its arguments are invalid, so no retry can succeed.
             AirflowException: it failed, and did not land.
         """
         facts = report.facts
@@ -163,17 +163,17 @@ class SegtableChangeOperator(SegtableSparkOperator):
 
 
 class SegtableRowsOperator(SegtableChangeOperator):
-    """Change the rows that are named by a predicate, a file of matches, or as all; a base.
+    """Change the rows selected by a predicate or a file of matches, or all rows; a base class.
 
     Args:
-        where: a Spark SQL expression. One that renders to an empty text fails the task; it never
-            means all.
-        matches: a file, folder or pattern that Spark can read: rows equal to one of its rows.
-            Beside ``where``, both must hold.
-        on: the columns to compare with ``matches``; by default all that it has.
-        format: of ``matches``; by its suffix if left out.
-        options: of Spark's reader of ``matches``.
-        all_rows: every row.
+        where: a Spark SQL expression. If it renders to an empty text, the task fails: an empty
+            predicate never selects all rows.
+        matches: a file, folder or pattern that Spark can read; selects the rows equal to one of
+            its rows. If ``where`` is given too, both must hold.
+        on: the columns to compare with ``matches``; by default all columns of the file.
+        format: format of ``matches``; by default taken from the suffix.
+        options: options of Spark's reader of ``matches``.
+        all_rows: select every row.
         kwargs: see ``SegtableChangeOperator``.
     """
 
@@ -202,7 +202,7 @@ class SegtableRowsOperator(SegtableChangeOperator):
         self.all_rows = all_rows
 
     def asked(self) -> Sequence[str]:
-        """Return the application's arguments that say which rows."""
+        """Return the application's arguments that select the rows."""
         return (
             *chosen(self.where, self.matches, all_rows=self.all_rows),
             *columns(self.on),
@@ -211,13 +211,13 @@ class SegtableRowsOperator(SegtableChangeOperator):
 
 
 class SegtableDeleteOperator(SegtableRowsOperator):
-    """Delete rows; see ``SegtableRowsOperator`` for which."""
+    """Delete the rows that ``SegtableRowsOperator`` selects."""
 
     kind = "delete"
 
 
 class SegtableUpdateOperator(SegtableRowsOperator):
-    """Set columns of rows, to expressions over their old values.
+    """Set columns of rows to expressions over their old values.
 
     Args:
         set: a Spark SQL expression for each column to set.
@@ -239,7 +239,7 @@ class SegtableUpdateOperator(SegtableRowsOperator):
         """Return the application's arguments.
 
         Raises:
-            InvalidInput: no column is set, or no rows are named.
+            InvalidInput: no column is set, or no rows are selected.
         """
         if not self.set:
             raise InvalidInput('set is empty: name at least one column, as {"amount": "0"}')
@@ -251,13 +251,13 @@ class SegtableMergeOperator(SegtableChangeOperator):
 
     Args:
         source: a file, folder or pattern that Spark can read.
-        on: the key columns: a row of the table and one of the source that are equal there match.
-        matched: what becomes of the table's rows that match: update, delete or ignore.
-        unmatched: what becomes of the source's rows that match none: insert or ignore.
-        set: what updated rows become: by column, a Spark SQL expression over ``target.*`` and
-            ``source.*``; by default they get the source's columns.
-        format: of ``source``; by its suffix if left out.
-        options: of Spark's reader of ``source``.
+        on: the key columns; a table row and a source row match if these are equal.
+        matched: action on matched table rows: update, delete or ignore.
+        unmatched: action on unmatched source rows: insert or ignore.
+        set: new values of updated rows: by column, a Spark SQL expression over ``target.*`` and
+            ``source.*``; by default the source's columns.
+        format: format of ``source``; by default taken from the suffix.
+        options: options of Spark's reader of ``source``.
         kwargs: see ``SegtableChangeOperator``.
     """
 
@@ -296,7 +296,7 @@ class SegtableMergeOperator(SegtableChangeOperator):
         """Return the application's arguments.
 
         Raises:
-            InvalidInput: there is no source or no key, or a word is none of the known.
+            InvalidInput: the source or the key is missing, or an action is unknown.
         """
         if not (self.source and self.on):
             raise InvalidInput(f"merge needs a source and key columns: {self.source!r}, {self.on}")
@@ -312,7 +312,7 @@ class SegtableMergeOperator(SegtableChangeOperator):
 
 
 def commit_id_of(context: Context) -> str | None:
-    """Return the name of a task instance, the same in all its tries; None outside of a run."""
+    """Return the name of a task instance, equal in all its tries; None outside a run."""
     ti = context.get("ti")
     if ti is None:
         return None
@@ -321,10 +321,10 @@ def commit_id_of(context: Context) -> str | None:
 
 
 def chosen(where: str | None, matches: str | None, *, all_rows: bool) -> tuple[str, ...]:
-    """Return the arguments that say which rows.
+    """Return the arguments that select the rows.
 
     Raises:
-        InvalidInput: nothing does, or "all" is said beside something else.
+        InvalidInput: no rows are selected, or ``all_rows`` is combined with a selection.
     """
     some = bool((where or "").strip() or matches)
     if some == all_rows:
@@ -340,7 +340,7 @@ def chosen(where: str | None, matches: str | None, *, all_rows: bool) -> tuple[s
 
 
 def assigning(to: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Return the arguments that say what columns become."""
+    """Return the arguments that set columns."""
     return tuple(
         option(
             "set", f"{name_of('a column of set', name)}={plain('set', value, sql=True)}", sql=True
@@ -356,7 +356,7 @@ def columns(on: Sequence[str] | str | None) -> tuple[str, ...]:
 
 
 def reading(kind: str | None, options: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Return the arguments that say how to read a file; credentials are none of them."""
+    """Return the arguments for reading a file, without credentials."""
     told = (
         option("option", f"{name_of('an option', key)}={value}")
         for key, value in (options or {}).items()
@@ -366,10 +366,10 @@ def reading(kind: str | None, options: Mapping[str, str] | None) -> tuple[str, .
 
 
 def name_of(what: str, name: str) -> str:
-    """Return the name of a ``name=value``.
+    """Return the name part of ``name=value``, checked.
 
     Raises:
-        InvalidInput: it is empty or has a '=', and so would be cut elsewhere.
+        InvalidInput: it is empty, or contains the separator '='.
     """
     if not plain(what, name) or "=" in name:
         raise InvalidInput(f"{what} is called {name!r}: give a name without '='")

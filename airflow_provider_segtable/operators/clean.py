@@ -1,8 +1,7 @@
-"""Clean a table: take away what nobody can read any more, in this worker.
+"""Clean a table in this worker: delete files that no reader can reach any more.
 
-No Spark and no lock is needed: what goes is decided by the log, and deleting files is all there is
-to do. A try that was killed leaves nothing that the next one does not finish, so retries are
-harmless, and so are several at once.
+Cleaning needs no Spark and no lock: the log decides which files go. The next run finishes what a
+killed one left, so retries and concurrent runs are harmless.
 """
 
 from collections import Counter
@@ -24,12 +23,12 @@ class SegtableCleanOperator(TableOperator):
     """Clean one table.
 
     Returns ``{"version", "retained_from", "dry_run", "segments", "files", "vectors", "orphans",
-    "log_files", "bytes"}``: all but the versions and the bytes are counts.
+    "log_files", "bytes"}``: counts, except for the versions, the flag and the bytes.
 
     Args:
         table: below the connection's root, or a URI.
         retention: overrides the table's own, e.g. ``{"hours": 48, "versions": 20}``.
-        dry_run: find out, and take away nothing.
+        dry_run: report only, delete nothing.
         segtable_conn_id: the connection.
     """
 
@@ -53,7 +52,7 @@ class SegtableCleanOperator(TableOperator):
         self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Clean, and return what went."""
+        """Clean the table and return a summary."""
         hook = SegtableHook(self.segtable_conn_id)
         with hook.table_ports(self.table, author=author_of(context)) as ports:
             run = clean(ports, retention=self._retention(ports), dry_run=self.only_look)

@@ -1,13 +1,14 @@
 """Carry out compaction plans: one Spark application for all plans of a run.
 
-1. Ask the log and the locks what is still to do. A retry may meet the driver of its earlier try,
-   alive or dead: ``outstanding`` waits for a live one, and launches nothing it holds.
-2. Launch ``spark_apps/compact.py`` over what is left. It locks, marks each plan inflight and
+1. Read the log and the locks for the plans that are still to do. A retry may meet the driver of
+   its earlier try, alive or dead: ``outstanding`` waits for a live driver and launches none of
+   the plans it holds.
+2. Launch ``spark_apps/compact.py`` over the rest. It locks, marks each plan inflight and
    commits by the log's rules: an orphan and its successor can never both commit a plan.
-3. A driver on a cluster may be waited for in the triggerer (``operators.application``).
-4. Judge by what the application reported, and by the log where it did not. Only failed plans
-   fail the task; done already, running elsewhere, overtaken and yielded are success, and said so:
-   what gave way to somebody more urgent is launched again by the next planner run.
+3. The triggerer may wait for a driver on a cluster (``operators.application``).
+4. Judge by the application's report; without one, by the log. Only failed plans fail the task.
+   Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
+   the next planner run launches a yielded plan again.
 """
 
 import json
@@ -41,7 +42,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
     Args:
         table: below the connection's root, or a URI.
         plans: plan ids, or their JSON text; every pending plan of the table if empty.
-        wait_s: how long to wait if another worker holds all the plans that are left.
+        wait_s: how long to wait, in seconds, if other workers hold all the plans that are left.
         kwargs: see ``SegtableSparkOperator``.
     """
 
@@ -61,7 +62,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         self.wait_s = wait_s
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Carry the plans out, as far as they are still to do."""
+        """Carry out the plans that are still to do."""
         with refused_at_once(f"compaction of {self.table}"):
             asked = asked_plans(self.plans)
             seconds("wait_s", self.wait_s)
@@ -85,7 +86,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         return self._told((*parsed(settled), *self._settled(place, launched, report)))
 
     def _told(self, results: Sequence[PlanResult]) -> dict[str, Any]:
-        """Say how plans ended.
+        """Log how the plans ended, and return the summary.
 
         Raises:
             AirflowException: some failed.
@@ -128,10 +129,10 @@ class SegtableCompactOperator(SegtableSparkOperator):
 
 
 def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
-    """Return plan ids from what a template may render to; None means every pending plan.
+    """Return plan ids from a rendered template; None means every pending plan.
 
     Raises:
-        InvalidInput: it is no list of plan ids, or its text.
+        InvalidInput: it is not a list of plan ids, nor the JSON text of one.
     """
     found: Any = plans
     if isinstance(plans, str):
@@ -148,10 +149,10 @@ def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
 
 
 def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:
-    """Return results from plain values, credentials in their messages taken out.
+    """Return results from plain values, with credentials in messages masked.
 
     Raises:
-        InvalidInput: they are no results, so another application wrote them.
+        InvalidInput: the values have another form, so another version wrote them.
     """
     try:
         return tuple(
@@ -178,7 +179,7 @@ def plain(results: Sequence[PlanResult]) -> list[dict[str, Any]]:
 
 
 def _logged(ports: TableContext, results: Sequence[PlanResult]) -> tuple[PlanResult, ...]:
-    """Complete what a driver elsewhere did by the event that it committed."""
+    """Complete the results of a detached driver from the events that it committed."""
     log = ports.log
     plans = log.load().plans
     told: list[PlanResult] = []

@@ -1,12 +1,12 @@
-"""From launches to DAG runs, purely: equal launches always make equal run ids.
+"""Turn launches into DAG runs, as pure functions: equal launches always get equal run ids.
 
-1. Launches of one kind are cut into batches, in the planner's order; a batch is one DAG run, so
-   that Spark's start-up is paid once. Minor ones go first, major ones last: the smaller the kind,
+1. Launches of one kind are split into batches, in the planner's order. A batch is one DAG run,
+   so Spark starts once for it. Minor batches go first, major ones last: the smaller the kind,
    the sooner it helps.
-2. A batch of one keeps its launch's run id. A larger one is named by a hash of all of them: the
+2. A batch of one keeps its launch's run id. A larger batch is named by a hash of its run ids: a
    planner that finds the same work again names the same run, and nothing is emitted twice.
-3. Airflow takes ``[A-Za-z0-9_.~:+-]``, at most 250 of them; other names are mended with a hash.
-   (A batch that is cut differently next time runs plans twice, which the log makes harmless.)
+3. Airflow takes at most 250 of ``[A-Za-z0-9_.~:+-]``; other names are repaired with a hash.
+   (A batch that is split differently next time runs plans twice, which the log makes harmless.)
 """
 
 import hashlib
@@ -29,13 +29,13 @@ def emissions(
     plans_per_run: int,
     conf: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return arguments of ``TriggerDagRunOperator``, one set a run.
+    """Return arguments of ``TriggerDagRunOperator``, one set per run.
 
     Args:
         launches: in the planner's order.
-        trigger_dag_ids: which DAG carries out which kind of plan.
-        plans_per_run: how many plans one run gets at most.
-        conf: goes into every run's conf.
+        trigger_dag_ids: for each kind of plan, the DAG that carries it out.
+        plans_per_run: the most plans that one run gets.
+        conf: added to every run's conf.
 
     Raises:
         InvalidInput: if a kind has no DAG, or ``plans_per_run`` is below 1.
@@ -65,7 +65,7 @@ def batch_run_id(batch: Sequence[Launch]) -> str:
 
 
 def legal_run_id(text: str) -> str:
-    """Return ``text`` in the form that Airflow takes, unchanged if it has it already."""
+    """Return ``text`` as a legal run id, unchanged if it is one already."""
     legal = _FOREIGN.sub("_", text)
     if legal == text and len(text) <= LONGEST_RUN_ID:
         return text

@@ -1,11 +1,11 @@
-"""Which of the asked plans are still to do, and how the others ended; the log and the locks say.
+"""Find which of the requested plans are still to do, and how the others ended.
 
-1. The log is read first and the locks second, so a worker that finishes in between is never
-   taken for dead.
+1. Read the log first and the locks second. A plan that finishes in between is launched, and the
+   application reports it as done already.
 2. A plan whose lock is held, or waited for, has a live worker: perhaps the orphan of an earlier
-   try of the same task. If there is nothing else to do, wait for it; at the deadline it *runs
-   elsewhere*, which is no failure: should it die yet, the planner launches the plan again.
-3. After an application has ended, whatever it did not report is settled by the log.
+   try of the same task. If nothing else is to do, wait for that worker. At the deadline the plan
+   *runs elsewhere*, which is no failure: if its worker dies, the planner launches the plan again.
+3. After an application has ended, the log settles the plans that it did not report.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ from airflow_provider_segtable.services.compaction.compaction import (
 from airflow_provider_segtable.table.context import TableContext
 
 LOOK_AGAIN_S = 2.0
-"""A lock that ends with its session is not announced: look at least so often."""
+"""Longest pause between looks: a lock that ends with its session is not announced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outstanding:
-    """``todo``: to launch now. ``settled``: what became of the others."""
+    """``todo``: plans to launch now. ``settled``: outcomes of the others."""
 
     todo: tuple[str, ...]
     settled: tuple[PlanResult, ...]
@@ -39,13 +39,13 @@ def outstanding(
     wait_s: float,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Outstanding:
-    """Sort plans into those to launch and those that need nothing.
+    """Sort plans into plans to launch and settled plans.
 
     Args:
-        ports: with a coordinator.
+        ports: the table, with a coordinator.
         asked: plan ids; every pending plan if None.
-        wait_s: how long to wait when all that is left runs elsewhere.
-        tell: told what is waited for, once.
+        wait_s: how long to wait, in seconds, if all plans that are left run elsewhere.
+        tell: called once with the reason for waiting.
     """
     log, clock = ports.log, ports.clock
     state = log.load()
@@ -74,13 +74,13 @@ def outstanding(
 def settle(
     ports: TableContext, plan_ids: Sequence[str], reported: Sequence[PlanResult], error: str
 ) -> tuple[PlanResult, ...]:
-    """Complete what an application reported by what the log says.
+    """Complete an application's report from the log.
 
     Args:
-        ports: for reading.
-        plan_ids: what was launched.
-        reported: what the application said; may miss plans.
-        error: why it may.
+        ports: the table, for reading.
+        plan_ids: the plans that were launched.
+        reported: results that the application reported; may miss plans.
+        error: the message of missing plans that are still pending.
     """
     missing = set(plan_ids) - {result.plan_id for result in reported}
     if not missing:
@@ -98,7 +98,7 @@ def settle(
 
 
 def _holders(ports: TableContext, table: str) -> dict[str, str]:
-    """Return who holds, or waits for, the locks of which plan."""
+    """Return for each plan the holder of its locks, or a waiter for them."""
     found = (*ports.coordinator.waiters(table), *ports.coordinator.locks(table))
     return {lock.purpose: lock.holder for lock in found}
 

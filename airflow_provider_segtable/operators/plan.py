@@ -1,6 +1,6 @@
-"""Find out what a table needs, and say which DAG runs shall do it.
+"""Plan a table's compactions, and return the DAG runs that carry them out.
 
-The answer feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
+The result feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
 a plan is requested once, and a launch has one run id.
 """
 
@@ -30,9 +30,9 @@ class SegtablePlanOperator(TableOperator):
 
     Args:
         table: below the connection's root, or a URI.
-        trigger_dag_ids: which DAG carries out which kind of plan: ``{"minor": "...",
-            "semi-major": "...", "major": "..."}``. Of the larger ones, a kind without a DAG is not
-            planned.
+        trigger_dag_ids: for each kind of plan, the DAG that carries it out: ``{"minor": "...",
+            "semi-major": "...", "major": "..."}``. A semi-major or major kind without a DAG is
+            not planned.
         policy: overrides the table's own, e.g. ``{"min_segments": 4}``.
         plans_per_run: how many plans share one DAG run, and so one start of Spark.
         segtable_conn_id: the connection.
@@ -63,7 +63,7 @@ class SegtablePlanOperator(TableOperator):
         self.segtable_conn_id = segtable_conn_id
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Plan, and return the runs to emit."""
+        """Plan the table and return the DAG runs to emit."""
         hook = SegtableHook(self.segtable_conn_id)
         with hook.table_ports(self.table, author=author_of(context)) as ports:
             run = plan_table(ports, policy=self._policy(ports))
@@ -79,7 +79,7 @@ class SegtablePlanOperator(TableOperator):
         return runs
 
     def _has_dag(self, launch: Launch) -> bool:
-        """Leave a larger plan that a person asked for to that person, if it has no DAG here."""
+        """Return whether a launch has a DAG; a user's larger plan without one is left pending."""
         if launch.kind == PlanKind.MINOR or launch.kind in self.trigger_dag_ids:
             return True
         known = ", ".join(self.trigger_dag_ids)
@@ -117,7 +117,7 @@ class SegtablePlanOperator(TableOperator):
 
 
 def spans(partitions: Sequence[int]) -> str:
-    """Return partition ids as people read them: ``0-15, 17``."""
+    """Return partition ids as ranges: ``0-15, 17``."""
     ends: list[list[int]] = []
     for partition in sorted(partitions):
         if ends and ends[-1][1] == partition - 1:

@@ -1,4 +1,4 @@
-"""Rendered fields: Airflow stores and shows them, so credentials in them are masked first."""
+"""Mask credentials in rendered fields, because Airflow stores and shows these."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ class TableOperator(BaseOperator):
     table: str
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
-        """Render, and mask credentials before Airflow stores what was rendered."""
+        """Render the fields, and mask credentials before Airflow stores them."""
         super().render_template_fields(context, jinja_env)
         for options in self.hidden_options():
             mask_credentials(options)

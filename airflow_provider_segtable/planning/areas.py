@@ -1,14 +1,15 @@
-"""Areas: stretches of time that can be planned one by one, and how much each could gain at most.
+"""Areas: time intervals that are planned independently, with upper bounds of their gain.
 
-1. An area cuts no chunk apart, as time is cut and as the policy wants it cut. So no plan, of
-   whatever kind, reaches from one area into another, and each can be planned alone.
-2. Its *bound* is never below the urgency (``selection``) of any plan in it, and comes from chunk
-   summaries alone: a plan of k segments removes k - 1 at most, copies at least the k smallest, and
-   tidies (sorts, or frees of deleted rows) each byte that it copies once at most.
-3. The bound is 0 where no plan can be due: fewer than two segments may be small, none is oversized,
-   all are sorted as wanted, rolled up and cut as wanted, and nothing is deleted.
+1. An area splits no chunk, neither of the current nor of the policy's granularity. So no plan of
+   any kind spans two areas, and each area can be planned alone.
+2. An area's *bound* is at least the urgency (``selection``) of every plan in it. It is computed
+   from chunk summaries only: a plan of k segments removes at most k - 1, copies at least the k
+   smallest, and tidies (sorts, or frees of deleted rows) each copied byte at most once.
+3. The bound is 0 if no plan can be due: fewer than two segments may be small, none is oversized,
+   all have the policy's clustering, rollup and granularity, and no row is deleted.
 
-So the areas of a large table are looked into best bound first, until the budget is used up.
+The areas of a large table are examined in the order of their bounds, highest first, until the
+budget is used up.
 """
 
 from bisect import bisect_left
@@ -29,9 +30,9 @@ from airflow_provider_segtable.planning.reasons import describe_size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """A stretch of time, its visible chunks, and the most that a plan in it could gain per cost.
+    """A time interval, its visible chunks, and an upper bound of gain per cost.
 
-    ``least`` is the smallest that one of its segments may be, in bytes.
+    ``least`` is a lower bound of the size of its smallest segment, in bytes.
     """
 
     interval: Interval
@@ -43,12 +44,12 @@ class Area:
 
     @property
     def known(self) -> str:
-        """Return, in words, what is known of the area without looking into it."""
+        """Describe the area by its chunk summaries."""
         return f"{self.segments} segments of {describe_size(self.size)} in all"
 
 
 def areas(found: PlannerContext) -> Iterator[Area]:
-    """Yield the areas of a table, from the earliest."""
+    """Yield the areas of a table, earliest first."""
     chunks = sorted(found.chunks(), key=lambda chunk: chunk.interval)
     deleted = _Deleted(found.state)
     at = 0
@@ -62,7 +63,7 @@ def areas(found: PlannerContext) -> Iterator[Area]:
 def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval]:
     """Yield disjoint closed intervals around all chunks.
 
-    Most chunks are just what the layout makes, and alone: for them nothing has to be searched.
+    Most chunks match the layout and overlap no other chunk; they need no search.
     """
     cut, layout = found.policy.cut, found.state.layout
     wide = []
@@ -113,7 +114,7 @@ def _area(
 def _may_be_due(
     found: PlannerContext, interval: Interval, summaries: list[ChunkSummary], deleted: "_Deleted"
 ) -> bool:
-    """Return whether any plan may pay here (rule 3)."""
+    """Return whether a plan may be due in the area (rule 3)."""
     policy = found.policy
     if policy.cut and changes_cut(found.state, interval, policy.cut):
         return True
@@ -134,9 +135,9 @@ def _may_be_due(
 
 
 def _most(sizes: Mapping[int, int], policy: Policy) -> float:
-    """Return the most that any choice of segments could gain per cost (rule 2).
+    """Return an upper bound of gain per cost over all sets of segments (rule 2).
 
-    Between two sizes the quotient is monotone in k, so it is looked at where the size changes.
+    Among segments of equal size the quotient is monotone in k, so only both ends are computed.
     """
     best, count, size = 0.0, 0, 0
     for bits, n in sorted(sizes.items()):
@@ -148,12 +149,12 @@ def _most(sizes: Mapping[int, int], policy: Policy) -> float:
 
 
 def _least(bits: int) -> int:
-    """Return the smallest number of so many bits."""
+    """Return the smallest number with this many bits."""
     return 1 << (bits - 1) if bits else 0
 
 
 class _Deleted:
-    """When anything was deleted, as far as the log tells without looking at segments."""
+    """The times that may have deleted rows, from the log alone, without decoding segments."""
 
     def __init__(self, state: State) -> None:
         self._erased = bool(state.predicate_deletes)
@@ -161,7 +162,7 @@ class _Deleted:
         self._starts = [interval.start for interval in self._roots]
 
     def may_hold(self, interval: Interval) -> bool:
-        """Return whether rows of this time may be deleted."""
+        """Return whether the interval may have deleted rows."""
         if self._erased:
             return True
         at = bisect_left(self._starts, interval.end)

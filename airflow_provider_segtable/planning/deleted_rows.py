@@ -1,14 +1,14 @@
-"""How much of each segment is deleted already, told by the log alone: no file is read.
+"""Estimate the deleted rows of each segment from the log alone, without reading files.
 
-1. The log says how many rows of a root each event deleted, and which segments may hold the root:
-   those of its time. Where one segment holds all of it that is exact. Else the rows are spread in
-   proportion: to how many rows of the root a traced segment has, to all rows of one with hidden
-   columns. Those that were rewritten since have no part in it, though they may have had the rows:
-   better too much than too little.
-2. Only deletions that still apply count (``Segment.deletes_applied_through``). Whatever was
-   rewritten since has none left, however wrong the estimate was, so planning by it comes to an end.
-3. How many rows a predicate deletes from a rollup table is unknown before reading: what counts is
-   how many predicates wait for a segment, and may hold at any of its time.
+1. The log records how many rows of a root each event deleted, and which segments may hold the
+   root. If one segment holds the whole root, the count is exact. Otherwise the rows are spread in
+   proportion to the root's rows in each traced segment, and to all rows of a segment with hidden
+   columns. Segments rewritten since then get no share, although they may have held some of the
+   rows: the estimate is rather too high than too low.
+2. Only deletions that still apply count (``Segment.deletes_applied_through``). A rewritten segment
+   has none left, however wrong the estimate was, so planning by the estimate terminates.
+3. The number of rows that a predicate deletes from a rollup table is unknown before reading. So
+   the estimate counts the pending predicate deletes that may match in a segment's time range.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,35 +23,35 @@ from airflow_provider_segtable.core.time.interval import Interval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deleted:
-    """What is deleted and still in files: estimated ``rows``, and how many predicates wait."""
+    """Deleted but still stored data: estimated ``rows``, and number of pending ``predicates``."""
 
     rows: Mapping[SegmentId, float] = field(default_factory=dict)
     predicates: Mapping[SegmentId, int] = field(default_factory=dict)
 
     @property
     def nothing(self) -> bool:
-        """Return whether nothing is deleted."""
+        """Return whether there are no deletions."""
         return not self.rows and not self.predicates
 
     def rows_of(self, segments: Iterable[Segment]) -> float:
-        """Return about how many rows of some segments are deleted."""
+        """Return the estimated number of deleted rows in some segments."""
         return sum(self.rows.get(segment.id, 0.0) for segment in segments)
 
     def share(self, segments: Iterable[Segment]) -> float:
-        """Return which share of the rows of some segments is deleted, 0 to 1."""
+        """Return the estimated share of deleted rows in some segments, usually 0 to 1."""
         some = tuple(segments)
         return self.rows_of(some) / max(1, sum(segment.rows for segment in some))
 
     def waiting(self, segments: Iterable[Segment]) -> int:
-        """Return how many predicates wait for the segment that most wait for."""
+        """Return the largest number of pending predicate deletes of any of the segments."""
         return max((self.predicates.get(segment.id, 0) for segment in segments), default=0)
 
     def touches(self, segment: Segment) -> bool:
-        """Tell whether anything may be deleted in a segment."""
+        """Return whether a segment may have deleted rows."""
         return segment.id in self.rows or segment.id in self.predicates
 
     def bytes_of(self, segments: Iterable[Segment]) -> float:
-        """Return about how many bytes of some segments are deleted."""
+        """Return the estimated number of deleted bytes in some segments."""
         if not self.rows:
             return 0.0
         return sum(
@@ -61,7 +61,7 @@ class Deleted:
 
 
 def deleted_in(state: State, interval: Interval | None = None) -> Deleted:
-    """Return what is deleted in the visible segments of a state, or of a stretch of time."""
+    """Return the deleted data in the visible segments of a state, or of an interval."""
     if not state.vectors and not state.predicate_deletes:
         return Deleted()
     visible = [segment for segment in _holding(state, interval) if segment.rows]
@@ -69,9 +69,9 @@ def deleted_in(state: State, interval: Interval | None = None) -> Deleted:
 
 
 def _holding(state: State, interval: Interval | None) -> Iterable[Segment]:
-    """Return the visible segments of a time, and all that may hold the same deleted rows.
+    """Return the visible segments of an interval, and all that may hold the same deleted rows.
 
-    Rows of one root are spread over all its holders, so those outside of the time count, too.
+    A root's deleted rows are spread over all its holders, so holders outside the interval count.
     """
     if interval is None:
         return state.timeline.visible_segments()
@@ -98,7 +98,7 @@ def _waiting(state: State, segments: Iterable[Segment]) -> Iterator[tuple[Segmen
 
 @dataclass(slots=True)
 class _Holders:
-    """Segments that hold, or may hold, the same roots: rows of each, and deleted ones so far."""
+    """Segments that hold or may hold the same roots, and their deleted rows so far."""
 
     segments: list[Segment]
     deletes_applied_through: int
@@ -109,7 +109,7 @@ class _Holders:
         return sum(segment.rows for segment in self.segments)
 
     def rows_of(self, root: SegmentId) -> int:
-        """Return how many rows of a root they have: that is known, or all may be."""
+        """Return the rows of a root: the exact number if traced, else all rows as upper bound."""
         runs = self.segments[0].runs
         return sum(run.rows for run in runs if run.root == root) if runs else self.rows
 
@@ -137,7 +137,7 @@ def _spread(state: State, segments: Iterable[Segment]) -> Iterator[tuple[Segment
 
 
 def _together(segments: Iterable[Segment]) -> Iterator[_Holders]:
-    """Yield traced segments alone, and the others with those of their plan and chunk."""
+    """Yield each traced segment alone; group the others by chunk, roots and applied deletes."""
     alike: dict[tuple[ChunkKey, tuple[Roots, ...], int], list[Segment]] = {}
     for segment in segments:
         if segment.traced:

@@ -1,18 +1,18 @@
-"""Which regions of time a major compaction should replace by a new version, and why not the others.
+"""Plan major compactions: select the time regions to replace by a new version.
 
-1. A region is as small as can be without cutting a chunk apart, old or new: one chunk as a rule,
-   more where chunks are to be cut anew (24 hours that become a day). Regions that are worth
-   replacing and overlap become one: weeks that are to become months grow into each other.
-   Where chunks cross (``core.time.layout``) a region is cut as the zone there is, wanted or not.
-2. A region is worth replacing if its rollup is not perfect (anything shows besides the core set
-   that a major compaction made), too much of it is not sorted, much of it is deleted, its segments
-   are badly sized, or it is cut otherwise than ``major_granularity``.
-3. It is due once it is cold: it ended long ago, and so was written what there is to tidy; and if
-   it does not reach into the time that ``skip_offset_minutes`` leaves alone. A late
-   row therefore starts one major compaction a while later, not one at once, however many come.
-4. What a major compaction made is not made again for its size alone, whatever that came to.
-5. If it is due but other plans in the region are pending, nothing new is planned there until they
-   are done. A pending major compaction keeps all other plans out of its region.
+1. A region is the smallest interval that splits no chunk, old or new: usually one chunk, more if
+   the granularity changes (24 hours become a day). Overlapping regions worth replacing are joined,
+   for example weeks that become months. Where chunks cross (``core.time.layout``), a region takes
+   the granularity override there, even without ``major_granularity``.
+2. A region is worth replacing if its rollup is not perfect (segments besides the core set of a
+   major compaction are visible), a large share is not sorted, many rows are deleted, its segments
+   are badly sized, or its granularity is not ``major_granularity``.
+3. A region is due if it is cold: its end and the creation of the first segment to tidy are
+   ``major_after_minutes`` ago, and it is outside the time that ``skip_offset_minutes`` excludes.
+   So late rows, however many, cause one major compaction some time later.
+4. The output of a major compaction is not compacted again only for its size.
+5. If a region is due but other plans in it are pending, no new plan is made there until they are
+   done. A pending major compaction excludes all other plans from its region.
 
 Source of the idea: Druid (major compaction under a time chunk lock, ``skipOffsetFromLatest``,
 granularity changes, core partitions).
@@ -38,7 +38,7 @@ KIND = PlanKind.MAJOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """Why a region is worth replacing: in words, and the segments that are to blame."""
+    """A reason to replace a region, and the segments that cause it."""
 
     why: str
     segments: tuple[Segment, ...]
@@ -49,11 +49,12 @@ def plan_major(state: State, policy: Policy, now: Instant) -> Planned:
 
     Args:
         state: the table at one version.
-        policy: when it pays.
+        policy: the conditions for a compaction.
         now: the wall clock, for ages.
 
     Returns:
-        The chosen plans, best first, and a reason for every region worth replacing that waits.
+        The chosen plans, best first, and a reason for every region that is worth replacing but
+        was not chosen.
     """
     found = look_at_table(state, policy, now)
     skipped: list[Skipped] = []
@@ -66,7 +67,7 @@ def plan_major(state: State, policy: Policy, now: Instant) -> Planned:
 
 
 def major_due(found: PlannerContext, skipped: list[Skipped]) -> tuple[Candidate | Draining, ...]:
-    """Return the major compactions that a table is due for."""
+    """Return the major compactions that are due."""
     if found.policy.major == OFF:
         return ()
     due: list[Candidate | Draining] = []
@@ -90,14 +91,14 @@ def major_due(found: PlannerContext, skipped: list[Skipped]) -> tuple[Candidate 
 def regions(
     found: PlannerContext, chunks: tuple[ChunkKey, ...], cut: Granularity | None
 ) -> tuple[Interval, ...]:
-    """Return the smallest disjoint regions, sorted, that hold the chunks and cut none apart."""
+    """Return the smallest disjoint regions, sorted, that contain the chunks and split none."""
     return _apart(found, _closed_regions(found, chunks, cut), cut)
 
 
 def _needed(
     found: PlannerContext, cut: Granularity | None
 ) -> Iterator[tuple[Interval, tuple[Need, ...]]]:
-    """Yield the regions that are worth replacing, as small as can be; they may overlap."""
+    """Yield the smallest regions that are worth replacing; they may overlap."""
     for region in _closed_regions(found, found.chunks(), cut):
         needs = tuple(_needs(found, region, cut))
         if needs:
@@ -118,7 +119,7 @@ def _closed_regions(
 def _apart(
     found: PlannerContext, some: Iterable[Interval], cut: Granularity | None
 ) -> tuple[Interval, ...]:
-    """Return closed regions without overlaps: those that overlap become one."""
+    """Return disjoint closed regions: overlapping ones are joined."""
     disjoint = united(some)
     before: list[Interval] = []
     while disjoint != before:
@@ -128,9 +129,9 @@ def _apart(
 
 
 def _closed(state: State, region: Interval, cut: Granularity | None) -> Interval:
-    """Return the smallest region around this one that cuts no chunk apart, as it is and as wanted.
+    """Return the smallest enclosing region that splits no chunk, current or wanted.
 
-    A region that is cut as wanted already does not grow for that.
+    If a region already has the wanted granularity, that granularity does not extend it.
     """
     before: Interval | None = None
     while region != before:
@@ -142,7 +143,7 @@ def _closed(state: State, region: Interval, cut: Granularity | None) -> Interval
 def _needs_inside(
     region: Interval, needed: Mapping[Interval, tuple[Need, ...]]
 ) -> tuple[Need, ...]:
-    """Return the needs of the parts of a region, where the whole is below every threshold."""
+    """Return the needs of a region's parts, if the whole region is below every threshold."""
     return tuple(n for part, some in needed.items() if region.encloses(part) for n in some)
 
 
@@ -180,14 +181,14 @@ def replacing(
 
 
 def _anew(state: State, region: Interval, cut: Granularity | None) -> Granularity | None:
-    """Return how a region must be cut anew: as wanted, or where its chunks cross; None: not."""
+    """Return a region's new granularity: the wanted one, or that of crossing chunks, or None."""
     if cut is None:
         return state.layout.crossing(region)
     return cut if changes_cut(state, region, cut) else None
 
 
 def changes_cut(state: State, region: Interval, cut: Granularity) -> bool:
-    """Return whether the region is cut otherwise today."""
+    """Return whether the region now has another granularity."""
     return state.layout.recut(region, cut) != state.layout
 
 
@@ -218,7 +219,7 @@ def _needs(found: PlannerContext, region: Interval, cut: Granularity | None) -> 
 
 
 def _ideal(found: PlannerContext, region: Interval, cut: Granularity | None) -> int:
-    """Return about how many well-sized segments the region needs: one a chunk at least."""
+    """Return the approximate number of target-size segments: at least one per chunk."""
     segments, layout = found.segments(region), found.state.layout
     anew = _anew(found.state, region, cut)
     chunk = (layout.recut(region, anew) if anew else layout).chunk(segments[0].time_min)
@@ -250,7 +251,7 @@ def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -
 
 
 def _resting(found: PlannerContext, region: Interval) -> str | None:
-    """Return why something in the region is not to be touched yet; what is pending only drains."""
+    """Return why a segment in the region rests after an aborted plan, or None."""
     aborted = (why for each in found.resting.values() for why in each.items())
     inside = {segment.id for segment in found.segments(region)}
     return next((why for segment_id, why in aborted if segment_id in inside), None)

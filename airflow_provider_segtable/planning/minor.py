@@ -1,17 +1,17 @@
-"""Which runs of small adjacent groups a minor compaction should join, and why not the others.
+"""Plan minor compactions: select runs of small adjacent groups to join.
 
-1. In each chunk the visible groups are walked in root order. A group is *eligible* if it is
-   small, or much of it is deleted and the rest fits one output; if it is not claimed by a pending
-   plan, not resting after an aborted one, and not yet sorted as the policy wants it: joining would
-   undo that.
-2. Eligible neighbours form a run as long as they are adjacent (nothing lives, or may come to
-   live, between them); a run is cut into batches that fill one output each.
-3. A group much larger than the rest of its batch is left out (size-tiered): a few new rows
+1. The visible groups of each chunk are read in root order. A group is *eligible* if it is small,
+   or if many of its rows are deleted and it fits one output. A group is not eligible if a pending
+   plan claims it, if it rests after an aborted plan, or if it already has the policy's clustering,
+   which joining would undo.
+2. Eligible neighbours form a run while they are adjacent (no segment is, or may appear, between
+   them). A run is split into batches that fill one output each.
+3. A group much larger than the rest of its batch is left out (size-tiered), so that a few new rows
    never rewrite a large segment.
-4. A batch is worth it if it fills an output, has ``min_segments``, or its oldest is old enough;
-   a single group, too, if much of it is deleted.
-5. Batches are ranked by segments removed per byte, and chosen until the budget is used up.
-   Whatever is not chosen gets a reason. The dry run is this same object.
+4. A batch is compacted if it fills an output, has ``min_segments``, its oldest segment is old
+   enough, or many of its rows are deleted; the last holds for a single group, too.
+5. Batches are ranked by gain per cost, and chosen until the budget is used up. Every other
+   segment gets a reason. A dry run returns the same object.
 
     P0 P1 P2 [P3 large] P4 P5 (hole) P7   ->   runs: P0 P1 P2 | P4 P5 | P7
 """
@@ -42,7 +42,7 @@ def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:
 
     Args:
         state: the table at one version.
-        policy: when it pays.
+        policy: the conditions for a compaction.
         now: the wall clock, for ages.
 
     Returns:
@@ -61,7 +61,7 @@ def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:
 def minor_candidates(
     found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
 ) -> tuple[Candidate, ...]:
-    """Return the minor compactions that would pay in a chunk; say why of the rest."""
+    """Return the worthwhile minor compactions of a chunk; add reasons for the rest."""
     return tuple(
         Candidate(plan=plan, gain=len(plan.inputs) - plan.outputs + _purged(found, batch))
         for batch in _batches(found, chunk, skipped)

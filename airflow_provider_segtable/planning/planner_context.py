@@ -1,16 +1,16 @@
-"""What every planner looks at: the chunks with rows, and who has a claim on them already.
+"""The planners' shared context: chunks with rows, and existing claims on their segments.
 
 1. A segment is *claimed* while a plan over it is pending; a pending major compaction claims its
-   whole region. After a plan was aborted its inputs *rest* for a while, from plans of its kind
-   and larger ones.
-2. Tombstones hold no rows: they are never inputs, and what consists of them only is not looked at.
-   A group all of whose rows were deleted is none: it is an input beside others, or would keep its
-   neighbours apart.
-3. Neighbouring groups are one *run* as long as nothing lives, or may come to live, between them.
-4. A stretch of time is *hot* if it ends less than ``skip_offset_minutes`` before the latest event
-   time, or before now: nothing is planned there. Without an offset nothing is hot.
-5. *Much* is deleted of segments from ``deleted_share`` of their rows on, by estimate; of a rollup's
-   from ``deleted_predicates`` on.
+   whole region. After a plan is aborted, its inputs *rest* for a while: plans of its kind and
+   larger kinds skip them.
+2. Tombstones have no rows: they are never inputs, and chunks with only tombstones are skipped.
+   An empty group is not a tombstone: it is an input beside other groups, because otherwise it
+   would separate its neighbours.
+3. Neighbouring groups form one *run* if no segment is, or may appear, between them.
+4. An interval is *hot* if it ends less than ``skip_offset_minutes`` before the latest event time
+   (or before now): no plan is made there. Without an offset no interval is hot.
+5. Segments are *much deleted* if the estimated share of deleted rows is at least
+   ``deleted_share``; in a rollup table, if at least ``deleted_predicates`` are pending.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,17 +29,17 @@ from airflow_provider_segtable.planning.reasons import Skipped
 
 Run = tuple[Group, ...]
 KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
-"""From the smallest to the largest."""
+"""The kinds of plan, smallest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerContext:
-    """A table at one version under a policy, at a time.
+    """A table at one version, with a policy and the current time.
 
-    ``skip_from`` is the instant that the policy's skip offset counts back from.
-    ``claims`` and ``resting`` (by kind of the aborted plan) say why a segment is not free;
-    ``pending`` are the plans that are not done yet; ``deleted`` is what rewriting would get rid of.
-    ``within`` is the time that is looked at; None: all. ``seen`` keeps what ``segments`` found.
+    ``skip_from`` is the instant from which the policy's skip offset counts back.
+    ``claims`` and ``resting`` (by kind of the aborted plan) give the reason why a segment is not
+    free. ``pending`` are the pending plans; ``deleted`` are the rows that a rewrite would remove.
+    ``within`` limits planning to an interval; None means all. ``seen`` caches ``segments``.
     """
 
     state: State
@@ -54,13 +54,13 @@ class PlannerContext:
     seen: dict[Interval, tuple[Segment, ...]] = field(default_factory=dict, repr=False)
 
     def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
-        """Return the visible groups of a chunk, by root, but for a tombstone; none without rows."""
+        """Return a chunk's visible groups in root order, without tombstones; empty if no rows."""
         visible = self.state.timeline.visible_groups(chunk)
         groups = tuple(g for g in visible if not _stone(g.segments[0]))
         return groups if any(s.rows for g in groups for s in g.segments) else ()
 
     def much_deleted(self, segments: Iterable[Segment]) -> str | None:
-        """Return, in words, that much of some segments is deleted; None if it is not."""
+        """Return a description if segments are much deleted (rule 5), else None."""
         if self.deleted.nothing:
             return None
         some = tuple(segments)
@@ -73,7 +73,7 @@ class PlannerContext:
         return None
 
     def due_for_deletes(self, groups: Iterable[Group]) -> str | None:
-        """Return why some groups together, or any one of them, should lose deleted rows."""
+        """Return why groups are much deleted, together or any one of them; None if they are not."""
         if self.deleted.nothing:
             return None
         some = tuple(groups)
@@ -81,20 +81,20 @@ class PlannerContext:
         return together or next(filter(None, (self.much_deleted(g.segments) for g in some)), None)
 
     def segments(self, interval: Interval) -> tuple[Segment, ...]:
-        """Return the visible segments of a stretch of time that have rows."""
+        """Return the visible segments of an interval, without tombstones."""
         if interval not in self.seen:
             visible = self.state.timeline.visible_segments(interval)
             self.seen[interval] = tuple(s for s in visible if not s.tombstone)
         return self.seen[interval]
 
     def chunks(self) -> tuple[ChunkKey, ...]:
-        """Return the visible chunks that have rows, of the time that is looked at."""
+        """Return the visible chunks with rows in ``within``."""
         timeline = self.state.timeline
         visible = timeline.visible_chunks(self.within)
         return tuple(chunk for chunk in visible if timeline.summary(chunk).rows)
 
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
-        """Yield the chunks that may be compacted at all; say why of the others."""
+        """Yield the chunks that may be compacted; add reasons for the others."""
         for chunk in self.chunks():
             major = self.major_over(chunk.interval)
             claimed = f"claimed by pending plan {major.plan.id}" if major else None
@@ -105,7 +105,7 @@ class PlannerContext:
                 skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason))
 
     def hot(self, interval: Interval) -> str | None:
-        """Return why a stretch of time is left alone for its newness, or None if it is not hot."""
+        """Return why an interval is hot (rule 4), or None if it is not."""
         offset = self.policy.skip_offset_minutes
         if not offset or self.skip_from - interval.end >= offset * MINUTE_US:
             return None
@@ -114,7 +114,7 @@ class PlannerContext:
         return f"ends less than {offset:g} min before {since}"
 
     def claim(self, segments: Iterable[Segment], kind: PlanKind) -> str | None:
-        """Return why not all of these segments are free for a plan of this kind."""
+        """Return why a segment is not free for a plan of this kind; None if all are free."""
         smaller = [self.resting[each] for each in KINDS[: KINDS.index(kind) + 1]]
         taken = [why for why in (self.claims, *smaller) if why]
         for segment in segments if taken else ():
@@ -124,11 +124,11 @@ class PlannerContext:
         return None
 
     def major_over(self, interval: Interval) -> PlanState | None:
-        """Return the pending major compaction of any of this time."""
+        """Return a pending major compaction that overlaps the interval."""
         return self._first(interval, major=True)
 
     def pending_in(self, interval: Interval) -> PlanState | None:
-        """Return a pending plan that is not major over any of this time."""
+        """Return a pending minor or semi-major plan that overlaps the interval."""
         return self._first(interval, major=False)
 
     def _first(self, interval: Interval, *, major: bool) -> PlanState | None:
@@ -156,12 +156,12 @@ class PlannerContext:
 
 
 def look_at_table(state: State, policy: Policy, now: Instant) -> PlannerContext:
-    """Look at a table."""
+    """Return the planner context of a whole table, with its deleted rows."""
     return looking_at(planner_context(state, policy, now), None)
 
 
 def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContext:
-    """Return what is known of a table without looking at any segment."""
+    """Return the planner context of a table without reading any segment."""
     rest_us = policy.retry_aborted_minutes * MINUTE_US
     claims: dict[SegmentId, str] = {}
     resting: dict[PlanKind, dict[SegmentId, str]] = {kind: {} for kind in KINDS}
@@ -185,7 +185,7 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
 
 
 def looking_at(found: PlannerContext, interval: Interval | None) -> PlannerContext:
-    """Return the same of a stretch of time that cuts no chunk apart; None: of all."""
+    """Limit a planner context to an interval that splits no chunk; None means the whole table."""
     return replace(found, within=interval, deleted=deleted_in(found.state, interval), seen={})
 
 
@@ -198,17 +198,17 @@ def _skip_from(state: State, policy: Policy, now: Instant) -> Instant:
 
 
 def _stone(segment: Segment) -> bool:
-    """Tell tombstones from segments that lost all their rows: those are not alone in a core."""
+    """Return whether a segment is a tombstone, alone in its core, and not just an empty segment."""
     return not segment.rows and segment.shard.core == 1 and segment.id.partition == 0
 
 
 def group_size(group: Group) -> int:
-    """Return the bytes of a group."""
+    """Return the size of a group in bytes."""
     return sum(segment.size for segment in group.segments)
 
 
 def run_size(run: Sequence[Group]) -> int:
-    """Return the bytes of a run, or of a part of one."""
+    """Return the size of a run, or of a part of one, in bytes."""
     return sum(map(group_size, run))
 
 
@@ -220,6 +220,6 @@ def members(run: Iterable[Group]) -> tuple[Segment, ...]:
 def skip(
     chunk: ChunkKey, segments: Iterable[Segment], reason: str, kind: PlanKind = PlanKind.MINOR
 ) -> Skipped:
-    """Return that these segments are left alone."""
+    """Return the skip record of segments."""
     partitions = tuple(segment.shard.partition for segment in segments)
     return Skipped(chunk=chunk, partitions=partitions, reason=reason, kind=kind)

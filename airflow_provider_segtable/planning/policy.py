@@ -1,9 +1,9 @@
-"""Policy: when a table is worth compacting. Names and defaults follow the field.
+"""Policy: the conditions for compaction. Names and defaults follow comparable systems.
 
-1. A policy is read from the table's properties (``segtable table create --property KEY=VALUE``);
-   unknown or malformed keys are refused by name, because a typo would silently mean a default.
-2. By default small segments are joined, and a chunk is sorted or replaced only where that gains
-   something: semi-major needs a ``clustering``, major a chunk that has gone cold.
+1. A policy is read from the table's properties (``segtable table create --property KEY=VALUE``).
+   Unknown or malformed keys are refused by name, because a typo would silently select a default.
+2. By default small segments are joined. A chunk is sorted or replaced only if that is useful:
+   semi-major compaction needs a ``clustering`` or deleted rows, major compaction a cold chunk.
 
 Source of the defaults: Amoro (sizes, counts, ages, share of deleted rows), Druid
 (``skipOffsetFromLatest`` P1D, share of what is not compacted yet), CarbonData (levels), Hudi
@@ -25,40 +25,39 @@ LATEST, NOW = "latest", "now"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """When compaction pays.
+    """The conditions for compaction; defaults in parentheses.
 
     Attributes:
-        target_size: bytes a segment should have (128 MiB, as Amoro).
-        small_below: a group is small under this share of the target (0.75).
-        oversize_above: a plan's output stays under this share of the target (1.8).
-        min_segments: a run of fewer adjacent small segments waits (12) ...
-        max_age_minutes: ... unless its oldest is older than this (60).
+        target_size: target size of a segment in bytes (128 MiB, as Amoro).
+        small_below: a group below this share of the target is small (0.75).
+        oversize_above: a plan's output stays below this share of the target (1.8).
+        min_segments: minimum number of adjacent small segments for a minor compaction (12) ...
+        max_age_minutes: ... unless the oldest is older than this (60).
         tier_ratio: a group larger than this many times the rest of its run is left out, so that
             a few new rows never rewrite a large segment (4).
-        skip_offset_minutes: chunks that end later than this before ``skip_offset_from`` are left
-            alone by every compaction (0: none is).
-        skip_offset_from: ``latest``: the offset counts back from the latest event time of the
-            table, so that a table which is loaded late keeps its hot end; ``now``: from the
-            wall clock (latest).
-        max_plan_bytes: bytes one planner run may ask for (64 GiB).
-        max_plans: plans one planner run may ask for (64).
-        max_attempts: a plan whose workers died this often is aborted (5).
+        skip_offset_minutes: no compaction includes chunks that end less than this before
+            ``skip_offset_from`` (0: no chunk is excluded).
+        skip_offset_from: the start of the skip offset: ``latest`` is the table's latest event
+            time, which also suits a table that is loaded late; ``now`` is the wall clock (latest).
+        max_plan_bytes: bytes that one planner run may request (64 GiB).
+        max_plans: plans that one planner run may request (64).
+        max_attempts: a plan is aborted after this many dead workers (5).
         retry_aborted_minutes: an aborted plan's inputs rest this long (60).
-        deleted_share: segments are rewritten once this share of their rows is deleted (0.1); with
-            0 for any deleted row.
-        deleted_predicates: in a rollup table, segments are rewritten once so many deletions by
-            predicate wait for them, whatever they delete (1: at once).
-        clustering: how semi-major and major compaction sort rows, e.g. ``carrier,origin`` or
-            ``zorder(carrier,origin)``; by event time if empty ("").
-        semi_major: ``auto``: where ``clustering`` is given and it pays; ``off``: never (auto).
-        semi_major_unclustered: a chunk is sorted once this share of its bytes is not (0.5) ...
+        deleted_share: rewrite segments if this share of their rows is deleted (0.1); 0 means any
+            deleted row.
+        deleted_predicates: in a rollup table, rewrite segments if this many predicate deletes are
+            pending for them (1: at once).
+        clustering: sort order of semi-major and major compaction, e.g. ``carrier,origin`` or
+            ``zorder(carrier,origin)``; empty means event time ("").
+        semi_major: ``auto``: if it is due; ``off``: never (auto).
+        semi_major_unclustered: sort a chunk if this share of its bytes is not sorted (0.5) ...
         semi_major_interval_minutes: ... and at most once in this time (60).
-        major: ``auto``: where it pays; ``off``: never (auto).
+        major: ``auto``: if it is due; ``off``: never (auto).
         major_after_minutes: a chunk is cold, and may be replaced by a new version, this long after
-            its end and after what there is to tidy was written (1440, Druid's P1D).
-        major_unclustered: in a cold chunk, this share of bytes not sorted is enough (0.1).
-        major_granularity: cut cold chunks anew: hour, day, week, month, year or all; as they are
-            if empty ("").
+            its end and after the first segment to tidy was written (1440, Druid's P1D).
+        major_unclustered: replace a cold chunk if this share of its bytes is not sorted (0.1).
+        major_granularity: new granularity of cold chunks: hour, day, week, month, year or all;
+            empty means unchanged ("").
     """
 
     target_size: int = 128 * MIB
@@ -85,7 +84,7 @@ class Policy:
     major_granularity: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        """Refuse invalid values."""
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if not value >= least:
@@ -105,22 +104,22 @@ class Policy:
 
     @property
     def cut(self) -> Granularity | None:
-        """Return how cold chunks are to be cut; None: as they are."""
+        """Return the new granularity of cold chunks; None means unchanged."""
         return Granularity(self.major_granularity) if self.major_granularity else None
 
     @property
     def small_size(self) -> float:
-        """Return the size in bytes under which a group is small."""
+        """Return the size in bytes below which a group is small."""
         return self.small_below * self.target_size
 
     @property
     def largest_output(self) -> float:
-        """Return the size in bytes that a plan's output stays under."""
+        """Return the upper limit of a plan's output in bytes."""
         return self.oversize_above * self.target_size
 
     @staticmethod
     def read(properties: Mapping[str, str]) -> "Policy":
-        """Return the policy that a table's properties (``compaction.*``) give."""
+        """Return the policy in a table's properties (``compaction.*``)."""
         known = {field.name: field.type for field in fields(Policy)}
         given: dict[str, float | str] = {}
         for key, text in properties.items():

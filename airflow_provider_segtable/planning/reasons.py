@@ -1,4 +1,4 @@
-"""What a planner answers: chosen plans, and why everything else was left alone."""
+"""A planner's result: chosen plans, and the reason for every skip."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Segments (by partition; none means the whole chunk) that were left alone, and why.
+    """Skipped segments (by partition; empty means the whole chunk), with the reason.
 
-    ``kind`` is the compaction that left them; for a major one ``chunk`` has its whole region.
+    ``kind`` is the compaction that skipped them; for a major one ``chunk`` spans its whole region.
     """
 
     chunk: ChunkKey
@@ -28,7 +28,7 @@ class Planned:
 
 
 def describe_size(size: float) -> str:
-    """Return bytes as people read them: ``1.5 MiB``."""
+    """Format a number of bytes, e.g. ``1.5 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

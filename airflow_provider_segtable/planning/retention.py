@@ -1,7 +1,7 @@
-"""Retention: how long versions, and files that nobody names, are kept.
+"""Retention: how long versions and unnamed files are kept.
 
-1. It is read from the table's properties (``retention.*``); unknown or malformed keys are refused
-   by name, because a typo would silently mean a default.
+1. Retention is read from the table's properties (``retention.*``). Unknown or malformed keys are
+   refused by name, because a typo would silently select a default.
 2. A version is kept by time and by number, whichever keeps more.
 
 Source of the defaults: Hudi's cleaner (24 hours), Paimon's snapshot expiry (at least 10), Iceberg's
@@ -18,13 +18,13 @@ HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long what is kept.
+    """Retention settings; defaults in parentheses.
 
     Attributes:
-        hours: every version that was the newest at some time in the last so many hours (24) ...
-        versions: ... and the last so many, whatever their age (10).
-        orphan_hours: files that the log does not name are left alone for so long (72): they may
-            belong to somebody who is about to commit.
+        hours: keep every version that was the newest at some time in this many hours (24) ...
+        versions: ... and this many newest versions, whatever their age (10).
+        orphan_hours: keep files that the log does not name for this long (72), since a writer may
+            be about to commit them.
     """
 
     hours: float = 24.0
@@ -32,7 +32,7 @@ class Retention:
     orphan_hours: float = 72.0
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot work."""
+        """Refuse invalid values."""
         for name, least in (("hours", 0), ("versions", 1), ("orphan_hours", 0)):
             value = getattr(self, name)
             if not value >= least:
@@ -40,7 +40,7 @@ class Retention:
 
     @staticmethod
     def read(properties: Mapping[str, str]) -> "Retention":
-        """Return the retention that a table's properties give."""
+        """Return the retention in a table's properties (``retention.*``)."""
         known = {field.name: field.type for field in fields(Retention)}
         given: dict[str, float] = {}
         for key, text in properties.items():

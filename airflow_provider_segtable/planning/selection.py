@@ -1,17 +1,17 @@
-"""Which candidates are chosen: the most gain per cost first, within the budget.
+"""Choose candidates: highest gain per cost first, within the budget.
 
-1. A candidate's score is its gain per cost: what it removes or tidies, counted in segments, for
-   each MiB to be copied (and a fixed cost of 1 MiB).
-2. A larger compaction takes the place of smaller ones that it makes needless (``instead``), and
-   inherits their urgency: it is looked at no later than they would be. If the budget has no room
-   for it, they get their turn.
-3. What was not looked into yet has a bound: no candidate in it is more urgent. It is looked into
-   when that is the highest urgency left. A run looks into ``LOOKS`` segments for what it chooses or
-   explains, so that planning a large table ends soon; the rest is left for the next run. Where
-   nothing can be chosen does not count, so that it never keeps others from being looked into. A
-   table of fewer segments is looked into as a whole, and chosen from as if nothing had bounds.
-4. Where a larger compaction is due but a smaller one is pending already, nothing new is planned:
-   the place *drains*, so that a steady stream of appends does not keep the larger one off.
+1. A candidate's score is its gain per cost: the segments that it removes or tidies, per MiB copied
+   (plus a fixed cost of 1 MiB).
+2. A larger compaction replaces the smaller ones that it makes unnecessary (``instead``), and
+   inherits their urgency, so it is considered no later than they would be. If it does not fit the
+   budget, the smaller ones are considered.
+3. An unexamined area has a bound: no candidate in it is more urgent. The area is examined when its
+   bound is the highest urgency left. To limit planning time, a run examines ``LOOKS`` segments;
+   the rest is left for the next run. Areas without a candidate that fits the budget do not count,
+   so they never block others. A table with fewer segments is examined completely, with the same
+   result as without bounds.
+4. If a larger compaction is due but a smaller one is pending, no new plan is made there: the area
+   *drains*, so that a steady stream of appends does not postpone the larger one forever.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,12 +25,12 @@ from airflow_provider_segtable.planning.policy import MIB, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
 
 LOOKS = 10_000
-"""Segments that a planner run looks into, to choose plans or to give reasons; at least one area."""
+"""Number of segments that a planner run examines; at least one area."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A plan that would pay; ``gain`` in segments, ``instead`` are those it makes needless."""
+    """A worthwhile plan; ``gain`` in segments; ``instead`` are the candidates it replaces."""
 
     plan: CompactionPlan
     gain: float
@@ -43,25 +43,25 @@ class Candidate:
 
     @property
     def urgency(self) -> float:
-        """Return the highest score of this and of those it makes needless."""
+        """Return the highest score of this candidate and the ones it replaces."""
         return max((self.score, *(other.urgency for other in self.instead)))
 
     def skipped(self, reason: str) -> Skipped:
-        """Return that this one is left alone."""
+        """Return the skip record of this candidate."""
         return skipped_plan(self.plan, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlooked:
-    """Chunks in which no candidate is more urgent than ``bound``; 0: there is none.
+    """Unexamined chunks, at least one.
 
     Attributes:
-        bound: see above.
-        least: bytes below which no plan here can be.
-        chunks: at least one.
-        segments: how many there are to look at.
-        look: returns the candidates, and notes why the rest is left alone.
-        known: what is known of them, in words.
+        bound: upper bound of the candidates' urgency; 0 means no candidate.
+        least: lower bound of a plan's size in bytes.
+        chunks: the chunks.
+        segments: number of segments to examine.
+        look: returns the candidates, and adds reasons for the rest.
+        known: description from the chunk summaries.
     """
 
     bound: float
@@ -72,14 +72,14 @@ class Unlooked:
     known: str
 
     def skipped(self, why: str) -> Iterable[Skipped]:
-        """Return that nothing here was looked into."""
+        """Return the skip records of these unexamined chunks."""
         reason = f"{why}: {self.known}"
         return (Skipped(chunk=chunk, partitions=(), reason=reason) for chunk in self.chunks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining:
-    """A compaction of this kind is due here, but another plan has to be done first."""
+    """A compaction of ``kind`` is due in ``interval``, after plan ``waits_for`` is done."""
 
     kind: PlanKind
     interval: Interval
@@ -87,7 +87,7 @@ class Draining:
 
     @property
     def reason(self) -> str:
-        """Return why nothing new is planned here."""
+        """Return why no new plan is made in the interval."""
         return f"held back: {self.kind} compaction is due, once plan {self.waits_for} is done"
 
 
@@ -97,7 +97,7 @@ def choose(
     skipped: list[Skipped],
     planner_context: Iterable[Unlooked] = (),
 ) -> Planned:
-    """Choose within the budget; whatever is not chosen gets a reason in ``skipped``."""
+    """Choose plans within the budget; add a reason to ``skipped`` for all others."""
     heap = [*map(_entry, candidates), *map(_unlooked, planner_context)]
     heapify(heap)
     chosen: list[CompactionPlan] = []
@@ -131,7 +131,7 @@ def choose(
 
 
 def _explained(vain: Iterable[Unlooked], most: int, over: str) -> Iterator[Skipped]:
-    """Say why nothing was chosen in some places, in detail for the first ``most`` segments."""
+    """Yield reasons for areas without a chosen plan; details for the first ``most`` segments."""
     for one in vain:
         most -= one.segments
         if most < 0:
@@ -145,7 +145,7 @@ def _explained(vain: Iterable[Unlooked], most: int, over: str) -> Iterator[Skipp
 
 
 def skipped_plan(plan: CompactionPlan, reason: str) -> Skipped:
-    """Return that the segments of a plan are left alone: of a major one, its whole region."""
+    """Return the skip record of a plan's segments; of a major plan, its whole region."""
     if plan.kind is PlanKind.MAJOR:
         region = ChunkKey(plan.interval, plan.chunk.version)
         return Skipped(chunk=region, partitions=(), reason=reason, kind=plan.kind)
@@ -154,7 +154,7 @@ def skipped_plan(plan: CompactionPlan, reason: str) -> Skipped:
 
 
 _Entry = tuple[float, str, Candidate | Unlooked]
-"""Urgency, name, item: of equal urgency what was not looked into comes first, earliest first."""
+"""Negative urgency, name, item: at equal urgency, unexamined chunks come first, by name."""
 
 
 def _entry(candidate: Candidate) -> _Entry:

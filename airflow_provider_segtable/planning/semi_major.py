@@ -1,22 +1,23 @@
-"""Which chunks a semi-major compaction should sort, and why not the others.
+"""Plan semi-major compactions: select the chunks to sort.
 
-1. A chunk is due when enough of its bytes are not sorted as the policy wants (``clustering``) and
-   there is enough of it to be worth sorting, or when much of it is deleted; and if it was not
-   sorted just now. Without a ``clustering`` only a group of which much is deleted, and which is too
-   large for a minor compaction, is due.
-2. Its inputs are all visible groups of the chunk as of the plan. Appends go on: what comes later
-   stands beside the sorted segments, until the chunk is due again.
-3. If a writer still lives between the groups, or some rest after an aborted plan, the longest run
-   of neighbours (by bytes) is taken; the others say so. Nobody waits for a slow writer.
-4. If the chunk is due but other plans over it are pending, nothing new is planned there until
-   they are done.
-5. Ids of the outputs are allocated before anybody knows how many there will be: twice what the
-   sizes suggest, and two more. Ids that are not used are burnt, which costs nothing.
+1. A chunk is due if it is large enough and a large share of its bytes does not have the policy's
+   ``clustering``, or if many of its rows are deleted. A recently sorted chunk is not due. Without
+   a ``clustering``, only a group with many deleted rows that is too large for a minor compaction
+   is due.
+2. The inputs are all visible groups of the chunk at planning time. Appends continue: later
+   segments stay beside the sorted ones until the chunk is due again.
+3. If a live writer's ids separate the groups, or some groups rest after an aborted plan, the
+   longest run of neighbours (by bytes) is chosen; the others get a reason. No plan waits for a
+   slow writer.
+4. If the chunk is due but other plans over it are pending, no new plan is made there until they
+   are done.
+5. The ids of the outputs are allocated before their number is known: twice the number that the
+   sizes suggest, plus two. Unused ids are discarded, which costs nothing.
 
     [P0 sorted][P1 sorted] P2 P3 P4 (hole) P6     ->     [P0' P1' P2' sorted, roots 0..4] (hole) P6
 
-Source of the idea: "semi-major", named in Druid's proposal for segment locking, built by nobody;
-share and interval as in Druid's switch from minor to full compaction and Amoro's full one.
+Source of the idea: "semi-major" is named but not built in Druid's proposal for segment locking;
+share and interval follow Druid's switch from minor to full compaction and Amoro's full compaction.
 """
 
 from collections.abc import Iterator
@@ -49,11 +50,11 @@ def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:
 
     Args:
         state: the table at one version.
-        policy: when it pays; without a ``clustering`` it never does.
+        policy: the conditions for a compaction.
         now: the wall clock, for ages.
 
     Returns:
-        The chosen plans, best first, and a reason for every chunk that is left unsorted.
+        The chosen plans, best first, and a reason for every unsorted chunk that was not chosen.
     """
     found = look_at_table(state, policy, now)
     skipped: list[Skipped] = []
@@ -67,7 +68,7 @@ def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:
 def semi_major_due(
     found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
 ) -> Candidate | Draining | None:
-    """Return the semi-major compaction that a chunk is due for, if any."""
+    """Return the semi-major compaction that is due for a chunk, if any."""
     if found.policy.semi_major == OFF:
         return None
     if not found.policy.clustering:
@@ -97,7 +98,7 @@ def _reasons(found: PlannerContext, run: Run) -> Iterator[str]:
 
 
 def _oversized(found: PlannerContext, chunk: ChunkKey) -> Candidate | None:
-    """Return the plan for the group that loses most; it has nothing to do with its neighbours."""
+    """Return a plan for the oversized group with the most deleted bytes, if any."""
     large = [
         group
         for group in found.groups(chunk)
@@ -145,12 +146,12 @@ def _last_sorted(state: State, chunk: ChunkKey) -> float:
 
 
 def unsorted(segments: tuple[Segment, ...], clustering: str) -> int:
-    """Return how many bytes of the segments are not sorted so."""
+    """Return the bytes of segments with another clustering."""
     return sum(segment.size for segment in segments if segment.clustering != clustering)
 
 
 def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> Run:
-    """Return the longest run of free neighbours (by bytes); say why of the others."""
+    """Return the longest run of free neighbours (by bytes); add reasons for the others."""
     free: list[Group] = []
     for group in found.groups(chunk):
         claim = found.claim(group.segments, KIND)

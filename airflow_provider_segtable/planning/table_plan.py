@@ -1,14 +1,14 @@
-"""All three compactions of a table together: who goes first, and who gives way.
+"""Plan all three kinds of compaction of a table together.
 
-1. Where a larger compaction is due, the smaller ones that it makes needless give way to it; if
-   the budget has no room for it, they get their turn (``planning.selection``).
-2. Where a larger compaction is due but other plans are pending, nothing new is planned: the
-   place drains, so that appends, which go on all the time, starve nobody.
-3. Nothing is planned in the region of a pending major compaction, nor over segments that a
-   pending plan has.
-4. What is left is ranked by gain per cost, whatever its kind, and chosen within the budget.
-5. A large table is looked into area by area, the one with the highest possible gain first
-   (``planning.areas``), and no further than one run goes (``planning.selection``).
+1. If a larger compaction is due, it replaces the smaller ones that it makes unnecessary; if it
+   does not fit the budget, the smaller ones are considered (``planning.selection``).
+2. If a larger compaction is due but other plans are pending, no new plan is made there: the area
+   drains, so that continuous appends do not starve the larger compaction.
+3. No plan is made in the region of a pending major compaction, or over segments of a pending
+   plan.
+4. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
+5. A large table is examined area by area, the highest bound first (``planning.areas``), up to the
+   limit of one run (``planning.selection``).
 """
 
 from bisect import bisect_right
@@ -37,7 +37,7 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
 
     Args:
         state: the table at one version.
-        policy: when which compaction pays.
+        policy: the conditions for each kind of compaction.
         now: the wall clock, for ages.
 
     Returns:
@@ -60,7 +60,7 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
 
 
 def candidates_in(found: PlannerContext, skipped: list[Skipped]) -> list[Candidate]:
-    """Return everything that would pay in the time that is looked at; say why of the rest."""
+    """Return the candidates of the context's interval; add reasons for the rest."""
     due = major_due(found, skipped)
     draining = [one for one in due if isinstance(one, Draining)]
     smaller: list[Candidate] = []
@@ -88,7 +88,7 @@ def _of_chunk(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) ->
 
 
 def _ranked(majors: Sequence[Candidate], smaller: Sequence[Candidate]) -> list[Candidate]:
-    """Put each smaller candidate behind the major one of its time, if there is one."""
+    """Put each smaller candidate behind the major candidate that overlaps it, if any."""
     behind: dict[str, list[Candidate]] = {major.plan.id: [] for major in majors}
     ranked: list[Candidate] = []
     by_start = sorted(majors, key=lambda major: major.plan.interval)
@@ -99,7 +99,7 @@ def _ranked(majors: Sequence[Candidate], smaller: Sequence[Candidate]) -> list[C
 
 
 def _covering(majors: Sequence[Candidate], one: Candidate) -> Candidate | None:
-    """Return the major candidate over the same time, of candidates sorted and disjoint in time."""
+    """Return the overlapping major candidate; ``majors`` are sorted and disjoint in time."""
     interval = one.plan.interval
     at = bisect_right(majors, interval.start, key=lambda major: major.plan.interval.start) - 1
     near = majors[max(at, 0) : at + 2]

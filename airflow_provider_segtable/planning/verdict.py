@@ -1,4 +1,4 @@
-"""Is an interval compact enough? The one verdict that every sensor mode shares."""
+"""Judge whether an interval is compact enough: one verdict for all sensor modes."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from airflow_provider_segtable.planning.policy import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether a wait is over, and what to tell people meanwhile."""
+    """Whether a wait is over, with a status message."""
 
     satisfied: bool
     message: str
@@ -22,8 +22,7 @@ def judge_small_segments(
 ) -> Verdict:
     """Judge whether ``interval`` has at most ``at_most`` visible small segments in each chunk.
 
-    A segment is small by the table's policy, a tombstone is none; pending plans do not count as
-    done.
+    The policy defines small segments; tombstones do not count. Pending plans do not count as done.
     """
     counts: dict[str, int] = {}
     for found in state.timeline.lookup(interval):

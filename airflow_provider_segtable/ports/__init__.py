@@ -1,5 +1,5 @@
-"""Protocols only: what segtable asks of storage, data files, coordination and the clock.
+"""Protocols of storage, data files, coordination and the clock, without implementations.
 
-Each contract stands in its protocol's docstring; ``tests/contract`` runs one suite over every
-adapter, fakes included.
+The contract is in each module's docstring; ``tests/contract`` runs one suite over every adapter,
+fakes included.
 """

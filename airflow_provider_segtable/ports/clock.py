@@ -1,8 +1,8 @@
-"""Time and chance, passed in so that a simulation can own both.
+"""Time and randomness, passed in so that a simulation can control both.
 
-1. ``now`` may jump either way; nothing correct may depend on it alone (the log orders events).
-2. ``sleep`` is the only way our code waits; ``monotonic`` measures deadlines.
-3. ``token`` returns 16 hexadecimal digits nobody can guess or repeat.
+1. ``now`` may jump either way; correctness must not depend on it alone (the log orders events).
+2. Code waits only by ``sleep``; ``monotonic`` measures deadlines.
+3. ``token`` returns 16 hexadecimal digits that cannot be guessed and never repeat.
 """
 
 from typing import Protocol
@@ -11,23 +11,23 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 
 class Clock(Protocol):
-    """Wall clock, deadline clock and waiting."""
+    """The wall clock, the deadline clock and waiting."""
 
     def now(self) -> Instant:
         """Return the wall clock in microseconds since the epoch, UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary origin; never goes back."""
+        """Return seconds from an arbitrary origin, never decreasing."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
         ...
 
 
 class Randomness(Protocol):
-    """Randomness."""
+    """A source of randomness."""
 
     def token(self) -> str:
         """Return 16 fresh hexadecimal digits."""

@@ -5,21 +5,20 @@ Contract:
 1. ``acquire`` grants a whole request or nothing, atomically: all locks, and the new segment ids,
    or version, in one transaction (rules: ``core.locks.lockbox.decide``). It waits by notification,
    not by polling storage, in the order of ``core.locks.lockbox.ahead``, up to ``wait_s`` seconds;
-   then ``LockTimeout`` names who holds what since when. A waiter that finds itself overtaken counts
-   that as having given way.
+   then ``LockTimeout`` names the holders, their locks and since when. A waiter that is overtaken
+   counts this as a yield.
 2. A lease lives as long as its holder's session. Its state is HELD, DOUBTFUL (connection
-   suspended: may or may not hold; do not commit) or LOST (certainly gone or revoked; never comes
-   back).
-   ``publish`` comes before the put that makes the work visible: of ``publish`` and a rival's
-   revocation exactly one wins. It may be called again, and then is a ``check``.
+   suspended: may or may not hold; do not commit) or LOST (certainly gone or revoked; final).
+   ``publish`` is called before the put that makes the work visible: of ``publish`` and a rival's
+   revocation exactly one wins. A second call is a ``check``.
 3. Fencing tokens grow within one epoch: a later grant has a higher ``number``. A wiped
    coordinator starts another epoch; numbers of different epochs do not compare.
-4. Nothing here decides what is true: the log does. The coordinator may be wiped at any time;
-   counters restart above what callers pass as ``at_least``.
+4. The log alone decides what is true. The coordinator may be wiped at any time; counters restart
+   above the callers' ``at_least``.
 5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all.
 6. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
-   ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` for a group that holds
-   something else; ``UnreadableNode`` where a record may be a lock and cannot be read.
+   ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` if the group has another
+   lock; ``UnreadableNode`` if a record may be a lock and cannot be read.
 """
 
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 
 class LeaseState(StrEnum):
-    """What is known of a lease."""
+    """The state of a lease."""
 
     HELD = "held"
     DOUBTFUL = "doubtful"
@@ -42,10 +41,9 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrayNode:
-    """What the coordinator keeps for a table and segtable cannot read.
+    """A record of a table in the coordinator that segtable cannot read.
 
-    ``name`` is what ``break_lock`` takes; ``blocks``: nothing is granted where it would have to be
-    known.
+    ``name`` is for ``break_lock``. If it ``blocks``, requests that may conflict with it fail.
     """
 
     name: str
@@ -54,7 +52,7 @@ class StrayNode:
 
 
 class Lease(Protocol):
-    """Locks granted together, alive while the holder's session is."""
+    """Locks granted together, which live as long as the holder's session."""
 
     @property
     def token(self) -> FencingToken:
@@ -68,29 +66,29 @@ class Lease(Protocol):
 
     @property
     def granted_at(self) -> Instant:
-        """Return the coordinator's own wall clock at the grant."""
+        """Return the coordinator's wall clock at the grant."""
         ...
 
     @property
     def version(self) -> Instant | None:
-        """Return the new version, if one was asked for."""
+        """Return the new version, if one was requested."""
         ...
 
     @property
     def state(self) -> LeaseState:
-        """Return what is known of the lease now."""
+        """Return the current state of the lease."""
         ...
 
     def check(self) -> None:
-        """Raise ``LockLost`` unless the lease is HELD; ``LockRevoked`` says who took it."""
+        """Raise ``LockLost`` unless the lease is HELD; ``LockRevoked`` names the taker."""
         ...
 
     def publish(self) -> None:
-        """Check, and from now on be not revocable until released.
+        """Check the lease, and make it irrevocable until its release.
 
         Raises:
-            LockRevoked: a higher priority was first.
-            LockLost: the lease is lost, or doubtful; then nobody knows which of the two won.
+            LockRevoked: if a request of higher priority was first.
+            LockLost: if the lease is lost, or doubtful: then the outcome of a race is unknown.
         """
         ...
 
@@ -99,7 +97,7 @@ class Lease(Protocol):
         ...
 
     def release(self) -> None:
-        """Give the locks back; no error if they are gone already."""
+        """Release the locks; no error if they are gone already."""
         ...
 
 
@@ -120,27 +118,26 @@ class Coordinator(Protocol):
         ...
 
     def waiters(self, table: str) -> tuple[Lock, ...]:
-        """Return the places of those who wait, in the order in which they are served."""
+        """Return the places of waiting requests, in the order of service."""
         ...
 
     def break_lock(self, table: str, group: str) -> bool:
-        """Take a group's lock away from its holder; False if it has none.
+        """Remove a group's lock, or a stray node by its name; False if there is none.
 
-        For people, when a holder hangs: its lease is lost, so it cannot commit any more. Instead
-        of a group it takes the name of a stray node.
+        For people, when a holder hangs: its lease is lost, so it can no longer commit.
         """
         ...
 
     def strays(self, table: str) -> tuple[StrayNode, ...]:
-        """Return what is kept for a table and cannot be read."""
+        """Return the records of a table that cannot be read."""
         ...
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
-        """Return what live holders last reported, by lock group."""
+        """Return the last progress reports of live holders, by lock group."""
         ...
 
     def announce(self, table: str, n: int) -> None:
-        """Tell watchers that event ``n`` is in the log; best effort, never raises."""
+        """Notify watchers that event ``n`` is in the log; best effort, never raises."""
         ...
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
@@ -148,5 +145,5 @@ class Coordinator(Protocol):
         ...
 
     def close(self) -> None:
-        """End the session: every lease of it is gone."""
+        """End the session, and with it all its leases."""
         ...

@@ -1,10 +1,10 @@
-"""Data files: read by ranges, written once under a name nobody else can choose.
+"""Data files: read by ranges, written once under a unique name.
 
 Contract:
 
 1. A sink's bytes become readable under its path only by ``commit``, wholly and durably (local
-   files: fsync of file and directory); a sink that is closed without commit leaves nothing.
-2. Paths are relative to the table's root, ``/`` separated. Nothing is ever overwritten: names
+   files: fsync of file and directory); a sink that is closed without commit leaves no file.
+2. Paths are relative to the table's root, ``/`` separated. No file is ever overwritten: names
    carry a random token, and ``create`` of an existing path raises ``AlreadyExists``.
 3. ``copy_from`` moves bytes source to sink without decoding; adapters may do it in the kernel.
 4. Errors are those of ``core.errors`` (NotFound, AlreadyExists, StorageFull, ReadOnlyStorage,
@@ -66,7 +66,7 @@ class DataFiles(Protocol):
     """The data files of one table."""
 
     def open(self, path: str) -> AbstractContextManager[Source]:
-        """Open a file for reading; ``NotFound`` if it is not there."""
+        """Open a file for reading; ``NotFound`` if it does not exist."""
         ...
 
     def create(self, path: str) -> AbstractContextManager[Sink]:
@@ -74,5 +74,5 @@ class DataFiles(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file; no error if it is not there."""
+        """Delete a file; no error if it does not exist."""
         ...

@@ -1,13 +1,13 @@
-"""Jobs: pieces of work on data files, for whoever runs them.
+"""Jobs: pieces of work on data files, which run in-process or in Spark tasks.
 
 Contract:
 
 1. A job is plain data, a frozen dataclass: it is pickled into a Spark task, opens its files itself
-   and answers with a value that can be pickled.
-2. Whoever runs it again gives it another ``attempt`` first (``dataclasses.replace``), so that two
-   tries never write under one name.
-3. What it cannot do it raises, and leaves no file of its own behind.
-4. ``run_one`` turns what is raised into a value, for other processes too.
+   and returns a value that can be pickled.
+2. Before a retry, the runner gives it another ``attempt`` (``dataclasses.replace``), so that two
+   attempts never write under one name.
+3. If it fails, it raises, and leaves no file of its own behind.
+4. ``run_one`` converts an exception into a value that other processes can receive.
 """
 
 from dataclasses import dataclass
@@ -17,31 +17,31 @@ from airflow_provider_segtable.ports.files import DataFiles
 
 
 class Job(Protocol):
-    """One piece of work on data files."""
+    """A piece of work on data files."""
 
     @property
     def attempt(self) -> str:
-        """Return the 16 hex digits that every file it writes carries in its name."""
+        """Return the 16 hex digits in the names of all files that it writes."""
         ...
 
     @property
     def cost(self) -> int:
-        """Return about how many bytes it handles."""
+        """Return the approximate number of bytes that it handles."""
         ...
 
     @property
     def title(self) -> str:
-        """Return what Spark's pages are to call it."""
+        """Return its name in Spark's UI."""
         ...
 
     def run(self, files: DataFiles | None = None) -> Any:
-        """Do it, on ``files`` or the job's own."""
+        """Run the job, on ``files`` or on the files that it opens itself."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The result of job number ``index``: its value, or what went wrong."""
+    """The result of job number ``index``: its value, or its error."""
 
     index: int
     value: Any = None
@@ -49,8 +49,8 @@ class Done:
 
 
 def run_one(index: int, job: Job, files: DataFiles | None = None) -> Done:
-    """Run one job; a fault becomes a value, so that other jobs go on."""
+    """Run one job; an exception becomes a value, so that other jobs continue."""
     try:
         return Done(index=index, value=job.run(files))
-    except Exception as error:  # noqa: BLE001  # whatever a kernel raises belongs to its plan
+    except Exception as error:  # noqa: BLE001  # any error of a kernel belongs to its plan
         return Done(index=index, error=f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Metadata storage: small objects, and one of them may be created by exactly one writer.
+"""Metadata storage: small objects, each created by exactly one writer.
 
 Contract:
 
@@ -6,13 +6,13 @@ Contract:
    its directory). Of any number of racing creators of one path exactly one returns; the others
    get ``AlreadyExists``. It never leaves a partial object under ``path``.
 2. ``create`` may raise ``AlreadyExists`` for its *own* earlier attempt (a retried request whose
-   first reply was lost), and ``OutcomeUnknown`` if it cannot tell: callers compare content.
-3. ``list`` yields entries in ascending order of path and misses nothing whose ``create`` had
+   first reply was lost), and ``OutcomeUnknown`` if it lost the reply: callers compare content.
+3. ``list`` yields entries in ascending order of path, and every object whose ``create`` had
    returned before the call.
-4. ``replace`` overwrites, durably; it is for hints only, truth is never replaced.
-5. What can be read has durable bytes, but its name may not be durable yet: its author may have
-   stopped before it synced the folder. ``settle`` makes durable what a folder shows: whoever
-   deletes because of something that another wrote settles that first.
+4. ``replace`` overwrites, durably; it is for hints only, never for the log.
+5. A readable object has durable bytes, but its name may not be durable yet: its author may have
+   stopped before it synced the folder. ``settle`` makes the names in a folder durable. Call it
+   before deleting files because of an object that another writer created.
 6. No path leads out of the root, nor does a symbolic link: ``InvalidName``, ``UnsafePath``.
 7. Errors are those of ``core.errors``, with the full URI in the message.
 """
@@ -42,7 +42,7 @@ class Storage(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """Return an object's bytes; ``NotFound`` if it is not there."""
+        """Return an object's bytes; ``NotFound`` if it does not exist."""
         ...
 
     def create(self, path: str, data: bytes) -> None:
@@ -54,7 +54,7 @@ class Storage(Protocol):
         ...
 
     def settle(self, prefix: str) -> None:
-        """Make the names in the folder ``prefix`` durable; others' are no different from ours."""
+        """Make all names in the folder ``prefix`` durable, whichever writer created them."""
         ...
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
@@ -62,5 +62,5 @@ class Storage(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Delete an object; no error if it is not there."""
+        """Delete an object; no error if it does not exist."""
         ...

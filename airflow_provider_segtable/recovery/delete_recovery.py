@@ -1,15 +1,17 @@
-"""Deletions whose log was lost: what is left of them, and what a repair makes of it.
+"""Recover deletions after a loss of the log.
 
-1. A file of vectors names rows by root address, which no compaction changes. So what it deletes is
-   known exactly. Whether it was ever committed no file tells; only an event that is left proves it.
-   A person has to say, if rows are there that it names.
-2. What is applied again is what *is there*: the deleted rows that visible segments hold, told by
-   their lineage or by their hidden columns. They are put into one new file, so that no row counts
-   twice, and the books are exact again.
-3. A hidden segment that has deleted rows which visible ones have no more is not taken over:
-   nothing could tell later that they are deleted.
-4. What is adopted is purged up to the last event that is left, at most: later numbers meant others.
-5. Deletions of rollup tables are told by the log alone. What they hid shows again.
+1. A vector file names rows by root address, which no compaction changes. So the rows that it
+   deletes are known exactly. Only a remaining event proves that the file was committed. Without
+   one, the user decides, if the file names present rows.
+2. Deletions are applied again to *present* rows: the deleted rows in visible segments, found by
+   lineage or hidden columns. They are written to one new file, so that no row counts twice and the
+   balance check is exact again.
+3. Skip hidden segments whose deletes cannot be recovered: they have deleted rows that are in no
+   visible segment.
+4. The ``deletes_applied_through`` of an adopted segment is at most the last remaining event:
+   higher numbers referred to lost events.
+5. Predicate deletes of rollup tables are recorded only in the log. If they are lost, rows that no
+   compaction removed become visible again.
 """
 
 import hashlib
@@ -48,7 +50,7 @@ BATCH = 65_536
 
 
 class Verdict(StrEnum):
-    """What becomes of deletions that may never have been committed."""
+    """The user's decision on deletions that may never have been committed."""
 
     APPLY = "apply"
     IGNORE = "ignore"
@@ -56,19 +58,19 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletesLeft:
-    """Files of vectors that the log does not name; ``proven`` are named by an event of the torn."""
+    """Vector files that the log does not name; torn events name those in ``proven``."""
 
     files: Mapping[str, Rows] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     proven: frozenset[str] = frozenset()
 
     def but(self, without: Collection[str]) -> "DeletesLeft":
-        """Return the same without some files."""
+        """Return a copy without some files."""
         kept = {path: rows for path, rows in self.files.items() if path not in without}
         return replace(self, files=kept)
 
     def counted(self, state: State | None) -> Mapping[SegmentId, int]:
-        """Return how many rows of each root are deleted, at most, by these and by the log."""
+        """Return an upper bound of deleted rows by root, from these files and the log."""
         found = {root: len(rows) for root, rows in united(self.files.values()).items()}
         for root, some in (state.vectors if state else {}).items():
             found[root] = found.get(root, 0) + sum(each.rows for each in some)
@@ -77,13 +79,13 @@ class DeletesLeft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undeleted:
-    """What a repair makes of deletions.
+    """The result of delete recovery.
 
     Attributes:
-        there: how many rows, that are there, each file names.
-        rows: that are deleted again.
-        past: roots of which other rows are deleted that visible segments hold no more.
-        doubts: what is to be decided, or known.
+        there: number of present rows that each file names.
+        rows: the rows to delete again.
+        past: roots with deleted rows that are in no visible segment.
+        doubts: doubts to decide or to report.
     """
 
     there: Mapping[str, int] = field(default_factory=dict)
@@ -93,11 +95,11 @@ class Undeleted:
 
     @property
     def file(self) -> tuple[VectorFile, ...]:
-        """Return the file that names the rows, as ``keep`` writes it; equal rows, equal file."""
+        """Return the vector file that ``keep`` writes; equal rows have equal files."""
         return (write_vectors(MemoryFiles(), self.rows, _token(self.rows)),) if self.rows else ()
 
     def keep(self, ports: TableContext) -> None:
-        """Write the file, unless it is there."""
+        """Write the file if it does not exist."""
         if self.rows:
             try:
                 write_vectors(ports.files, self.rows, _token(self.rows))
@@ -106,7 +108,7 @@ class Undeleted:
 
 
 def read_deletes(ports: TableContext, log: LogLeft) -> DeletesLeft:
-    """Load the files of vectors that the log, as far as it is left, does not name."""
+    """Load the vector files that the remaining log does not name."""
     known = paths(log.state.vectors) | log.state.pending_delete if log.state else frozenset()
     files: dict[str, Rows] = {}
     unreadable: dict[str, str] = {}
@@ -127,7 +129,7 @@ def read_deletes(ports: TableContext, log: LogLeft) -> DeletesLeft:
 
 
 def deletes_of(left: DeletesLeft, log: LogLeft, *, rollup: bool) -> Deletes:
-    """Return what recovery has to know of deletions."""
+    """Return the deletions as input for ``core.recovery.replay``."""
     return Deletes(left.counted(log.state), unknown=rollup)
 
 
@@ -138,14 +140,14 @@ def undeleted(
     shown: Iterable[Segment],
     verdict: Verdict | None,
 ) -> Undeleted:
-    """Return what becomes of the deletions, and what is in doubt.
+    """Recover deletions, and return the rows to delete again with all doubts.
 
     Args:
         ports: the table's ports; the hidden columns of visible files are read.
-        left: the files, without those that a person took away.
-        state: what is left of the log.
-        shown: what readers will see.
-        verdict: what a person said of files that nothing proves.
+        left: the vector files, without the ones that the user excluded.
+        state: the remaining state of the log.
+        shown: the segments that readers will see.
+        verdict: the user's decision on unproven files.
     """
     if not left.files and not left.unreadable:
         return Undeleted()
@@ -205,7 +207,7 @@ def _unreadable(path: str, why: str) -> Doubt:
 
 
 def forgotten_predicates(log: LogLeft, *, rollup: bool) -> Iterator[Doubt]:
-    """Yield what deletions of a rollup table are lost, as far as torn events tell."""
+    """Yield the lost predicate deletes of a rollup table, as far as torn events record them."""
     if not rollup:
         return
     for event in log.events:
@@ -228,7 +230,7 @@ def _predicate_lost(what: str) -> Doubt:
 def present(
     ports: TableContext, shown: Iterable[Segment], roots: Iterable[SegmentId]
 ) -> dict[SegmentId, BitMap]:
-    """Return which rows of some roots segments hold."""
+    """Return the rows of some roots in the given segments."""
     wanted = set(roots)
     found: dict[SegmentId, BitMap] = {}
     for segment in shown:
@@ -258,12 +260,12 @@ def _held(
 
 
 def adopted(segment: Segment, state: State | None, fresh: Iterable[str]) -> Segment:
-    """Return a segment that is purged of what the log, as far as it is left, says at most.
+    """Return a segment with ``deletes_applied_through`` limited to the remaining log.
 
     Args:
-        segment: as its footer has it, or the log.
-        state: what is left of the log.
-        fresh: paths of the files that the log does not know.
+        segment: the segment from its footer or from the log.
+        state: the remaining state of the log.
+        fresh: paths of the files that the log does not name.
     """
     n = state.n if state else 0
     rollup = state is not None and state.table.rollup is not None
@@ -274,9 +276,9 @@ def adopted(segment: Segment, state: State | None, fresh: Iterable[str]) -> Segm
 
 
 def addressed(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Yield segments so that rows of two files never have one address: a renamed one gets its own.
+    """Yield segments with unique row addresses: a renamed segment gets addresses of its own.
 
-    What was deleted from it by address is not known any more: files do not tell that name.
+    Its earlier deletes by address are lost, because its file does not contain the new id.
     """
     some = tuple(segments)
     files: dict[SegmentId, set[str]] = {}
@@ -291,7 +293,7 @@ def addressed(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def left_out(found: Recovered, past: frozenset[SegmentId]) -> frozenset[SegmentId]:
-    """Return the hidden segments of whose rows nothing could tell that they are deleted."""
+    """Return the hidden segments whose deletes cannot be recovered."""
     shown = {segment.id for segment in found.shown}
     hidden = [segment for segment in found.kept if segment.id not in shown and segment.rows]
     unsafe = (s for s in hidden if holds_any(s, past))

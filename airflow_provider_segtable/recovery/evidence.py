@@ -1,11 +1,11 @@
-"""What is left of a table: its log as far as it can be read, and its files' footers.
+"""Gather the evidence for a repair: the readable part of the log, and the footers of files.
 
-1. The log counts up to the last event that can be read without a gap, from event 0 or from any
-   checkpoint. What lies beyond is *torn*: evidence of what was committed, but no log any more.
-2. What an earlier repair put aside and did not finish is evidence too.
-3. A data file is a segment of this table, foreign (another table's, or no segment), or unreadable.
-   Files of running sorts are left-overs: no segment is ever there.
-4. A segment's file is lost if it is not there, or has another size than the log says.
+1. The log is valid up to the last event that is readable without a gap, from event 0 or from any
+   checkpoint. Later files are *torn*: evidence of commits, but not part of the log.
+2. Files that an unfinished repair put aside are evidence, too.
+3. A data file is a segment, foreign (not a segtable segment), or unreadable. Files of running sorts
+   are leftovers: they never contain a segment.
+4. A segment's file is lost if it is missing, or its size differs from the log's record.
 """
 
 from collections import Counter
@@ -58,14 +58,14 @@ READERS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLeft:
-    """What is left of a log.
+    """The remains of a log.
 
     Attributes:
-        state: what it says; None if it cannot be read at all.
-        torn: files of ``_segtable`` that are no log any more, to be put aside.
-        events: the readable ones among them, and among what an unfinished repair put aside.
-        unfinished: folders of repairs that began and did not end.
-        sound: readers can open the table as it is.
+        state: the newest readable state; None if no state is readable.
+        torn: files of ``_segtable`` that are not part of the log any more, to be put aside.
+        events: the readable events in ``torn`` and in unfinished repairs.
+        unfinished: folders of unfinished repairs.
+        sound: whether readers can open the table in its current form.
     """
 
     state: State | None
@@ -76,12 +76,12 @@ class LogLeft:
 
     @property
     def damaged(self) -> bool:
-        """Tell whether events were lost."""
+        """Return whether the log is lost, torn, or under an unfinished repair."""
         return self.state is None or bool(self.torn) or bool(self.unfinished)
 
     @property
     def published(self) -> dict[str, Segment]:
-        """Return the segments that torn events name, by path: they were committed."""
+        """Return the segments in torn events, by path: they were committed."""
         found: dict[str, Segment] = {}
         for event in self.events:
             if isinstance(event.action, Appended | RowsChanged | PlanCompleted | TableRepaired):
@@ -90,7 +90,7 @@ class LogLeft:
 
 
 def read_log(ports: TableContext) -> LogLeft:
-    """Load what is left of the log.
+    """Load the remains of the log.
 
     Raises:
         UnsupportedFormat: a newer segtable wrote to it.
@@ -112,7 +112,7 @@ def read_log(ports: TableContext) -> LogLeft:
 
 
 def _newest(ports: TableContext) -> tuple[State | None, bool]:
-    """Return the newest state that can be read, and whether readers find it, too."""
+    """Return the newest readable state, and whether ordinary readers find it."""
     log = EventLog(ports.storage)
     try:
         return log.load(), True
@@ -169,7 +169,7 @@ def _events(ports: TableContext, entries: Iterable[Entry]) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesFound:
-    """What lies under ``data/``; ``definitions`` by footer, with how many files have each."""
+    """The files under ``data/`` by kind; ``definitions`` counts files per table definition."""
 
     segments: tuple[Segment, ...] = ()
     foreign: tuple[str, ...] = ()
@@ -181,12 +181,12 @@ class FilesFound:
 def read_files(
     ports: TableContext, entries: Iterable[Entry], published: Mapping[str, Segment]
 ) -> FilesFound:
-    """Load the footers of files, several at once, and sort them by what they are.
+    """Load the footers of files concurrently, and classify the files.
 
     Args:
         ports: the table's ports.
         entries: the files.
-        published: segments that events name, by path: their footers' checksums are known.
+        published: segments in events, by path, with the checksums of their footers.
     """
     entries = [*entries]
     runs = [e.path for e in entries if e.path.startswith(f"{RUNS}/")]
@@ -206,7 +206,7 @@ def read_files(
 def _read(
     ports: TableContext, path: str, known: Segment | None
 ) -> tuple[Segment, bytes] | str | None:
-    """Return descriptor and definition, or why there is none, or None if it is foreign."""
+    """Return descriptor and definition, or the error, or None if the file is foreign."""
     if not path.endswith(".parquet"):
         return None
     try:
@@ -225,10 +225,10 @@ def _read(
 def definition_of(
     found: FilesFound, events: Iterable[Event], given: TableCreated | None
 ) -> TableCreated:
-    """Return what the table is, by a left event, by footers, or as given.
+    """Return the table's definition from a remaining event, from footers, or as given.
 
     Raises:
-        InvalidInput: files of several tables lie here, or nothing tells what the table is.
+        InvalidInput: there are files of several tables, or no source has a definition.
     """
     for event in events:
         if isinstance(event.action, TableCreated):
@@ -250,7 +250,7 @@ def definition_of(
 
 
 def lost_files(state: State, entries: Iterable[Entry]) -> tuple[Segment, ...]:
-    """Return the present segments whose files are gone, or are not what they were."""
+    """Return the present segments whose files are missing or have another size."""
     sizes = {entry.path: entry.size for entry in entries}
     segments = (s for s in state.timeline.segments() if s.path)
     return tuple(s for s in segments if sizes.get(s.path) != s.size)

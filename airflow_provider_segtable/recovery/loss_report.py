@@ -1,4 +1,4 @@
-"""What a repair of a table whose log stands would take away from readers."""
+"""Report the rows that a repair would lose, if the log is still readable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from airflow_provider_segtable.planning.deleted_rows import deleted_in
 
 
 def losses(state: State, found: Recovered) -> list[Doubt]:
-    """Return which rows are shown now and no longer, by stretch of time."""
+    """Return a doubt for each time interval that would lose visible rows."""
     before, after = state.timeline.visible_segments(), found.shown
     doubts: list[Doubt] = []
     for piece in united({s.id.interval for s in (*before, *after)}):
@@ -34,13 +34,13 @@ def losses(state: State, found: Recovered) -> list[Doubt]:
 
 
 def _live(state: State, segments: Sequence[Segment]) -> float:
-    """Return how many rows of some segments are not deleted."""
+    """Return the estimated number of rows in some segments that are not deleted."""
     shown = replace(state, timeline=Timeline.empty().with_changes(add=segments))
     return sum(s.events for s in segments) - deleted_in(shown).rows_of(segments)
 
 
 def fits(found: Recovered, state: State) -> bool:
-    """Tell whether time may stay cut as the log says."""
+    """Return whether the log's granularity overrides fit the recovered segments."""
     return all(
         s.tombstone or state.layout.holds(s.time_min, s.time_max) == s.id.interval
         for s in found.shown
@@ -48,7 +48,7 @@ def fits(found: Recovered, state: State) -> bool:
 
 
 def fell_across(found: Recovered, state: State) -> Iterator[Doubt]:
-    """Yield a doubt if a version falls back to one that cut time otherwise: by what zones?"""
+    """Yield a doubt if a dropped version leaves segments of another granularity."""
     torn = [s for s in found.dropped if s.id in state.timeline and s.shard.core]
     if torn and not fits(found, state):
         yield Doubt(

@@ -1,17 +1,17 @@
-"""Repair: the log from the files where it is lost, inputs for outputs where a file is lost.
+"""Repair: rebuild a lost log from files, and replace lost outputs by their inputs.
 
-1. *Look*: what is left of the log (``recovery.evidence``); if events were lost, the footers of the
-   files that the log does not know; and which known files are gone.
-2. *Plan*: ``core.recovery.replay`` tells what the table is, ``recovery.delete_recovery`` what is
-   deleted. The plan is a value, the same for a dry run; what is in doubt stands in it. Nothing is
-   written while a doubt blocks.
-3. *Put aside*: torn files of the log are copied to ``_segtable/lost/<time>/``, then deleted there
-   where they were. A folder without ``done`` says that a repair is not finished.
-4. *Write*: where a prefix of the log stands, one event ``TableRepaired`` follows it. Where nothing
-   stands, event 1 (``TableRepaired``) is written before event 0 (``TableCreated``): without event 0
-   there is no table, so nobody ever sees an empty one.
-5. Every step may be repeated, and two repairs write the same. Writers must be stopped meanwhile:
-   one that has read the old log could go on writing it.
+1. *Read*: the remains of the log (``recovery.evidence``), the missing files that the log names,
+   and, if events were lost, the footers of files that the log does not name.
+2. *Plan*: ``core.recovery.replay`` recovers the segments, ``recovery.delete_recovery`` the
+   deletions. The plan is a value, equal for a dry run, and lists all doubts. While a doubt
+   blocks, nothing is written.
+3. *Put aside*: torn files of the log are copied to ``_segtable/lost/<time>/``, then deleted at
+   their old place. A folder without ``done`` marks an unfinished repair.
+4. *Write*: if a prefix of the log remains, one event ``TableRepaired`` follows it. Otherwise event
+   1 (``TableRepaired``) is written before event 0 (``TableCreated``): without event 0 there is no
+   table, so no reader ever sees an empty one.
+5. Every step may be repeated, and two repairs write the same events. Writers must be stopped
+   meanwhile: a writer that has read the old log could continue it.
 """
 
 import hashlib
@@ -70,14 +70,14 @@ from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What a person has decided.
+    """The user's decisions.
 
     Attributes:
-        without: paths of files that are no part of the table.
-        also: paths of files that are, although another one has their id.
-        accept_loss: rows that nothing stands for may go.
-        definition: what the table is, if its files do not tell.
-        deletes: whether deletions that nothing proves are applied.
+        without: paths of files to exclude from the table.
+        also: paths of files to include although another file has the same id.
+        accept_loss: accept the loss of rows that no other file contains.
+        definition: the table's definition, if neither events nor footers have it.
+        deletes: whether to apply unproven deletions.
     """
 
     without: frozenset[str] = frozenset()
@@ -89,19 +89,19 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPlan:
-    """What a repair will do; the dry run shows this very object.
+    """The plan of a repair; a dry run shows the same object.
 
     Attributes:
-        table: what the table is.
-        log: what is left of its log.
-        files: what was found besides what the log knows.
-        lost: segments whose files are gone.
-        shown: what readers will see.
-        event: what will be written; None if nothing is wrong.
-        doubts: what nobody can tell from files alone.
-        accept_loss: whether lost rows were accepted.
-        deletes: files of deletions that the log does not know.
-        undeleted: what becomes of them.
+        table: the table's definition.
+        log: the remains of its log.
+        files: the files found that the log does not name.
+        lost: segments whose files are lost.
+        shown: the segments that readers will see.
+        event: the event to write; None if the table needs no change.
+        doubts: questions that the files alone do not answer.
+        accept_loss: whether the user accepts lost rows.
+        deletes: vector files that the log does not name.
+        undeleted: the result of delete recovery.
     """
 
     table: TableCreated
@@ -117,27 +117,27 @@ class RepairPlan:
 
     @property
     def blocking(self) -> tuple[Doubt, ...]:
-        """Return the doubts that have to be decided first."""
+        """Return the doubts that the user must decide first."""
         forgiven = {Reason.ROWS_LOST} if self.accept_loss else set()
         return tuple(d for d in self.doubts if d.blocking and d.reason not in forgiven)
 
     @property
     def fresh(self) -> bool:
-        """Tell whether a new log begins."""
+        """Return whether the repair begins a new log."""
         return self.log.state is None
 
     @property
     def needed(self) -> bool:
-        """Tell whether there is anything to do."""
+        """Return whether a repair is needed."""
         return self.event is not None or self.log.damaged or not self.log.sound
 
 
 def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> RepairPlan:
-    """Look, and return what a repair would do; nothing is written.
+    """Return the plan of a repair, without writing.
 
     Raises:
-        NotATable: there is neither a log nor any file of a table.
-        InvalidInput: the files do not tell what the table is, or a decision names no file.
+        NotATable: there is neither a log nor a data file.
+        InvalidInput: no source has the table's definition, or a decision names an unknown file.
         UnsupportedFormat: a newer segtable wrote here.
     """
     decided = decisions or Decisions()
@@ -214,7 +214,7 @@ def _check_decisions(decided: Decisions, files: FilesFound, deletes: DeletesLeft
 
 
 def _candidates(files: FilesFound, state: State | None) -> list[Segment]:
-    """Return what may be adopted; what was voided was left out before, for good."""
+    """Return the segments that may be adopted; voided ids are excluded permanently."""
     if state is None:
         return [*files.segments]
     return [
@@ -265,19 +265,19 @@ def _changes(event: TableRepaired, log: LogLeft) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A repair is done; ``state`` is the table's, ``aside`` where torn files of the log are."""
+    """The result of a repair: the table's ``state``, and the folder of torn log files."""
 
     state: State
     aside: str = field(default="")
 
 
 def repair(ports: TableContext, plan: RepairPlan) -> Repaired:
-    """Do what a plan says; done already, it changes nothing.
+    """Execute a plan; a repeated execution changes nothing.
 
     Raises:
-        InvalidInput: a doubt is not decided.
+        InvalidInput: a blocking doubt is not decided.
         CommitConflict: the table changed since the plan was made; plan again.
-        StorageError: run the same again.
+        StorageError: a read or write failed; run the same repair again.
     """
     if plan.blocking:
         raise InvalidInput(
@@ -309,7 +309,7 @@ def _put_aside(ports: TableContext, plan: RepairPlan) -> str:
     _settle(ports, (f"{folder}{entry.path.removeprefix('_segtable/')}" for entry in torn))
     for entry in torn:
         ports.storage.delete(entry.path)
-    _settle(ports, (entry.path for entry in torn))  # or they come back beside the new log
+    _settle(ports, (entry.path for entry in torn))  # else a crash may restore them
     return folder
 
 
@@ -319,7 +319,7 @@ def _settle(ports: TableContext, paths: Iterable[str]) -> None:
 
 
 def _ours(ports: TableContext, plan: RepairPlan, entry: Entry) -> bool:
-    """Tell whether this is what another repair, or an earlier run, wrote for the same plan."""
+    """Return whether a repair with the same plan wrote this file."""
     return plan.fresh and entry.path == event_path(1) and _second(ports, plan) is not None
 
 
@@ -371,19 +371,19 @@ def _go_on(ports: TableContext, plan: RepairPlan) -> State:
     if state is None or plan.event is None:
         return state or EventLog(ports.storage).load()
     if not plan.log.sound:
-        EventLog(ports.storage).checkpoint(state)  # so that the log can be opened at all
+        EventLog(ports.storage).checkpoint(state)  # makes the log readable
     change = Change(action=plan.event, commit_id=_commit_id(plan))
     return commit_or_raise(ports, state, change).state
 
 
 def _newest_time(plan: RepairPlan) -> int:
-    """Return the newest time that anything of the old table tells."""
+    """Return the newest time in the old table's segments and remaining events."""
     times = [t for s in plan.files.segments for t in (s.created, s.id.version)]
     return max((*times, *(event.time for event in plan.log.events)), default=0)
 
 
 def _commit_id(plan: RepairPlan) -> str:
-    """Equal plans have equal ids, so two repairs commit once."""
+    """Return the plan's commit id; equal plans have equal ids, so two repairs commit once."""
     n = plan.log.state.n if plan.log.state else 0
     told = Event(n=n, time=0, commit="", author="", action=plan.event or plan.table)
     return f"repair-{hashlib.sha256(encode(told)).hexdigest()[:16]}"

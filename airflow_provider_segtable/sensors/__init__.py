@@ -1,1 +1,1 @@
-"""SPEAK AIRFLOW: wait for a table. One sensor a file; all modes share one verdict."""
+"""SPEAK AIRFLOW: wait for a table. One sensor per file; all modes share one verdict."""

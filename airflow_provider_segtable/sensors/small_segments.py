@@ -1,7 +1,7 @@
 """Wait until compaction has caught up with an interval.
 
-Poke, reschedule and deferred modes ask the same question (``triggers.table.SmallSegments``) and
-so agree on the answer; a deferred wait is woken by ZooKeeper instead of by the clock alone.
+Poke, reschedule and deferred modes ask the same question (``triggers.table.SmallSegments``), so
+they agree on the answer. ZooKeeper wakes a deferred wait early.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from airflow_provider_segtable.triggers.table import SmallSegments, SmallSegment
 
 
 class SegtableSmallSegmentsSensor(TableOperator, BaseSensorOperator):
-    """Wait until every chunk of an interval has at most so many small segments.
+    """Wait until every chunk of an interval has at most ``at_most`` small segments.
 
     Args:
         table: below the connection's root, or a URI.
         interval: ISO 8601 ``start/end``; the whole table if left out.
-        at_most: how many small segments a chunk may have; small is what the table's policy says.
+        at_most: how many small segments a chunk may have; the table's policy defines small.
         segtable_conn_id: the connection.
         deferrable: wait in the triggerer, and take no worker slot.
     """
@@ -53,11 +53,11 @@ class SegtableSmallSegmentsSensor(TableOperator, BaseSensorOperator):
         self.deferrable = deferrable
 
     def poke(self, context: Context) -> bool:  # noqa: ARG002  # Airflow's signature
-        """Look once."""
+        """Return whether the interval has caught up now."""
         return self._look().satisfied
 
     def execute(self, context: Context) -> Any:
-        """Wait, here or in the triggerer."""
+        """Wait on this worker or in the triggerer."""
         if not self.deferrable:
             return super().execute(context)
         if self._look().satisfied:

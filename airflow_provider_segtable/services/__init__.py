@@ -1,4 +1,4 @@
-"""DOES table services, one file each: plan in, events out, over the ports.
+"""DOES table services, one file each: read the state, plan, commit events.
 
-A service never imports Spark: it is given ``execute``, which runs kernel jobs somewhere.
+A service never imports Spark: its caller passes ``execute``, which runs kernel jobs.
 """

@@ -1,23 +1,23 @@
-"""Cleaning: what nobody can need any more is taken away, the name first and the data last.
+"""Cleaning: remove unneeded segments from the log first, then delete their files.
 
-1. ``Cleaned`` takes hidden segments from the timeline and dooms their files (``core.log.cleanable``
-   decides which); then the doomed files are deleted; then ``Swept`` forgets them. After a crash
-   in between, the next run deletes the doomed again: it does no harm to delete a file twice.
-   Deletions that no present segment needs are forgotten by ``Cleaned``, and doom their files.
-2. *Orphans* are files below ``data/`` and ``deletes/`` that nobody names: not a segment, not a
-   deletion, not the list of the doomed. They go when they are older than ``orphan_hours``, and than
-   every attempt in flight.
-3. The *log expires* behind the newest readable checkpoint that is no newer than the oldest kept
-   version: marker first, then events from the oldest on, then checkpoints
+1. ``Cleaned`` removes hidden segments from the timeline and marks their files as pending delete
+   (``core.log.cleanable`` selects them). Then the cleaner deletes these files, and ``Swept``
+   clears the marks. After a crash in between, the next run deletes the files again, which is
+   harmless. ``Cleaned`` also prunes deletion vectors that no present segment needs.
+2. *Orphans* are files below ``data/`` and ``deletes/`` that no segment, deletion or pending delete
+   names. They are deleted when they are older than ``orphan_hours`` and older than every attempt
+   in flight.
+3. The *log expires* before the newest readable checkpoint that is no newer than the oldest kept
+   version: first the marker is put, then events are deleted from the oldest on, then checkpoints
    (``table.log.event_log``).
-4. On any doubt nothing is deleted: a listing, tag or checkpoint that cannot be read is an error
-   before the first deletion. So is a clock that differs from the storage's own, which is measured
-   by an object that is put and listed. Ages go by the earlier of the two.
-5. Any number of cleaners may run at once, beside anybody. There is no lock: the log decides what
-   may go, and a deletion is of a file that nobody can name again.
-6. What is deleted rests on names that others wrote, and that a power cut may take back: the folders
-   of the log, its checkpoints and its markers are settled first (``Storage.settle``).
-7. The dry run is the same object; it does everything up to the first write.
+4. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
+   before the first deletion. So is a clock that differs from the storage's, which is measured
+   with a probe object. Ages use the earlier of the two times.
+5. Any number of cleaners and writers may run concurrently, without a lock: the log decides which
+   files may be deleted, and no later event can name a deleted file.
+6. Deletions rely on files that other processes wrote and that a power failure may revert. So the
+   folders of the log, its checkpoints and its markers are settled first (``Storage.settle``).
+7. A dry run returns the same ``CleaningRun``; it performs all steps before the first write.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
 """
@@ -54,24 +54,24 @@ from airflow_provider_segtable.table.log.event_log import (
 DATA = "data"
 MOST_SKEW_US = 300_000_000
 LOOKS = 10
-"""How often a cleaner looks again because a version was tagged under its hands."""
+"""Number of retries after versions were tagged during a cleaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningRun:
-    """What a run took away, or, of a dry run, would.
+    """The deletions of a cleaning run; of a dry run, the deletions it would make.
 
     Attributes:
-        version: the newest version that was looked at.
+        version: the newest version read.
         retained_from: the oldest version kept for its age or number.
-        segments: removed from the timeline.
-        kept: why each other hidden segment stays.
-        files: data files deleted because no segment names them any more.
-        vectors: files of deletion vectors deleted: no present segment has rows that they name.
-        vectors_kept: how many others stay, as present segments need them.
-        orphans: files deleted that nobody ever named, or not for long.
-        young: how many files without a name are too young to be called orphans.
-        log_from: events below this number are deleted; 0 if the log is whole.
+        segments: segments removed from the timeline.
+        kept: the reason why each other hidden segment stays.
+        files: deleted data files that no segment names any more.
+        vectors: deleted vector files that no present segment needs.
+        vectors_kept: number of vector files that present segments need.
+        orphans: deleted files that the log does not name.
+        young: number of unnamed files that are too young to be orphans.
+        log_from: events below this number are deleted; 0 if none are.
         log_files: events, checkpoints and markers deleted.
     """
 
@@ -89,7 +89,7 @@ class CleaningRun:
 
     @property
     def bytes_freed(self) -> int:
-        """Return the size of the files that go, as far as it is known."""
+        """Return the total known size of the deleted files."""
         entries = (*self.orphans, *self.vectors)
         sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in entries}
         going = {*self.files, *(entry.path for entry in entries)}
@@ -98,7 +98,7 @@ class CleaningRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What one look at the table found."""
+    """The findings of one read of the table."""
 
     head: State
     found: Cleanable
@@ -118,13 +118,13 @@ def clean(
 
     Args:
         ports: the table's ports; no coordinator is needed.
-        retention: how long what is kept; the table's own by default.
-        dry_run: find out, and take away nothing.
+        retention: retention settings; the table's own by default.
+        dry_run: compute the deletions without making them.
 
     Raises:
         ClockSkew: this host's clock and the storage's differ; nothing was deleted.
-        StorageError, CorruptTable: nothing that may be needed was deleted; run it again.
-        CommitConflict: versions were tagged all the time; run it again.
+        StorageError, CorruptTable: the read or a deletion failed; no needed file was deleted.
+        CommitConflict: versions were tagged in each of ``LOOKS`` tries; run it again.
     """
     now = ports.clock.now() if dry_run else _earlier_now(ports)
     for _ in range(LOOKS):
@@ -143,7 +143,7 @@ def clean(
 
 
 def _earlier_now(ports: TableContext) -> Instant:
-    """Return the storage's time or ours, whichever is earlier, if they agree at all."""
+    """Return the earlier of the storage's time and ours, after checking that they agree."""
     try:
         reading = ports.check_storage_clock()
     except ClockSkew as error:
@@ -152,7 +152,7 @@ def _earlier_now(ports: TableContext) -> Instant:
 
 
 def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Look:
-    """Find out what may go. Files are listed first, so that who commits meanwhile is seen."""
+    """Find the deletable files. List files before the log, to include concurrent commits."""
     listed = (*ports.storage.list(DATA), *ports.storage.list(DELETES))
     log = ports.log
     newest = log.load()
@@ -184,7 +184,7 @@ def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Lo
 
 
 def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[list[State], State]:
-    """Return the states that ``cleanable`` asks for, oldest first, and the newest."""
+    """Return the retained states that ``cleanable`` needs, oldest first, and the newest state."""
     until, most = now - int(keep.hours * HOUR_US), max(newest.n - keep.versions + 1, 0)
     retained: list[State] = []
     head = newest
@@ -193,13 +193,13 @@ def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[
         if old or state.n <= newest.retained_from or not retained:
             retained = [state]
         elif event is not None and isinstance(event.action, TableRepaired):
-            retained.append(state)  # without what was lost, hidden segments may show again
+            retained.append(state)  # the repair may make hidden segments visible again
         head = state
     return retained, head
 
 
 def _foreseen(head: State, found: Cleanable) -> State:
-    """Return the state as the cleaning will leave it."""
+    """Return the state after the cleaning."""
     action = Cleaned(retained_from=found.retained_from, ids=found.ids, tags=head.tags)
     event = Event(n=head.n + 1, time=head.time + 1, commit="", author="", action=action)
     return apply(head, event)
@@ -208,7 +208,7 @@ def _foreseen(head: State, found: Cleanable) -> State:
 def _orphans(
     listed: tuple[Entry, ...], after: State, before: Instant
 ) -> tuple[tuple[Entry, ...], int]:
-    """Return the files that nobody names and that are old enough, and the number of the others."""
+    """Return the unnamed files that are old enough, and the number of younger ones."""
     running = (p.changed_at for p in after.pending_plans() if p.status is PlanStatus.INFLIGHT)
     oldest = min((before, *(begun - MOST_SKEW_US for begun in running)))
     named = _named(after)
@@ -227,7 +227,7 @@ def _of_deletions(path: str) -> bool:
 
 
 def _expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
-    """Return up to where the log may expire, and its files that go."""
+    """Return the number before which the log may expire, and the log files to delete."""
     fit = [n for n in log.checkpoints() if 0 < n <= after.retained_from]
     log_from, going = 0, tuple(_unnamed_tags(log, after))
     for n in fit:
@@ -242,7 +242,7 @@ def _expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
 
 
 def _behind(log: EventLog, n: int) -> Iterator[str]:
-    """Yield the files behind a checkpoint, in the order in which they may be deleted."""
+    """Yield the log files before checkpoint ``n``, in the order of deletion."""
     for folder in (TIMELINE, CHECKPOINTS, EXPIRED):
         for entry in log.storage.list(folder):
             at = number(entry.path)
@@ -253,7 +253,7 @@ def _behind(log: EventLog, n: int) -> Iterator[str]:
 
 
 def _unnamed_tags(log: EventLog, after: State) -> Iterator[str]:
-    """Yield checkpoints of versions that are not kept: no tag can name them any more."""
+    """Yield tag checkpoints of versions that are not kept: no later tag can name them."""
     for entry in log.storage.list(TAGS):
         digits = entry.path.removesuffix(".parquet").rpartition("-")[2]
         if digits.isdigit() and not after.keeps(int(digits)) and int(digits) < after.n:
@@ -261,7 +261,7 @@ def _unnamed_tags(log: EventLog, after: State) -> Iterator[str]:
 
 
 def _cleaned(ports: TableContext, look: _Look) -> State | None:
-    """Commit what is to go; None if the cleaner has to look again."""
+    """Commit ``Cleaned``; None if a conflict requires another look."""
     if not look.worth_an_event:
         return look.head
     head, found = look.head, look.found
@@ -277,10 +277,10 @@ def _cleaned(ports: TableContext, look: _Look) -> State | None:
 
 
 def _sweep(ports: TableContext, head: State) -> State:
-    """Delete what is doomed, by whomever, then say so."""
+    """Delete all files with a pending delete, then commit ``Swept``."""
     if not head.pending_delete:
         return head
-    ports.storage.settle(TIMELINE)  # `Cleaned` may be another's, who stopped before its sync
+    ports.storage.settle(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
     for path in sorted(head.pending_delete):
         ports.files.delete(path)
     action = Swept(paths=tuple(sorted(head.pending_delete)))
@@ -304,7 +304,7 @@ def _expire(ports: TableContext, run: CleaningRun) -> None:
     if run.log_from:
         with contextlib.suppress(AlreadyExists):
             ports.storage.create(expired_path(run.log_from), b"")
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before what they stand for is gone
+    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before any deletion
         ports.storage.settle(folder)
     for path in run.log_files:
         ports.storage.delete(path)

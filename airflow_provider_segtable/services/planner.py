@@ -1,16 +1,16 @@
-"""One planner run over a table: settle what is stuck, plan what pays, say what to launch.
+"""One planner run over a table: clean up stalled work, request plans, return launches.
 
 1. Ids whose writer holds no lock any more are voided, so that they never break adjacency.
-2. A pending plan that no live worker holds, or waits to hold, is launched again. It is aborted,
-   with the reason, after ``max_attempts`` dead workers (giving way to somebody more urgent is not
-   dying), and when its inputs are gone for good: another compaction was faster.
-3. What ``planning`` chooses is committed as ``PlanRequested``. A plan's id is a function of its
-   inputs: two planners at once request it once.
+2. If no live worker holds a pending plan's lock or waits for it, the plan is launched again. It is
+   aborted, with a reason, after ``max_attempts`` dead workers (a yield to a more urgent writer is
+   not a death), or if its inputs are gone because another compaction was faster.
+3. The plans that ``planning`` selects are committed as ``PlanRequested``. A plan's id is a
+   function of its inputs, so two concurrent planners request it once.
 4. Every launch has a deterministic run id (from the plan, its request and its attempts), so
-   emitting it twice makes one DAG run.
+   emitting it twice creates one DAG run.
 
 Liveness comes from the coordinator: a worker's lock lives as long as its session. The log is
-read first and the locks second, so a worker that finishes in between is never taken for dead.
+read before the locks, so a worker that finishes in between is never considered dead.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ RELAUNCH_AFTER_MINUTES = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """A plan to be carried out now; ``run_id`` is fit for a DAG run.
+    """A plan to execute now; ``run_id`` is a valid DAG run id.
 
-    ``interval`` is the time it is about, ``yields`` how often it gave way to others.
+    ``interval`` is the time range of the plan, ``yields`` the number of yields so far.
     """
 
     plan_id: str
@@ -53,10 +53,10 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerRun:
-    """What a planner run did and found; the dry run is the same object.
+    """The result of a planner run or dry run.
 
-    ``running`` says who holds, or waits for, the locks of which plan; ``aborted`` why a plan was
-    given up; ``yielded`` which pending plans gave way to somebody more urgent, and to whom.
+    By plan id: ``running`` names the holder or waiter of the plan's locks, ``aborted`` the reason
+    for an abort, ``yielded`` the yields of a pending plan and the note of the last one.
     """
 
     version: int
@@ -75,12 +75,13 @@ def plan_table(
 
     Args:
         ports: the table's ports.
-        policy: overrides the one in the table's properties.
-        dry_run: find out everything, write nothing; needs no coordinator.
+        policy: overrides the policy in the table's properties.
+        dry_run: compute the result without writing; needs no coordinator.
 
     Raises:
-        InvalidInput: the policy wants rows sorted by what the table does not have, or time cut
-            finer than a rollup's groups.
+        InvalidInput: the policy's clustering is not sortable, or its granularity is finer than
+            the rollup's groups.
+        SchemaMismatch: the policy's clustering names a column that the table does not have.
     """
     state = ports.log.load()
     policy = policy or Policy.read(state.table.properties)
@@ -117,7 +118,7 @@ def plan_table(
 
 
 def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...] | None:
-    """Return who holds locks and who waits for some; None without a coordinator."""
+    """Return the held and the awaited locks; None without a coordinator."""
     if blind:
         return None
     table = state.table.table_id
@@ -137,8 +138,8 @@ def _request(ports: TableContext, state: State, chosen: tuple[CompactionPlan, ..
 def run_id(table: str, known: PlanState, now: Instant) -> str:
     """Return the run id of a plan's next launch.
 
-    It names the request event and the attempts so far, so one launch has one id; a launch that
-    never got as far as its first event may be emitted again after some minutes.
+    It contains the plan's last event and number of attempts, so one launch has one id. A launch
+    that never committed its first event gets a new id after ``RELAUNCH_AFTER_MINUTES``.
     """
     since_us = max(now - known.changed_at, 0)
     turn = int(since_us // (RELAUNCH_AFTER_MINUTES * MINUTE_US))
@@ -200,7 +201,7 @@ def _abort_hopeless(
 
 
 def _hopeless(known: PlanState, state: State, policy: Policy) -> str | None:
-    """Return why nobody needs to try again, or None."""
+    """Return the reason to abort a stalled plan, or None."""
     if known.plan.kind is not PlanKind.MAJOR:
         gone = inputs_gone(known.plan, known.plan.inputs, state)
         if gone:

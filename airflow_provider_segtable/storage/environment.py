@@ -1,4 +1,4 @@
-"""Options that come by the environment: a command line is seen by all users of a machine."""
+"""Options from the environment: all users of a machine can see a command line."""
 
 import json
 import os
@@ -12,10 +12,10 @@ READER_VARIABLE = "SEGTABLE_READER_OPTIONS"
 
 
 def options_from_environment(variable: str) -> dict[str, str]:
-    """Return the options in a variable; none if it is not set.
+    """Return the options in a variable; empty if it is not set.
 
     Raises:
-        InvalidInput: it is no JSON object. The message does not repeat it: it may be a credential.
+        InvalidInput: it is not a JSON object. The message omits its value, which may be a secret.
     """
     text = os.environ.get(variable, "")
     try:

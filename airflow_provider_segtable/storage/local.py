@@ -1,19 +1,19 @@
-"""Storage in a local directory, durable.
+"""Durable storage in a local directory.
 
 1. ``create``: write a hidden temporary beside the target, fsync it, link it under its name (which
    fails if the name is taken), unlink the temporary, fsync the directory. Before a directory is
    first used here, it and its parents up to the table's root are made and synced.
-2. ``replace`` renames the temporary instead, and syncs the directory as well.
-3. A crash leaves the whole object or none, and perhaps a temporary, which no listing shows. What
-   can be read was synced before it had its name; ``settle`` makes the names durable, too, of
-   objects whose author may have stopped before it came to that.
-4. A failed fsync is final: its file is thrown away, never synced again, for the kernel may have
-   dropped the pages. If the directory's fsync fails, the name is there but may not survive a
-   power cut: ``OutcomeUnknown``.
-5. No symbolic link below the root is followed (``disk.folders``), nor left out of a listing: it is
-   refused by name, since a file behind it must neither be deleted nor be taken for lost.
-6. Errors come from ``errno``, which obstore turns into text; and opening a table must not make
-   its directory, which obstore does. So this adapter is plain ``os`` (obstore serves the rest).
+2. ``replace`` renames the temporary instead, and also syncs the directory.
+3. A crash leaves the whole object or none, and perhaps a temporary, which no listing shows. An
+   object's bytes are synced before it gets its name; ``settle`` also makes the names durable, of
+   objects whose writer may have stopped before its directory sync.
+4. A failed fsync is final: the file is deleted, never synced again, because the kernel may have
+   dropped the pages. If the directory's fsync fails, the name exists but may not survive a power
+   cut: ``OutcomeUnknown``.
+5. A symbolic link below the root is not followed (``disk.folders``), nor left out of a listing: it
+   is refused by name, since a file behind it must neither be deleted nor be taken for lost.
+6. Errors need ``errno``, which obstore turns into text; and opening a table must not make its
+   directory, which obstore does. So this adapter is plain ``os`` (obstore serves object stores).
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class LocalStorage:
 
     @property
     def uri(self) -> str:
-        """Return the directory as ``file://`` URI."""
+        """Return the directory as a ``file://`` URI."""
         return f"file://{self._root}"
 
     def read(self, path: str) -> bytes:
@@ -108,7 +108,7 @@ class LocalStorage:
         return self._walk(below, after or "")
 
     def delete(self, path: str) -> None:
-        """Delete an object; no error if it is not there."""
+        """Delete an object; no error if it is missing."""
         checked(path, self.uri)
         with (
             writing(self._full(path)),
@@ -122,7 +122,7 @@ class LocalStorage:
 
     @contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open an object's folder, made if need be; only that is translated here."""
+        """Open an object's folder, made if missing; only errors of opening are translated here."""
         with contextlib.ExitStack() as stack:
             with writing(self._full(path)):
                 opened = stack.enter_context(self._folders.at(path, make=True))
@@ -130,7 +130,7 @@ class LocalStorage:
 
     @contextmanager
     def _temporary(self, parent: int, name: str, data: bytes) -> Iterator[str]:
-        """Write a synced file under a hidden name, which is gone afterwards."""
+        """Write a synced file under a hidden name, which is removed afterwards."""
         temporary = f".{name}.{secrets.token_hex(8)}{TEMPORARY}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         fd = os.open(temporary, flags, 0o644, dir_fd=parent)
@@ -144,7 +144,7 @@ class LocalStorage:
                 os.close(fd)
             yield temporary
         finally:
-            with contextlib.suppress(OSError):  # renamed, or litter that no listing shows
+            with contextlib.suppress(OSError):  # renamed, or garbage that no listing shows
                 os.unlink(temporary, dir_fd=parent)
 
     def _link(self, parent: int, temporary: str, name: str, path: str) -> None:
@@ -152,7 +152,7 @@ class LocalStorage:
             os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         except OSError as error:
             full = self._full(path)
-            if _is_folder(parent, name):  # EEXIST, too, but nobody created this object
+            if _is_folder(parent, name):  # EEXIST, too, but the object does not exist
                 raise IsADirectoryError(errno.EISDIR, "is a folder", full) from error
             if error.errno in _NO_LINKS:
                 raise UnsafeStorage(
@@ -174,7 +174,7 @@ class LocalStorage:
                 yield from self._walk(path, after)
 
     def _names(self, below: str) -> "Sequence[tuple[str, bool]]":
-        """Return a directory's names so that walking it yields whole paths in order."""
+        """Return a directory's names, sorted so that a walk yields whole paths in order."""
         try:
             with (
                 reading(self._full(below)),

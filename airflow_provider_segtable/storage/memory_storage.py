@@ -64,7 +64,7 @@ class MemoryStorage:
         )
 
     def delete(self, path: str) -> None:
-        """Delete an object; no error if it is not there."""
+        """Delete an object; no error if it is missing."""
         with self._mutex:
             self._objects.pop(checked(path, self._uri), None)
 

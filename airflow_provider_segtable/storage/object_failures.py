@@ -1,4 +1,4 @@
-"""Operating system errors as errors of the tree."""
+"""Translation of operating system errors into segtable's errors, for metadata objects."""
 
 import errno
 import os
@@ -45,7 +45,7 @@ _WRITING: Kinds = {
 
 @contextmanager
 def reading(uri: str) -> Iterator[None]:
-    """Raise what an ``OSError`` means for the object being read."""
+    """Translate an ``OSError`` about the object being read."""
     try:
         yield
     except OSError as error:
@@ -54,7 +54,7 @@ def reading(uri: str) -> Iterator[None]:
 
 @contextmanager
 def writing(uri: str) -> Iterator[None]:
-    """Raise what an ``OSError`` means for the object being written or deleted."""
+    """Translate an ``OSError`` about the object being written or deleted."""
     try:
         yield
     except OSError as error:

@@ -1,20 +1,20 @@
 """Storage on S3, GCS and Azure, over obstore.
 
-1. ``create`` is a conditional put sent exactly once, on a store that does not retry by itself: so
-   each answer is about this one request, and only what is certain is called so.
+1. ``create`` is a conditional put on a store that does not retry by itself. So each answer is about
+   one request, and an outcome is reported as certain only if it is.
 
    | answer                         | means                                          |
    |--------------------------------|------------------------------------------------|
    | 2xx                            | created                                        |
    | 412, Azure's 409 BlobAlready…  | ``AlreadyExists``                              |
-   | any other 409                  | nothing was decided: sent again, a few times   |
+   | any other 409                  | undecided: sent again, a few times             |
    | 401, 403                       | ``ReadOnlyStorage``                            |
    | 507, quota                     | ``StorageFull``                                |
    | 501                            | ``UnsafeStorage``: no conditional writes       |
    | other 4xx                      | ``StorageError``                               |
    | other 5xx, no answer           | ``OutcomeUnknown``                             |
 
-2. Everything else may be repeated without harm and goes through a store that retries.
+2. All other requests may be repeated without harm and go through a store that retries.
 3. A missing bucket is a ``StorageError``, never ``NotFound``: "cannot tell" is not "none".
 4. A store that lists out of order (S3 directory buckets) is refused rather than misread.
 """
@@ -71,11 +71,11 @@ class ObjectStorage:
         """Wrap obstore stores whose prefix is the table's root.
 
         Args:
-            store: for everything that may be repeated.
+            store: the store for requests that may be repeated.
             uri: the table's root, for messages.
-            once: the same place without retries, for ``create``; ``store`` by default.
+            once: the same store without retries, for ``create``; ``store`` by default.
             clock: for pauses after an undecided answer.
-            randomness: for their jitter.
+            randomness: for the pauses' jitter.
         """
         self._store = store
         self._once = once or store
@@ -120,7 +120,7 @@ class ObjectStorage:
             raise _not_written(error, self._full(path)) from error
 
     def settle(self, prefix: str) -> None:
-        """Do nothing: an object store's answer is given when the object is durable."""
+        """Do nothing: an object store answers when the object is durable."""
         folder(prefix, self._uri)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
@@ -129,7 +129,7 @@ class ObjectStorage:
         return self._pages(below, after or None)
 
     def delete(self, path: str) -> None:
-        """Delete an object; no error if it is not there."""
+        """Delete an object; no error if it is missing."""
         try:
             with contextlib.suppress(FileNotFoundError):
                 obstore.delete(self._store, checked(path, self._uri))
@@ -182,7 +182,7 @@ def _not_written(error: Exception, full: str) -> StorageError:
 
 
 def _known(error: Exception, full: str) -> StorageError | None:
-    """Return what an answer says for certain about a write, or None."""
+    """Return the error if an answer decides a write's outcome, else None."""
     status, text = _status(error), str(error)
     if _is_about_credentials(text) or _names_no_bucket(error):
         return _unreachable(text, full, error)
@@ -248,5 +248,5 @@ def _unreachable(text: str, full: str, error: Exception) -> StorageError:
 
 
 def _line(error: Exception) -> str:
-    """Return the error in one line, without obstore's own structures and signed URLs."""
+    """Return the error in one line, without obstore's debug output and signed URLs."""
     return redacted(" ".join(str(error).partition("Debug source")[0].split()))[:300]

@@ -2,12 +2,12 @@
 
 1. One form of URI for log and data files: a path, ``file://``, ``s3://`` (``s3a://``), ``gs://``,
    ``az://container`` or ``abfs[s]://container@account.dfs.core.windows.net``, and for tests
-   ``memory://name``, which is one store a process, shared by all who open it.
-2. Options are named as obstore names them; the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``)
-   fills in the rest. Nothing is read or written before the first call.
+   ``memory://name``, which is one store per process, shared by all its users.
+2. Options have obstore's names; the environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``) supplies
+   missing ones. Nothing is read or written before the first call.
 3. obstore is imported for object stores only: a local table opens faster without it.
-4. A URI is shown in messages, logs and command lines, so it holds no credentials: these are
-   options. One that does is refused, and its credentials are not repeated.
+4. A URI is shown in messages, logs and command lines, so credentials belong in the options. A URI
+   with credentials is refused, and the message omits them.
 """
 
 import re
@@ -60,7 +60,7 @@ def check_uri(uri: str) -> str:
     """Return the URI of a table, without opening it.
 
     Raises:
-        InvalidName: for an unknown scheme, a query, or credentials in it.
+        InvalidName: for an unknown scheme, a query, or credentials in the URI.
     """
     _parts(uri)
     return uri

@@ -13,7 +13,7 @@ __all__ = ["absolute", "checked", "folder", "is_local", "within"]
 
 
 def absolute(uri: str) -> str:
-    """Return a table's URI in a form that means the same in every process."""
+    """Return a table's URI in a form that is valid in every process."""
     return uri if "://" in uri else str(Path(uri).absolute())
 
 
@@ -29,5 +29,5 @@ def folder(prefix: str, root: str) -> str:
 
 
 def within(path: str, below: str) -> bool:
-    """Whether an object lies below a folder (part by part: ``a`` does not hold ``ab/c``)."""
+    """Return whether an object lies below a folder, by whole names: ``ab/c`` is not below ``a``."""
     return not below or path.startswith(f"{below}/")

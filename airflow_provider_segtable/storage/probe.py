@@ -1,9 +1,10 @@
-"""Start-up check that a store keeps put-if-absent.
+"""Start-up check that a store supports put-if-absent.
 
-1. Create a probe under a fresh name, then create it again with other bytes: the second must fail,
-   and the first bytes must be what is read. Otherwise two writers could own one event: refused.
-2. A lost reply proves nothing: another name is tried, a few times.
-3. The probe is deleted again; failing to is no harm.
+1. Create a probe under a fresh name, then create it again with other bytes. The second create must
+   fail, and a read must return the first bytes. Otherwise two writers could own one event, and the
+   store is refused.
+2. A lost reply proves nothing: the check is repeated under another name, a few times.
+3. The probe is deleted at the end; a failure to delete it is harmless.
 """
 
 import contextlib
@@ -27,8 +28,8 @@ def probe(storage: Storage, randomness: Randomness | None = None) -> None:
     """Refuse a store on which commits would be lost.
 
     Raises:
-        UnsafeStorage: if a second create of one name succeeds, or changes what is read.
-        OutcomeUnknown: if replies were lost again and again.
+        UnsafeStorage: if a second create of one name succeeds, or changes the object.
+        OutcomeUnknown: if replies were lost at every attempt.
         StorageError: if the store cannot be written at all.
     """
     source = randomness or SystemRandomness()
@@ -47,7 +48,7 @@ def probe(storage: Storage, randomness: Randomness | None = None) -> None:
 
 
 def _create_twice(storage: Storage, path: str) -> None:
-    with contextlib.suppress(AlreadyExists):  # the name is ours alone: an own, retried request
+    with contextlib.suppress(AlreadyExists):  # the name is unique: this request was retried
         storage.create(path, FIRST)
     try:
         storage.create(path, SECOND)

@@ -1,13 +1,14 @@
-"""The author's clock, compared with another before it may set the log's time.
+"""Compare the author's clock with an independent clock before it sets the log's time.
 
-1. The log's time never goes back. So one event from a host that is years ahead would move it for
-   good: reads as of a time, ages and intervals between compactions would all be wrong.
-2. A lease brings the coordinator's clock along. A commit without one (a delete, a tag, a cleaning,
-   a plan) compares with the storage's: a probe is put, listed and deleted.
-3. A comparison is valid for ``VALID_S`` in all of the process, as long as wall clock and monotonic
-   clock go on together. So a process pays three small requests every ten minutes at most, and
-   none while it takes leases.
-4. A clock that is off by more than the bound, ahead or behind, is compared once more, then refused.
+1. The log's time never goes back. A single event from a host that is years ahead would move it
+   permanently: reads as of a time, ages and intervals between compactions would all be wrong.
+2. A lease carries the coordinator's time. A commit without a lease (a delete, a tag, a cleaning,
+   a plan) compares with the storage's clock: a probe is put, listed and deleted.
+3. A comparison is valid for ``VALID_S`` in the whole process while wall clock and monotonic clock
+   advance together. So a process sends at most three small requests every ten minutes, and none
+   while it takes leases.
+4. If a clock is off by more than the bound, ahead or behind, it is compared once more, then
+   refused.
 """
 
 import socket
@@ -21,7 +22,7 @@ from airflow_provider_segtable.ports.storage import Storage
 
 MOST_SKEW_S = 60.0
 SKEW_VARIABLE = "SEGTABLE_CLOCK_SKEW_S"
-"""How far clocks may differ before an author is refused; seconds, 60 by default."""
+"""Largest accepted clock difference in seconds, 60 by default."""
 VALID_S = 600.0
 FOLDER = "_segtable/clock"
 _HOUR_US = 3_600_000_000
@@ -30,14 +31,14 @@ _US = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Another clock beside this host's.
+    """One comparison of this host's clock with another clock.
 
     Attributes:
-        at: this host's wall clock, looked at once: it may be set while the other is asked.
-        at_s: its monotonic clock then.
-        took_s: how long the other was asked, by the monotonic clock.
-        theirs: what the other showed within that time.
-        whose: the other clock.
+        at: this host's wall clock before the request; read once, since it may be set meanwhile.
+        at_s: this host's monotonic clock at the same moment.
+        took_s: duration of the request, by the monotonic clock.
+        theirs: the other clock's time, read within that duration.
+        whose: description of the other clock.
     """
 
     at: Instant
@@ -48,7 +49,7 @@ class Reading:
 
     @property
     def ahead_us(self) -> int:
-        """Return how far this host's clock is ahead, at least; negative if it is behind."""
+        """Return the smallest possible lead of this host's clock; negative if it is behind."""
         until = self.at + int(self.took_s * _US)
         return max(self.at - self.theirs, 0) or min(until - self.theirs, 0)
 
@@ -57,14 +58,14 @@ class ClockCheck:
     """Whether the clock of a process may set a log's time; shared by all tables of the process."""
 
     def __init__(self) -> None:
-        """Begin with a clock that nobody has compared."""
+        """Start without a comparison."""
         self._passed: Reading | None = None
 
     def compare(self, author: str, reading: Reading, most_s: float) -> None:
-        """Keep a reading that agrees.
+        """Keep a reading if the clocks agree.
 
         Raises:
-            ClockSkew: it does not; names the host and both times.
+            ClockSkew: the clocks differ too much; the message names the host and both times.
         """
         if abs(reading.ahead_us) > most_s * _US:
             self._passed = None
@@ -72,7 +73,7 @@ class ClockCheck:
         self._passed = reading
 
     def agreed(self, clock: Clock, most_s: float) -> Instant | None:
-        """Return the wall clock; None if no young reading agrees, or the clock was set since."""
+        """Return the wall clock; None without a recent reading, or if the clock was set since."""
         passed, now, now_s = self._passed, clock.now(), clock.monotonic()
         if passed is None or not 0 <= now_s - passed.at_s <= VALID_S:
             return None
@@ -81,10 +82,10 @@ class ClockCheck:
 
 
 def storage_clock(storage: Storage, clock: Clock, randomness: Randomness) -> Reading:
-    """Read the storage's clock: put a probe, list it, delete it and those left by dead processes.
+    """Read the storage's clock: put a probe, list it, then delete it and abandoned older probes.
 
     Raises:
-        StorageError: it cannot be read.
+        StorageError: the clock cannot be read.
     """
     path = f"{FOLDER}/{randomness.token()}"
     at, at_s = clock.now(), clock.monotonic()

@@ -1,4 +1,4 @@
-"""The ports one table is operated through, in one value that is passed down."""
+"""``TableContext``: the ports of one table, passed down as one value."""
 
 import os
 import socket
@@ -33,16 +33,16 @@ from airflow_provider_segtable.table.clocks import (
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 SESSION_TIMEOUT_VARIABLE = "SEGTABLE_SESSION_TIMEOUT_S"
-"""How long ZooKeeper keeps the locks of a worker that fell silent; seconds, 30 by default."""
+"""How long ZooKeeper keeps the locks of an unresponsive worker; seconds, 30 by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableContext:
-    """Everything a table needs of the world.
+    """The external services and settings that a table uses.
 
-    ``uri`` and ``storage_options`` let kernels rebuild ``files`` inside Spark tasks; ``author``
-    names this process in events and locks. ``most_skew_s`` is how far clocks may differ.
-    A local ``uri`` is absolute, for tasks have a working directory of their own.
+    Kernels rebuild ``files`` inside Spark tasks from ``uri`` and ``storage_options``. ``author``
+    names this process in events and locks. ``most_skew_s`` is the largest accepted clock
+    difference. A local ``uri`` is absolute, because tasks run in other working directories.
     """
 
     uri: str
@@ -58,12 +58,12 @@ class TableContext:
     log: EventLog = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Keep one log, which remembers what it read."""
+        """Create the log, which caches its newest state."""
         object.__setattr__(self, "log", EventLog(self.storage))
 
     @property
     def coordinator(self) -> Coordinator:
-        """Return the coordinator, or raise ``CoordinatorUnavailable`` if none was given."""
+        """Return the coordinator, or raise ``CoordinatorUnavailable`` if none is configured."""
         if self.optional_coordinator is None:
             raise CoordinatorUnavailable(
                 f"writing to {self.uri} needs ZooKeeper and no address was given: pass "
@@ -73,10 +73,10 @@ class TableContext:
         return self.optional_coordinator
 
     def checked_now(self) -> Instant:
-        """Return the time by this host's clock, once it agrees with the storage's.
+        """Return this host's time after checking that it agrees with the storage's clock.
 
         Raises:
-            ClockSkew: it does not.
+            ClockSkew: the clocks differ too much.
             StorageError: the storage's clock could not be read.
         """
         for _ in range(2):
@@ -87,16 +87,16 @@ class TableContext:
         raise ClockSkew(f"the clock of {self.author} was set while it was compared: run it again")
 
     def check_storage_clock(self) -> Reading:
-        """Compare this host's clock with the storage's, now; errors as ``checked_now``."""
+        """Compare this host's clock with the storage's now; errors as ``checked_now``."""
         reading = storage_clock(self.storage, self.clock, self.randomness)
         self.clock_check.compare(self.author, reading, self.most_skew_s)
         return reading
 
     def check_lease_clock(self, lease: Lease) -> None:
-        """Compare this host's clock with the coordinator's at the grant of a lease.
+        """Compare this host's clock with the coordinator's time at which it granted the lease.
 
         Raises:
-            ClockSkew: they differ too much.
+            ClockSkew: the clocks differ too much.
         """
         reading = lease_clock(lease, self.clock)
         self.clock_check.compare(self.author, reading, self.most_skew_s)
@@ -120,7 +120,11 @@ def _coordinator(address: str, options: Mapping[str, str] | None) -> Coordinator
 
 
 def _seconds(variable: str, default: float) -> float:
-    """Return the seconds that an environment variable gives."""
+    """Return the seconds in an environment variable, or the default.
+
+    Raises:
+        InvalidInput: the value is not a positive, finite number.
+    """
     given = os.environ.get(variable)
     try:
         seconds = float(given or default)
@@ -143,11 +147,11 @@ def open_context(
 
     Args:
         uri: the table's root: a path, ``file://``, ``s3://``, ``gs://``, ``az://``.
-        zookeeper: ``host:port[,host:port][/chroot]``; may be left out for reading.
+        zookeeper: ``host:port[,host:port][/chroot]``; optional for reading.
         storage_options: keys of the object store, as obstore names them.
-        author: who is shown in events and locks; the default names host and process.
+        author: author of events and holder of locks; by default the host and process id.
         zookeeper_options: user, password and TLS files (``coordination.zookeeper.access``); by
-            default what the environment says.
+            default from the environment.
     """
     options = SecretOptions(storage_options)
     return TableContext(

@@ -1,10 +1,10 @@
-"""What an application tells those who wait for it elsewhere, where the log does not tell it.
+"""Application results that are not recorded in the log.
 
-1. A driver on a cluster shares no file and no output with whoever submitted it. What it did, it
-   commits, and the log tells. That there was nothing to do, or why it failed, it leaves here: one
-   JSON object in ``_segtable/results/<name>.json``, under a name that the one who waits chose.
-2. It is a message and no part of the table: whoever waits deletes it, nobody else reads it. What
-   nobody fetched for a week, the next one to leave something deletes.
+1. A driver on a cluster shares no file and no output with its submitter. Its changes are commits
+   in the log. If there was nothing to do or it failed, it writes the reason here: one JSON object
+   in ``_segtable/results/<name>.json``, under a name that the waiting submitter chose.
+2. A result is a message, not part of the table: only the submitter reads it, and deletes it. The
+   next driver that writes a result deletes results older than a week.
 """
 
 import json
@@ -22,17 +22,17 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,99}")
 
 
 def leave(storage: Storage, name: str, facts: Mapping[str, Any], *, now: Instant) -> None:
-    """Leave a result, whole or not at all, and delete those that nobody fetched.
+    """Write a result atomically, and delete old results that were never fetched.
 
     Args:
-        storage: the table's.
-        name: that the one who waits looks under.
-        facts: values of JSON.
-        now: the time, by which others are old.
+        storage: the table's storage.
+        name: the name under which the submitter looks for the result.
+        facts: JSON values.
+        now: the current time, for the age of other results.
 
     Raises:
-        InvalidName: the name is no name of a file.
-        StorageError: it could not be left.
+        InvalidName: the name is not a valid file name.
+        StorageError: the result could not be written.
     """
     storage.replace(_path(name), json.dumps(facts).encode())
     for entry in [*storage.list(FOLDER)]:
@@ -41,10 +41,10 @@ def leave(storage: Storage, name: str, facts: Mapping[str, Any], *, now: Instant
 
 
 def fetch(storage: Storage, name: str) -> Mapping[str, Any] | None:
-    """Return a result, or None while there is none.
+    """Return a result, or None if it does not exist yet.
 
     Raises:
-        CorruptTable: it is no JSON object.
+        CorruptTable: the content is not a JSON object.
     """
     try:
         found = json.loads(storage.read(_path(name)))
@@ -60,7 +60,7 @@ def fetch(storage: Storage, name: str) -> Mapping[str, Any] | None:
 
 
 def forget(storage: Storage, name: str) -> None:
-    """Delete a result, if there is one."""
+    """Delete a result if it exists."""
     storage.delete(_path(name))
 
 

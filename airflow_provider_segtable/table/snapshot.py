@@ -1,9 +1,9 @@
 """Snapshots: the table at one event, resolved to files, readable as Arrow.
 
 1. A snapshot is a prefix of the log; it never changes, whatever is committed later.
-2. Rows that were deleted are not shown, wherever they are now.
-3. Rows come segment by segment in root order within a chunk; a chunk that a higher version hides
-   in part is read with its event times clipped. Tombstones are not shown.
+2. Deleted rows are not shown, even after a compaction moved them to another segment.
+3. Rows are read segment by segment, in root order within a chunk. If a higher version hides part
+   of a chunk, the chunk is read with its event times clipped. Tombstones are not shown.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,7 +31,7 @@ from airflow_provider_segtable.table.context import TableContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One version of a table; unless ``checked``, bytes are not compared with their checksums."""
+    """One version of a table; reads verify checksums unless ``checked`` is False."""
 
     ports: TableContext
     state: State
@@ -53,15 +53,16 @@ class Snapshot:
         return tuple(each for each in found if any(segment.rows for segment in each.segments))
 
     def segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
-        """Return the visible segments that may hold rows of ``interval``, each once, in order."""
+        """Return the visible segments that may have rows in ``interval``, each once, in order."""
         segments = self.state.timeline.visible_segments(interval)
         return tuple(segment for segment in segments if not segment.tombstone)
 
     def count(self) -> int:
         """Return the number of rows, reading as little as possible.
 
-        Where the log knows each row, that is vectors at most; elsewhere hidden columns, event
-        times of chunks that are hidden in part, and what a predicate names.
+        If the log records a segment's root addresses, only deletion vectors are read. Otherwise
+        it reads hidden columns, event times of partly hidden chunks, and columns of predicate
+        deletes.
         """
         return sum(
             _known_rows(segment, row_filter)
@@ -75,7 +76,7 @@ class Snapshot:
     def batches(
         self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, optionally of some columns and event times only."""
+        """Yield the rows, optionally restricted to some columns and event times."""
         return self._read(self.schema, columns, interval)
 
     def addressed(
@@ -87,8 +88,8 @@ class Snapshot:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows with their root addresses, as the last two columns (``ROOT``, ``ROW``).
 
-        An address names a row for ever, whatever is compacted; ``Table.delete`` takes it. With
-        ``roots`` only the segments that may hold rows of these are read.
+        An address identifies a row permanently, across compactions; ``Table.delete`` accepts it.
+        If ``roots`` is given, only segments that may hold rows of these roots are read.
         """
         for segment, row_filter, clip in self._parts(interval, roots):
             yield from self._rows_of(segment, row_filter, clip, columns=columns, addressed=True)
@@ -105,7 +106,7 @@ class Snapshot:
     def _parts(
         self, interval: Interval | None, roots: Collection[SegmentId] | None = None
     ) -> Iterator[tuple[Segment, RowFilter, Interval | None]]:
-        """Yield the segments to read, with what is deleted, and the time to clip to, if any."""
+        """Yield the segments to read, each with its row filter and optional clip interval."""
         parts = [
             (segment, None if _within(segment, found.interval) else found.interval)
             for found in self.visible(interval)
@@ -150,7 +151,7 @@ class Snapshot:
     def rolled_up(
         self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
     ) -> pa.Table:
-        """Read a rollup table with one row a group, whatever was compacted; others as they are.
+        """Read a rollup table with one row per group; read other tables as ``to_arrow`` does.
 
         Raises:
             InvalidInput: the table has sketches, which only Spark can merge.

@@ -1,11 +1,11 @@
-"""``Table``: the library's face. Create, open, append, change, read; ``services`` compact.
+"""``Table``: the public API to create, open, append, change and read; ``services`` compact.
 
 :Example:
 
 >>> table = Table.create("flights", schema=schema, time_column="time_hour",
 ...                      granularity="month", zookeeper="127.0.0.1:2181")
 >>> table.append(rows)                     # one atomic event
->>> table.delete("carrier = 'AA'")         # another, whatever is being compacted
+>>> table.delete("carrier = 'AA'")         # another, also during a compaction
 >>> table.snapshot().to_arrow()            # the newest state
 >>> table.snapshot(version=3).count()      # any earlier one
 """
@@ -55,7 +55,7 @@ from airflow_provider_segtable.table.writes.incoming import incoming
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table; holds no state of its own but its ports."""
+    """One table; it has no state besides its ports."""
 
     ports: TableContext
 
@@ -76,22 +76,22 @@ class Table:
         """Create a table at ``uri``.
 
         Args:
-            uri: an empty place: path, ``s3://``, ``gs://``, ``az://``.
-            schema: its columns (of a rollup: what it is given); the time column must be there.
+            uri: an empty location: path, ``s3://``, ``gs://``, ``az://``.
+            schema: its columns (of a rollup table: the input columns), with the time column.
             time_column: the event time; timestamp (naive means UTC) or date.
             granularity: hour, day, week, month, year or all.
-            name: shown to people; the last part of the URI by default.
+            name: display name; the last part of the URI by default.
             properties: policy settings (``segtable plan --help`` lists them).
-            rollup: what is kept of the rows; every row as it is by default.
+            rollup: how rows are aggregated; by default they are stored unchanged.
             zookeeper: ``host:port[,...][/chroot]``; needed for writing later.
             storage_options: keys of the object store.
             zookeeper_options: user, password and TLS files; by default from the environment.
 
         Raises:
-            TableExists: if there is a table already.
-            SchemaMismatch: if a type cannot be stored, or the time column is none.
-            InvalidInput: if the rollup is coarser than the time chunks.
-            UnsafeStorage: if the store does not keep put-if-absent.
+            TableExists: the location already has a table.
+            SchemaMismatch: a type cannot be stored, or the time column is missing or not a time.
+            InvalidInput: the rollup is coarser than the time chunks.
+            UnsafeStorage: the store does not honour put-if-absent.
         """
         ports = open_context(
             uri,
@@ -121,7 +121,7 @@ class Table:
         """Open the table at ``uri``; ``zookeeper`` is needed for writing only.
 
         Raises:
-            NotATable: if there is none.
+            NotATable: the location has no table.
         """
         ports = open_context(
             uri,
@@ -145,14 +145,14 @@ class Table:
         tag: str | None = None,
         checked: bool = True,
     ) -> Snapshot:
-        """Return the newest snapshot, or that of an event number, a time (inclusive) or a tag.
+        """Return the newest snapshot, or the one at an event number, a time (inclusive) or a tag.
 
-        Unless ``checked``, readers do not compare data files with their checksums: a little faster,
-        and damage may be read as data.
+        If ``checked`` is False, readers skip the checksums of data files: a little faster, but
+        damage may be read as data.
 
         Raises:
-            VersionExpired: it is no longer kept.
-            InvalidInput: there is no such tag.
+            VersionExpired: the version is no longer kept.
+            InvalidInput: the tag does not exist.
         """
         log = self.ports.log
         if tag is not None:
@@ -167,33 +167,34 @@ class Table:
         return Snapshot(ports=self.ports, state=state, checked=checked)
 
     def tag(self, name: str, *, version: int | None = None) -> int:
-        """Keep a version, the newest by default, for as long as it has a name; returns its number.
+        """Tag a version, the newest by default, so that it is kept; return its number.
 
         Raises:
-            InvalidName: of a form that is no file name.
-            VersionExpired: it is no longer kept.
-            CommitConflict: the name is taken, or the version was cleaned meanwhile.
+            InvalidName: the name is not a valid file name.
+            VersionExpired: the version is no longer kept.
+            CommitConflict: the tag exists, or the version was cleaned meanwhile.
         """
         return put_tag(self.ports, name, version)
 
     def untag(self, name: str) -> None:
-        """Take a name away; the next cleaning may remove what only it kept.
+        """Remove a tag; the next cleaning may delete files that only this tag kept.
 
         Raises:
-            CommitConflict: there is no such tag.
+            CommitConflict: the tag does not exist.
         """
         remove_tag(self.ports, name)
 
     def append(self, rows: pa.Table, *, commit_id: str | None = None) -> Committed:
-        """Append rows: one segment for each time chunk they touch, one event in all.
+        """Append rows: one segment per time chunk, in one event.
 
         Args:
-            rows: columns and types as the table's; sorted by event time on the way in. To a
-                rollup table bring its input columns; they are rolled up as far as this append.
-            commit_id: equal ids append once; a fresh one by default.
+            rows: rows with the table's columns and types; the append sorts them by event time.
+                For a rollup table, rows with its input columns; they are rolled up among
+                themselves.
+            commit_id: equal ids append once; random by default.
 
         Raises:
-            SchemaMismatch, TimeOutOfRange: nothing is written.
+            SchemaMismatch, TimeOutOfRange: the rows do not fit; nothing is written.
             LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
         """
         state = self.state()
@@ -213,21 +214,22 @@ class Table:
         addresses: pa.Table | None = None,
         commit_id: str | None = None,
     ) -> ChangeResult:
-        """Delete rows, in one atomic event; needs no lock and waits for nobody.
+        """Delete rows in one atomic event, without locks or waiting.
 
         Args:
-            where: those for which a condition holds: SQL (``data.arrow.sql`` says how much of it;
-                Spark takes more), or a ``pyarrow.compute.Expression``. ``"true"`` is all rows.
-            rows: those that equal one of these in all their columns; null equals null.
-            addresses: those at these root addresses, columns ``__segtable_root`` and
-                ``__segtable_row`` as ``Snapshot.addressed`` has them. What is of no row that is
-                there now is left out.
-            commit_id: equal ids delete once; a fresh one by default.
+            where: delete the rows that match a condition: SQL (``data.arrow.sql`` defines the
+                subset; Spark accepts more) or a ``pyarrow.compute.Expression``. ``"true"``
+                matches all rows.
+            rows: delete the rows that equal one of these in all their columns; null equals null.
+            addresses: delete the rows at these root addresses: columns ``__segtable_root`` and
+                ``__segtable_row`` as in ``Snapshot.addressed``. Addresses without a visible row
+                are ignored.
+            commit_id: equal ids delete once; random by default.
 
         Raises:
-            InvalidInput: what is given says nothing about this table. From a rollup table only SQL
-                over dimensions and time deletes.
-            ChangeConflict: others updated the same rows first, again and again.
+            InvalidInput: the condition, rows or addresses do not fit this table. A rollup table
+                accepts only SQL over dimensions and time.
+            ChangeConflict: other writers repeatedly updated the same rows first.
             CommitUnknown: run again with the same commit id.
         """
         wanted = Deletes(where=where, rows=rows, addresses=addresses)
@@ -240,16 +242,18 @@ class Table:
         *,
         commit_id: str | None = None,
     ) -> ChangeResult:
-        """Change rows: they are deleted and appended as they shall be, in one atomic event.
+        """Update rows: delete them and append their new values, in one atomic event.
 
         Args:
-            set: by column, a value, or a ``pyarrow.compute.Expression`` over the row as it was.
-            where: a condition, as for ``delete``; ``"true"`` is all rows.
-            commit_id: equal ids update once; a fresh one by default.
+            set: new values by column: a value, or a ``pyarrow.compute.Expression`` over the old
+                row.
+            where: a condition, as for ``delete``; ``"true"`` matches all rows.
+            commit_id: equal ids update once; random by default.
 
         Raises:
-            InvalidInput: a column is not there or cannot become this, or the table rolls up.
-            ChangeConflict: others changed the same rows first, again and again.
+            InvalidInput: a column does not exist or does not accept the value, or the table is
+                a rollup table.
+            ChangeConflict: other writers repeatedly changed the same rows first.
             LockLost, CommitUnknown: as ``append``.
         """
         return self._change(ChangeKind.UPDATE, Updates(set=set, where=where), commit_id)
@@ -263,19 +267,19 @@ class Table:
         unmatched: str = "insert",
         commit_id: str | None = None,
     ) -> ChangeResult:
-        """Join rows to the table's by equality of some columns, and change both sides at once.
+        """Merge source rows into the table by key columns, in one atomic event.
 
         Args:
-            source: some of the table's columns, those of ``on`` among them.
-            on: what to join by; null equals nothing.
-            matched: the table's row gets the other columns of the source (``"update"``), goes
-                (``"delete"``) or stays (``"ignore"``).
-            unmatched: the source's row comes (``"insert"``; columns that it lacks are null), or
-                does not (``"ignore"``). Two merges at once may both insert a key.
-            commit_id: equal ids merge once; a fresh one by default.
+            source: rows with some of the table's columns, including those of ``on``.
+            on: the key columns; null equals nothing.
+            matched: if a table row has a source key, it gets the source's other columns
+                (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
+            unmatched: if a source row has no match, it is inserted (``"insert"``; missing columns
+                are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key.
+            commit_id: equal ids merge once; random by default.
 
         Raises:
-            InvalidInput: the columns do not fit, or several rows would update one.
+            InvalidInput: the columns do not fit, or several source rows would update one row.
             ChangeConflict, LockLost, CommitUnknown: as ``update``.
         """
         wanted = Merges.of(source, on, matched, unmatched)
@@ -292,7 +296,7 @@ def create_table(ports: TableContext, definition: TableCreated) -> Table:
     """Write event 0; the port-level form of ``Table.create``.
 
     Raises:
-        ClockSkew: this host's clock is off; no table was made.
+        ClockSkew: this host's clock is off; no table was created.
     """
     log = ports.log
     if log.first():
@@ -318,13 +322,13 @@ def _exists(ports: TableContext) -> TableExists:
 
 
 def given_schema(definition: TableCreated) -> pa.Schema:
-    """Return the columns that an append to the table brings."""
+    """Return the schema of rows to append."""
     schema, rollup, time = definition.schema, definition.rollup, definition.time_column
     return to_arrow(input_schema(rollup, schema, time_column=time) if rollup else schema)
 
 
 def _rolling(definition: TableCreated, rollup: Rollup) -> TableCreated:
-    """Return the definition of a rollup table, from one with the input schema."""
+    """Return the rollup table's definition, given one with the input schema."""
     given, time = definition.schema, definition.time_column
     found = bound(rollup, given, time_column=time, granularity=definition.granularity)
     return replace(definition, schema=stored_schema(found, given, time_column=time), rollup=found)

@@ -1,10 +1,10 @@
 """Tags: versions that are kept by name.
 
-1. A tag's checkpoint is written first, so that the version can be opened when the log behind it
-   has expired; then ``Tagged`` is committed. Without the event the file means nothing.
-2. The event is admitted only while its version is kept, so a cleaner that did not know the tag
-   cannot have removed what it needs; and a cleaner that comes later knows it.
-3. The file of a version that is neither kept nor tagged is litter: no event can name it any more.
+1. A tag's checkpoint is written first, so that the version can be opened after its events have
+   expired; then ``Tagged`` is committed. Without the event the file has no meaning.
+2. The event is admitted only while its version is kept. So an earlier cleaner cannot have removed
+   files that the tag needs, and a later cleaner reads the tag from the log.
+3. The file of a version that is neither kept nor tagged is an orphan: no later event can name it.
 """
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName
@@ -18,7 +18,7 @@ from airflow_provider_segtable.table.log.event_log import tag_path
 
 
 def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
-    """Name a version, the newest by default; see ``Table.tag``."""
+    """Tag a version, the newest by default; see ``Table.tag``."""
     if not is_name(name):
         raise InvalidName(
             f"{name!r} is no tag: use up to 100 letters, digits, '.', '_' and '-', "
@@ -34,7 +34,7 @@ def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
 
 
 def remove_tag(ports: TableContext, name: str) -> None:
-    """Take a name away; see ``Table.untag``."""
+    """Remove a tag; see ``Table.untag``."""
     change = Change(action=Untagged(name=name), commit_id=ports.randomness.token())
     commit_or_raise(ports, ports.log.load(), change)
 
@@ -43,7 +43,7 @@ def known_tag(state: State, name: str) -> int:
     """Return the version that a tag names.
 
     Raises:
-        InvalidInput: there is no such tag; the message has those there are.
+        InvalidInput: the tag does not exist; the message lists the existing tags.
     """
     if name not in state.tags:
         known = ", ".join(sorted(state.tags)) or "none"

@@ -1,4 +1,4 @@
-"""For tests of segtable and of what is built on it: fakes, faults, simulation, real servers.
+"""Test support for segtable and its users: fakes, faults, simulation, real servers.
 
-Nothing is imported here: each module needs other packages (see the ``test`` extra).
+It imports none of its modules, because each needs other packages (see the ``test`` extra).
 """

@@ -1,9 +1,11 @@
-"""A real Airflow of one's own, for trials, tests and the demo: all four components.
+"""Run a separate real Airflow for trials, tests and the demo, with all four components.
 
-1. SQLite and LocalExecutor in a home of its own; free loopback ports; no log server. No login.
-2. Every process we start carries a token in its environment, and so does all that it starts: the
-   workers, the tasks, their Spark drivers. ``stop`` ends exactly those, orphans included.
-3. A watcher holds a pipe that only we write to. When we end, in whatever way, it does the same.
+1. It uses SQLite and LocalExecutor in its own home and free loopback ports; no log server, no
+   login.
+2. Every started process carries a token in its environment, and so do its descendants: workers,
+   tasks, their Spark drivers. ``stop`` ends exactly those, orphans included.
+3. A watcher reads from a pipe that only this process holds. When this process ends, however it
+   ends, the watcher ends the others.
 
     >>> with AirflowStack(home, dags_folder=dags, env={"AIRFLOW_CONN_...": "..."}) as airflow:
     ...     airflow.unpause("segtable_planner__flights")
@@ -55,13 +57,13 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Tell whether it is over, one way or the other."""
+        """Return whether the run has ended, by success or failure."""
         return self.state in ENDED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRun:
-    """A task instance; ``pid`` is that of its newest try, if it ever ran."""
+    """A task instance; ``pid`` is the process of its newest try, if it ever ran."""
 
     task_id: str
     map_index: int
@@ -71,13 +73,13 @@ class TaskRun:
 
 
 class AirflowStack:
-    """Airflow in a home, while a ``with`` block lasts (or from ``start`` to ``stop``).
+    """An Airflow that runs during a ``with`` block (or from ``start`` to ``stop``).
 
     Args:
         home: ``AIRFLOW_HOME``; made if absent. Its database is kept, so a second start is quicker.
-        dags_folder: where DAG files are.
+        dags_folder: the folder of DAG files.
         env: more environment: connections, ``SEGTABLE_...``, other settings of Airflow.
-        parallelism: how many tasks at once.
+        parallelism: how many tasks run at once.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class AirflowStack:
         self._stopped = False
 
     def __enter__(self) -> Self:
-        """Start, and wait until all is well."""
+        """Start, and wait until all components are healthy."""
         try:
             return self.start()
         except BaseException:
@@ -121,7 +123,7 @@ class AirflowStack:
         """Start the four components and wait until they are healthy (15 to 30 s).
 
         Raises:
-            ExecutionFailed: if one of them ends or does not become healthy; with its last lines.
+            ExecutionFailed: if a component ends or stays unhealthy; has its last lines.
         """
         self._stopped = False
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
@@ -133,7 +135,7 @@ class AirflowStack:
         return self
 
     def stop(self) -> None:
-        """End every process that came of this stack; again is harmless.
+        """End every process of this stack; may be called again.
 
         It may be called while another thread is in ``start``, which then raises.
         """
@@ -141,7 +143,7 @@ class AirflowStack:
             self._stopped = True
         self.marked.end(first=[process.pid for process in self._components.values()])
         for process in self._components.values():
-            process.kill()  # it is gone already, unless it has hidden its mark
+            process.kill()  # it has ended already, unless it has hidden its mark
             process.wait()
         self._components.clear()
         if self._watcher is not None:
@@ -159,7 +161,7 @@ class AirflowStack:
         """Wait until the DAG processor has read a DAG.
 
         Raises:
-            ExecutionFailed: if it does not come; with the import errors.
+            ExecutionFailed: if the DAG does not appear; has the import errors.
         """
 
         def there() -> bool | None:
@@ -171,7 +173,7 @@ class AirflowStack:
             raise ExecutionFailed(f"there is no DAG {dag_id} after {timeout_s:g} s: {told}")
 
     def unpause(self, dag_id: str) -> None:
-        """Let a DAG run; waits until it is there."""
+        """Wait until a DAG exists, and unpause it."""
         self.wait_dag(dag_id)
         self._ask(f"dags/{dag_id}", method="PATCH", body={"is_paused": False})
 
@@ -211,7 +213,7 @@ class AirflowStack:
         """Wait until a run has ended, and return it.
 
         Raises:
-            ExecutionFailed: if it has not by then; with the state of its tasks.
+            ExecutionFailed: if it has not ended in time; has the states of its tasks.
         """
 
         def ended() -> Run | None:
@@ -299,7 +301,7 @@ class AirflowStack:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C at the terminal is ours to handle
+                start_new_session=True,  # this process handles Ctrl-C at the terminal
             )
 
     def _migrate(self) -> None:
@@ -334,7 +336,7 @@ class AirflowStack:
         return " | ".join(lines[-8:])
 
     def _ask(self, path: str, *, method: str = "GET", body: Any = None, missing: Any = ...) -> Any:
-        request = urllib.request.Request(  # noqa: S310  # our own loopback server
+        request = urllib.request.Request(  # noqa: S310  # a loopback server
             f"{self.url}/api/v2/{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),

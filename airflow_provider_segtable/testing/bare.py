@@ -1,4 +1,4 @@
-"""A Python like an executor's: its own library, the packages that are named, and nothing else."""
+"""Make a Python like an executor's: the standard library and the named packages only."""
 
 import importlib
 import venv

@@ -65,7 +65,7 @@ def first(
 def merged(
     partition: int, inputs: Iterable[Segment], *, minor_version: int | None = None
 ) -> Segment:
-    """Return the one segment that ``inputs`` were compacted into."""
+    """Return the segment that a compaction of ``inputs`` made."""
     parts = sorted(inputs, key=lambda s: (s.shard.root_start, s.shard.partition))
     start, end = root_span(parts)
     chunk = parts[0].id.chunk
@@ -110,12 +110,12 @@ def minor_plan(inputs: Iterable[Segment]) -> CompactionPlan:
 
 
 def created(definition: TableCreated = DEFINITION) -> State:
-    """Return the state of a table that was just created at ``BASE``."""
+    """Return the state of a table created at ``BASE``."""
     return apply(None, Event(n=0, time=BASE, commit="c0", author="test", action=definition))
 
 
 def after(state: State, *actions: Action) -> State:
-    """Return the state after some actions, one event each, a second apart."""
+    """Return the state after the actions, one event each, a second apart."""
     for action in actions:
         n = state.n + 1
         state = apply(

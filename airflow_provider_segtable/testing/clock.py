@@ -1,4 +1,4 @@
-"""Time and chance that a test owns.
+"""Time and randomness controlled by a test.
 
 ``sleep`` never waits: it moves the clock. Equal seeds give equal tokens.
 """
@@ -12,7 +12,7 @@ START: Instant = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 
 
 class FakeClock:
-    """``ports.clock.Clock`` that moves only when told, or when somebody sleeps."""
+    """``ports.clock.Clock`` that moves only by ``advance``, ``jump`` and ``sleep``."""
 
     def __init__(self, now: Instant = START) -> None:
         """Begin at ``now``."""
@@ -30,19 +30,19 @@ class FakeClock:
         return self._elapsed_us / 1e6
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass at once, and note it in ``slept``."""
+        """Advance the time at once, and record it in ``slept``."""
         self.slept.append(seconds)
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance both clocks."""
         with self._mutex:
             passed = max(0, round(seconds * 1e6))
             self._now += passed
             self._elapsed_us += passed
 
     def jump(self, to: Instant) -> None:
-        """Set the wall clock, forward or back, as an administrator would; deadlines stay."""
+        """Set the wall clock, forward or back; the monotonic clock is unchanged."""
         self._now = to
 
 
@@ -50,7 +50,7 @@ class FakeRandomness:
     """``ports.clock.Randomness`` from a seed."""
 
     def __init__(self, seed: int = 0) -> None:
-        """Draw from ``seed``."""
+        """Seed the generator."""
         self._random = Random(seed)
 
     def token(self) -> str:

@@ -1,13 +1,13 @@
-"""Ports that fail: delays, lost replies, errors, crashes before and after each effect.
+"""Ports with faults: delays, lost replies, errors, crashes before and after each effect.
 
-1. Each call has two boundaries, *before* and *after* its effect; the actor gives way at both, so
-   the seed decides what others do in between.
-2. Faults come in classes that a seed switches on or off as a whole (swarm testing): a run with only
-   lost replies goes deeper than one with a bit of everything.
-3. ``crash_at`` kills at one numbered boundary instead: a test enumerates them all.
-4. A request whose reply is lost took effect, or never does, or *will*: it is still on its way and
+1. Each call has two boundaries, *before* and *after* its effect. The actor yields at both, so the
+   seed decides what other actors do in between.
+2. A seed switches whole classes of faults on or off (swarm testing): a run with lost replies only
+   goes deeper than a run with a few faults of each class.
+3. ``crash_at`` kills at one numbered boundary instead, so that a test can enumerate them all.
+4. A request with a lost reply took effect, or never does, or *will*: it is still in transit and
    lands later, perhaps after its sender died or went on.
-5. A dead process has no effects: whatever it calls raises ``Crash`` again.
+5. A dead process has no effects: each of its calls raises ``Crash`` again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,11 +35,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Faults:
-    """How often what fails; shared by all ports of all actors of one simulation.
+    """Fault rates; shared by all ports of all actors of one simulation.
 
-    Rates are a call's chances. ``deaf``: the news of a lost lock has not arrived yet; ``blind``:
-    the coordinator itself says that it holds. ``clock``: a process's wall clock is set, to a wrong
-    time or the right one; no swarm has it. ``crash_at`` is a boundary number; ``stop`` ends all.
+    Rates are probabilities per call. ``deaf``: the client has not yet learned that its lock is
+    lost; ``blind``: the coordinator still reports it as held. ``clock``: a wall clock is set to a
+    wrong or the right time; not in a swarm. ``crash_at`` is a boundary number; ``stop`` ends all.
     """
 
     random: Random
@@ -61,7 +61,7 @@ class Faults:
 
     @staticmethod
     def swarm(random: Random) -> "Faults":
-        """Switch each class on with even odds, at a rate of the seed's choosing."""
+        """Switch each class on with even odds, at a rate drawn from the seed."""
         faults = Faults(random=random)
         for name, most in _MOST.items():
             setattr(faults, name, random.choice((0.0, random.uniform(0.0, most))))
@@ -74,17 +74,17 @@ class Faults:
         self.crash_at = None
 
     def happens(self, name: str) -> bool:
-        """Decide whether a fault of this class strikes now, and count it."""
+        """Decide whether a fault of this class occurs now, and count it."""
         struck = bool(self.random.random() < getattr(self, name))
         if struck:
             self.injected[name] = self.injected.get(name, 0) + 1
         return struck
 
     def boundary(self, actor: Actor, label: str) -> None:
-        """Give way, maybe for long; maybe die."""
+        """Yield to other actors, maybe for long; maybe crash."""
         actor.require_alive()
         self.boundaries += 1
-        number = self.boundaries  # others may pass theirs while this actor waits
+        number = self.boundaries  # other actors may pass boundaries while this one waits
         if not self.clock:
             actor.wrong_us = 0
         elif self.happens("clock"):
@@ -106,14 +106,14 @@ class Faults:
         return result
 
     def change(self, actor: Actor, label: str, effect: Callable[[], T]) -> T:
-        """Perform an effect whose success may be reported as an error."""
+        """Perform an effect; its success may be reported as an error."""
         result = self.call(actor, label, effect)
         if self.happens("lost_reply"):
             raise StorageError(f"{label}: injected error after the effect")
         return result
 
     def later(self, actor: Actor, label: str, effect: Callable[[], None]) -> None:
-        """Let an effect happen in a while, whatever becomes of its sender."""
+        """Perform an effect later, even if its sender has died by then."""
         delay_s = self.random.choice(LATE_S)
 
         def arrive(request: Actor) -> None:
@@ -155,11 +155,11 @@ class FaultyStorage:
         return self.inner.uri
 
     def read(self, path: str) -> bytes:
-        """Return an object's bytes, maybe."""
+        """Return an object's bytes, or fail."""
         return self.faults.call(self.actor, f"read {path}", lambda: self.inner.read(path))
 
     def create(self, path: str, data: bytes) -> None:
-        """Create an object; the reply may be lost, the effect missing or still to come."""
+        """Create an object; the reply may be lost, the effect missing or delayed."""
         if self.faults.happens("late"):
             self._lose_reply(path, "late", lambda: self._late(path, data))
         if self.faults.happens("lost_reply"):
@@ -170,22 +170,22 @@ class FaultyStorage:
             raise AlreadyExists(f"{path}: injected answer to one's own first attempt")
 
     def replace(self, path: str, data: bytes) -> None:
-        """Overwrite a hint, maybe."""
+        """Overwrite a hint, or fail."""
         self.faults.change(self.actor, f"replace {path}", lambda: self.inner.replace(path, data))
 
     def settle(self, prefix: str) -> None:
-        """Settle, which is no boundary: here what is written is durable."""
+        """Settle without a boundary: writes are durable here."""
         self.actor.require_alive()
         self.inner.settle(prefix)
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
-        """List, maybe."""
+        """List objects, or fail."""
         yield from self.faults.call(
             self.actor, f"list {prefix}", lambda: tuple(self.inner.list(prefix, after=after))
         )
 
     def delete(self, path: str) -> None:
-        """Delete, maybe."""
+        """Delete an object, or fail."""
         self.faults.change(self.actor, f"delete {path}", lambda: self.inner.delete(path))
 
     def _lose_reply(self, path: str, how: str, effect: Callable[[], None]) -> NoReturn:
@@ -210,20 +210,20 @@ class FaultyFiles:
 
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
-        """Open a file, maybe."""
+        """Open a file, or fail."""
         self.faults.call(self.actor, f"open {_plain(path)}", lambda: None)
         with self.inner.open(path) as source:
             yield source
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:
-        """Start a file, maybe; its commit may fail before or after."""
+        """Start a file, or fail; its commit may fail before or after its effect."""
         self.faults.call(self.actor, f"start {_plain(path)}", lambda: None)
         with self.inner.create(path) as sink:
             yield _FaultySink(sink, self.actor, self.faults)
 
     def delete(self, path: str) -> None:
-        """Delete a file, maybe."""
+        """Delete a file, or fail."""
         self.faults.change(self.actor, f"delete {_plain(path)}", lambda: self.inner.delete(path))
 
 
@@ -253,7 +253,7 @@ class _FaultySink:
         self.faults.change(self.actor, f"publish {_plain(self.path)}", self.inner.commit)
 
     def _middle(self, what: str) -> None:
-        """Maybe fail or die half way; nothing of an uncommitted file is visible."""
+        """Maybe fail or crash half way; an uncommitted file stays invisible."""
         self.faults.boundary(self.actor, f"{what} {_plain(self.path)}")
         if self.faults.happens("error"):
             raise StorageError(f"{what} {self.path}: injected error")
@@ -261,11 +261,11 @@ class _FaultySink:
 
 @dataclass(frozen=True, slots=True)
 class FaultyCoordinator:
-    """A ``Coordinator`` whose calls fail, and whose session may expire at any of them.
+    """A ``Coordinator`` whose calls may fail, and whose session may expire at any call.
 
-    ``expire(told)`` ends the session on the server, ``wipe(told)`` all of them with everything the
-    server knew; an untold client believes that it still holds.
-    ``cut(True)`` disconnects the client, so that its leases become doubtful; ``cut(False)`` mends.
+    ``expire(told)`` ends the session on the server, ``wipe(told)`` all sessions and server state;
+    with ``told=False`` the client's lease still shows HELD.
+    ``cut(True)`` disconnects the client, so its leases become doubtful; ``cut(False)`` reconnects.
     """
 
     inner: Coordinator
@@ -281,7 +281,7 @@ class FaultyCoordinator:
         return self.inner.address
 
     def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
-        """Acquire, maybe."""
+        """Acquire the locks, or fail."""
         self.boundary("before acquire")
         if self.faults.happens("error"):
             raise CoordinatorUnavailable("injected: the coordinator does not answer")
@@ -290,22 +290,22 @@ class FaultyCoordinator:
         return _FaultyLease(lease, self)
 
     def locks(self, table: str) -> tuple[Lock, ...]:
-        """Return the live locks, maybe."""
+        """Return the live locks, or fail."""
         self.boundary("before locks")
         return self.inner.locks(table)
 
     def waiters(self, table: str) -> tuple[Lock, ...]:
-        """Return the places of those who wait, maybe."""
+        """Return the waiting requests, or fail."""
         self.boundary("before waiters")
         return self.inner.waiters(table)
 
     def break_lock(self, table: str, group: str) -> bool:
-        """Break a lock, maybe."""
+        """Break a lock, or fail."""
         self.boundary("before break_lock")
         return self.inner.break_lock(table, group)
 
     def strays(self, table: str) -> tuple[StrayNode, ...]:
-        """Return what cannot be read, maybe."""
+        """Return unreadable nodes, or fail."""
         self.boundary("before strays")
         return self.inner.strays(table)
 
@@ -315,13 +315,13 @@ class FaultyCoordinator:
         return self.inner.progress(table)
 
     def announce(self, table: str, n: int) -> None:
-        """Announce, or not at all."""
+        """Announce an event, or drop the announcement."""
         self.actor.point("announce")
         if not self.faults.happens("error"):
             self.inner.announce(table, n)
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
-        """Wait for news."""
+        """Wait for an announcement."""
         self.actor.require_alive()
         return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
 
@@ -331,7 +331,7 @@ class FaultyCoordinator:
         self.inner.close()
 
     def boundary(self, label: str) -> None:
-        """Give way; the session may expire, or its connection be cut for a while, here."""
+        """Yield; here the session may expire, or its connection be cut for a while."""
         self.actor.require_alive()
         if self.cut is not None and self.faults.happens("suspension"):
             cut = self.cut
@@ -346,7 +346,7 @@ class FaultyCoordinator:
 
 @dataclass(frozen=True, slots=True)
 class _FaultyLease:
-    """A lease that dies with its actor: a crashed process releases nothing."""
+    """A lease that dies with its actor: a crashed process releases no locks."""
 
     inner: Lease
     coordinator: FaultyCoordinator
@@ -376,14 +376,14 @@ class _FaultyLease:
         deaf = self.coordinator.faults.happens("deaf")
         blind = self.coordinator.faults.happens("blind")
         if not blind and not (deaf and self.inner.state is LeaseState.HELD):
-            self.inner.check()  # else the news of a lost session has not arrived yet
-        # A process may be paused, and lose its session, between the check and the put it guards.
+            self.inner.check()  # else the client has not yet learned that its session is lost
+        # A process may pause and lose its session between the check and the guarded put.
         self.coordinator.boundary("after check")
 
     def publish(self) -> None:
         self.coordinator.boundary("before publish")
         if not self.coordinator.faults.happens("blind"):
-            self.inner.publish()  # the server decides it, so nobody is deaf to the outcome
+            self.inner.publish()  # the server decides, so no client is deaf to the outcome
         self.coordinator.boundary("after publish")
 
     def report(self, progress: Mapping[str, str]) -> None:

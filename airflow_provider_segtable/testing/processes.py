@@ -1,9 +1,9 @@
-"""Processes that carry a token in their environment, and their end.
+"""Mark processes by a token in their environment, and end them.
 
-1. Whatever a marked process starts is marked too, even when it leaves its parent, its session or
-   its process group. So a whole stack is ended exactly: no more, by no name, and nothing is left.
-2. ``setproctitle`` (Airflow, uvicorn) writes titles over the environment that others can see,
-   unless ``SPT_NOENV`` is set: start marked processes with ``Marked.environment``.
+1. Children of a marked process are marked too, even if they leave their parent, session or process
+   group. So exactly the processes of a stack are ended, none by its name, and none is left.
+2. Unless ``SPT_NOENV`` is set, ``setproctitle`` (Airflow, uvicorn) writes titles over the visible
+   environment: start marked processes with ``Marked.environment``.
 """
 
 import os
@@ -18,7 +18,7 @@ import psutil
 
 import airflow_provider_segtable
 
-TOKEN = "SEGTABLE_STACK"  # noqa: S105  # the variable's name, and no secret
+TOKEN = "SEGTABLE_STACK"  # noqa: S105  # a variable's name, not a secret
 PATIENCE_S = 8.0
 
 
@@ -34,11 +34,11 @@ class Marked:
         return {TOKEN: self.token, "SPT_NOENV": "1"}
 
     def living(self) -> list[psutil.Process]:
-        """Return them."""
+        """Return the marked processes."""
         return [process for process in psutil.process_iter() if self._ours(process)]
 
     def end(self, first: Iterable[int] = ()) -> None:
-        """End them: the ``first`` in order, and then all that are left at once."""
+        """End the marked processes: ``first`` in order, then all others at once."""
         leading = [process for process in self.living() if process.pid in set(first)]
         for process in leading:
             with suppress(psutil.Error):
@@ -51,7 +51,7 @@ class Marked:
             psutil.wait_procs(left, timeout=1.0)
 
     def watch(self) -> subprocess.Popen[bytes]:
-        """Start a process that ends them when this one is gone, however it went."""
+        """Start a process that ends the marked ones when this process ends, however it ends."""
         command = [sys.executable, "-m", "airflow_provider_segtable.testing.processes", self.token]
         env = {**os.environ, "PYTHONPATH": importable()}
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=env, start_new_session=True)
@@ -65,11 +65,11 @@ class Marked:
 
 
 def importable() -> str:
-    """Return a ``PYTHONPATH`` on which this package is found, installed or not."""
+    """Return a ``PYTHONPATH`` that finds this package, installed or not."""
     here = str(Path(airflow_provider_segtable.__path__[0]).parent)
     return os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
 
 
 if __name__ == "__main__":
-    os.read(0, 1)  # returns when the last holder of the pipe's other end is gone
+    os.read(0, 1)  # returns when the last holder of the pipe's other end has ended
     Marked(sys.argv[1]).end()

@@ -1,7 +1,7 @@
-"""Data files in memory below the same root as the log, so that a listing shows them.
+"""Keep data files in memory below the log's root, so that a listing shows them.
 
-``data.files.open_files.MemoryFiles`` alone keeps its files to itself; cleaning needs to find those
-that the log does not name, with their age by the storage's clock.
+``data.files.open_files.MemoryFiles`` has no listing; cleaning must find files that the log does not
+name, with their age by the storage's clock.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ class RootedFiles:
     """``ports.files.DataFiles`` whose files are objects of a ``Storage``."""
 
     def __init__(self, storage: Storage) -> None:
-        """Keep the files in ``storage``, which may be any."""
+        """Keep the files in any ``storage``."""
         self._storage = storage
 
     @contextmanager
@@ -36,12 +36,12 @@ class RootedFiles:
         yield _RootedSink(path, self._storage)
 
     def delete(self, path: str) -> None:
-        """Delete a file; no error if it is not there."""
+        """Delete a file; no error if it is absent."""
         self._storage.delete(path)
 
 
 class _RootedSink:
-    """A file being collected in memory."""
+    """A new file, buffered in memory."""
 
     def __init__(self, path: str, storage: Storage) -> None:
         self.path = path

@@ -1,7 +1,7 @@
 """A pytest fixture with an S3 server: ``pytest_plugins = ["...testing.s3"]``.
 
-The server (moto's) starts on first use, once a session, on a free loopback port. Tests keep apart
-by a prefix of their own.
+The server (moto's) starts on first use, once per session, on a free loopback port. Tests are
+isolated by their own prefixes.
 """
 
 import logging
@@ -19,7 +19,7 @@ class LoopbackS3:
     """An S3 server in this process, with one bucket."""
 
     def __enter__(self) -> Self:
-        """Start it."""
+        """Start the server and make the bucket."""
         from moto.server import ThreadedMotoServer
 
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
@@ -37,7 +37,7 @@ class LoopbackS3:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop it; its objects are gone."""
+        """Stop the server and drop its objects."""
         self._server.stop()
 
     def uri(self, prefix: str) -> str:
@@ -46,12 +46,12 @@ class LoopbackS3:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """Return what opens it, for log and data files alike."""
+        """Return the storage options for this server, for log and data files."""
         return options_for(f"http://{self.host}:{self.port}")
 
 
 def options_for(endpoint: str) -> dict[str, str]:
-    """Return storage options for any S3 endpoint that takes every credential."""
+    """Return storage options for an S3 endpoint that accepts any credentials."""
     return {
         "endpoint": endpoint,
         "allow_http": "true",

@@ -1,7 +1,7 @@
 """A pytest fixture with a real ZooKeeper: ``pytest_plugins = ["...testing.zookeeper"]``.
 
-The server starts on first use, once a session, on a free loopback port, and cannot outlive the
-test run. Tests keep apart by table id, or by a chroot of their own.
+The server starts on first use, once per session, on a free loopback port, and cannot outlive the
+test run. Tests are isolated by table id, or by their own chroot.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,6 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    """Yield a running server; ``zookeeper.address`` is what ``connect`` takes."""
+    """Yield a running server; ``zookeeper.address`` is its address for ``connect``."""
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server

@@ -1,1 +1,1 @@
-"""SPEAK AIRFLOW: what waits in the triggerer. Triggers carry ids, never objects."""
+"""SPEAK AIRFLOW: wait in the triggerer. Triggers carry ids, never objects."""

@@ -1,10 +1,10 @@
-"""Waiting for an application that nobody here is attached to: its driver runs on a cluster.
+"""Wait for a detached application, one whose driver runs on a cluster.
 
-1. The table tells how it ended, not the cluster manager: its commit is in the log, or its plans
-   are no longer pending. That is the truth, whoever did it.
-2. What the log cannot tell (nothing matched, a failure) the application leaves beside it
-   (``table.remote_results``). Nothing announces that: it is found at the next look.
-3. A driver that ends without a word leaves nothing; the deadline is for that.
+1. The table decides whether it has ended, not the cluster manager: its commit is in the log, or
+   its plans are no longer pending.
+2. For outcomes that are not in the log (no row matched, a failure) the application leaves a result
+   file (``table.remote_results``). Nothing announces the file: the next look finds it.
+3. If the driver dies without a report, the wait ends at the deadline.
 """
 
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """The question: has an application done what it was to do, or said why not?
+    """The question: has an application finished, or reported its outcome?
 
     Attributes:
-        table: as the hook takes it.
-        result: the name under which it leaves what the log does not tell.
-        commit_id: of the change that it makes.
-        plans: that it carries out.
+        table: path below the connection's root, or URI.
+        result: name of the result file that the application leaves in the table.
+        commit_id: commit id of its change.
+        plans: ids of the plans that it carries out.
     """
 
     table: str
@@ -34,7 +34,7 @@ class Ending:
     plans: tuple[str, ...] = ()
 
     def answer(self, ports: TableContext, state: State) -> Answer:
-        """Answer by the log, else by what was left; ``facts`` are None if the log tells."""
+        """Answer from the log, else from the result file; ``facts`` are None from the log."""
         done, message = self._logged(state)
         if done:
             return Answer(message=message, event={"version": state.n, "facts": None})
@@ -56,15 +56,15 @@ class Ending:
 
 
 class DetachedTrigger(TableTrigger):
-    """Fires when an application on a cluster has ended, by its table.
+    """Fire when the table shows that an application on a cluster has ended.
 
     Args:
-        table: as the hook takes it.
+        table: path below the connection's root, or URI.
         segtable_conn_id: the connection.
-        result: the name under which the application leaves what the log does not tell.
-        commit_id: of the change that it makes.
-        plans: that it carries out.
-        poll_interval: how often to look, in seconds, if nothing is announced.
+        result: name of the result file that the application leaves in the table.
+        commit_id: commit id of its change.
+        plans: ids of the plans that it carries out.
+        poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up, in microseconds since the epoch.
     """
 
@@ -88,7 +88,7 @@ class DetachedTrigger(TableTrigger):
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the triggerer makes this trigger from."""
+        """Return the class path and the arguments to rebuild this trigger."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {

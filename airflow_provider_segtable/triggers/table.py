@@ -1,7 +1,7 @@
-"""Waiting for compaction in the triggerer.
+"""Wait for compaction in the triggerer.
 
-Every mode of the sensor asks the same question, ``SmallSegments``; how a table is watched is in
-``triggers.watch``.
+Every mode of the sensor asks the same question, ``SmallSegments``; ``triggers.watch`` watches the
+table.
 """
 
 from dataclasses import dataclass
@@ -17,34 +17,34 @@ from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallSegments:
-    """The question: has ``interval`` at most ``at_most`` small segments a chunk?"""
+    """The question: has each chunk of ``interval`` at most ``at_most`` small segments?"""
 
     table: str
     interval: str | None
     at_most: int
 
     def judge(self, state: State) -> Verdict:
-        """Answer it for one state of the table."""
+        """Return the verdict for one state of the table."""
         policy = Policy.read(state.table.properties)
         interval = Interval.parse(self.interval) if self.interval else None
         return judge_small_segments(state, policy, interval, self.at_most)
 
     def answer(self, ports: TableContext, state: State) -> Answer:  # noqa: ARG002  # a question's
-        """Answer it for whoever waits."""
+        """Return the verdict as an answer."""
         verdict = self.judge(state)
         event = {"version": verdict.version} if verdict.satisfied else None
         return Answer(message=verdict.message, event=event)
 
 
 class SmallSegmentsTrigger(TableTrigger):
-    """Fires when a table's interval has few enough small segments.
+    """Fire when a table's interval has few enough small segments.
 
     Args:
-        table: as the hook takes it.
+        table: path below the connection's root, or URI.
         segtable_conn_id: the connection.
         interval: ISO 8601 ``start/end``; the whole table by default.
         at_most: how many small segments a chunk may have.
-        poll_interval: how often to look, in seconds, if nothing is announced.
+        poll_interval: seconds between looks, if ZooKeeper announces nothing.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SmallSegmentsTrigger(TableTrigger):
         )
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what the triggerer makes this trigger from."""
+        """Return the class path and the arguments to rebuild this trigger."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
             {

@@ -1,15 +1,15 @@
-"""Watching a table: one question, asked whenever the answer may have changed.
+"""Watch a table: ask one question whenever the answer may have changed.
 
-1. A trigger carries names and numbers, never credentials: Airflow stores it. It looks up the
-   connection itself, reads the log, and asks the question that the waiting task asks, too, when it
-   waits for itself (``wait_here``).
-2. ZooKeeper's announcements wake it early; the table alone decides. Without ZooKeeper, or with one
-   that is away, it looks every ``poll_interval`` seconds.
-3. Everything that blocks runs in a thread of the trigger's own: a long wait takes none of the
-   few threads that all triggers of a triggerer share.
-4. It never raises: what goes wrong ends as an event with status ``error``. A storage that fails
-   is asked again, several times, before that.
-5. A deadline is a point in time: a triggerer that takes a trigger over waits no longer for it.
+1. A trigger carries names and numbers, never credentials, because Airflow stores it. It looks up
+   the connection itself, reads the log, and asks the same question as a task that waits in its
+   own process (``wait_here``).
+2. ZooKeeper's announcements wake it early; the table alone decides. If ZooKeeper is missing or
+   unreachable, it looks every ``poll_interval`` seconds.
+3. Blocking calls run in the trigger's own thread, so a long wait takes none of the few threads
+   that all triggers of a triggerer share.
+4. It never raises: an error ends as an event with status ``error``. A failing storage is retried
+   several times before that.
+5. A deadline is a point in time, so a triggerer that takes over a trigger does not extend it.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ SECOND_US = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a question found: in words, and what ends the wait; None if nothing does yet."""
+    """Answer to a question: a message, and the event that ends the wait, or None to go on."""
 
     message: str
     event: Mapping[str, Any] | None = None
 
 
 class Question(Protocol):
-    """What is waited for."""
+    """Condition on a table that ends a wait."""
 
     @property
     def table(self) -> str:
-        """Return which table is asked, as the hook takes it."""
+        """Return the table: path below the connection's root, or URI."""
         ...
 
     def answer(self, ports: TableContext, state: State) -> Answer:
@@ -56,7 +56,7 @@ class Question(Protocol):
 
 
 class Watch:
-    """The blocking half; used from one thread."""
+    """The blocking half of a wait; used from one thread."""
 
     def __init__(self, place: Place, question: Question) -> None:
         self._place = place
@@ -67,7 +67,7 @@ class Watch:
         self._failures = 0
 
     def look(self) -> Answer:
-        """Ask the table now; a storage that fails is no answer, for a few times."""
+        """Ask the table now; tolerate a few storage failures in a row."""
         try:
             if self._ports is None:
                 ports = self._place.table_ports(self._question.table)
@@ -84,7 +84,7 @@ class Watch:
         return answer
 
     def wait(self, seconds: float) -> bool:
-        """Wait for news; False if nobody can tell any."""
+        """Wait for a new version; return False if ZooKeeper cannot announce one."""
         if self._ports is None or self._state is None or self._ports.optional_coordinator is None:
             return False
         try:
@@ -100,19 +100,19 @@ class Watch:
         try:
             self._open.close()
         except SegtableError:
-            return  # it is gone already
+            return  # the session has ended already
 
 
 class TableTrigger(BaseTrigger):
-    """Fires when a question about a table is answered; a base for triggers.
+    """Fire when a question about a table is answered; a base class for triggers.
 
-    Its one event is ``{"status": "success" | "error" | "timeout", "message": ...}``, with what
-    the answer brings if it is a success.
+    Its one event is ``{"status": "success" | "error" | "timeout", "message": ...}``; a success
+    also has the fields of the answer's event.
 
     Args:
-        question: what is waited for.
+        question: the condition to wait for.
         segtable_conn_id: the connection.
-        poll_interval: how often to look, in seconds, if nothing is announced.
+        poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up, in microseconds since the epoch; never if None.
     """
 
@@ -134,7 +134,7 @@ class TableTrigger(BaseTrigger):
         """Yield one event."""
         try:
             told = await self._told()
-        except Exception as error:  # noqa: BLE001  # an event tells the task; raising tells nobody
+        except Exception as error:  # noqa: BLE001  # the task sees an event, not an exception
             told = {"status": "error", "message": redacted(f"{type(error).__name__}: {error}")}
         yield TriggerEvent(told)  # type: ignore[no-untyped-call]
 
@@ -170,14 +170,14 @@ def wait_here(
     deadline: Instant,
     tell: Callable[[str], None],
 ) -> Mapping[str, Any]:
-    """Wait in this process, as a trigger does; return its event.
+    """Wait in this process as a trigger does; return the event.
 
     Args:
-        place: of the table.
-        question: what is waited for.
-        poll_interval: how often to look, in seconds, if nothing is announced.
+        place: the connection's settings.
+        question: the condition to wait for.
+        poll_interval: seconds between looks, if ZooKeeper announces nothing.
         deadline: when to give up.
-        tell: told what is waited for, once.
+        tell: called with each new message.
     """
     watch, clock = Watch(place, question), SystemClock()
     said = ""
@@ -198,19 +198,19 @@ def wait_here(
 
 
 def ended(answer: Answer, *, in_time: bool) -> Mapping[str, Any] | None:
-    """Return the event that ends a wait, or None: it goes on."""
+    """Return the event that ends a wait, or None to go on."""
     if answer.event is not None:
         return {"status": "success", "message": answer.message, **answer.event}
     return None if in_time else {"status": "timeout", "message": answer.message}
 
 
 def deadline_after(seconds: float) -> Instant:
-    """Return a deadline from now on."""
+    """Return the deadline that many seconds from now."""
     return SystemClock().now() + int(seconds * SECOND_US)
 
 
 def seconds_until(deadline: Instant | None) -> float:
-    """Return how long it is to a deadline; not above 0 if it is over."""
+    """Return the seconds until a deadline; 0 or less if it has passed."""
     if deadline is None:
         return float("inf")
     return (deadline - SystemClock().now()) / SECOND_US

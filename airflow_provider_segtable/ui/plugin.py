@@ -1,7 +1,7 @@
-"""The plugin: found by Airflow through the entry point group ``airflow.plugins``.
+"""The plugin, which Airflow finds through the entry point group ``airflow.plugins``.
 
-It has no page yet. When Airflow loads it, the installed Spark is looked at: PySpark whose files
-are mixed with those of another version of pyspark-client breaks in ways that nobody would guess.
+It has no page yet. When Airflow loads it, it checks the installed Spark: PySpark whose files are
+mixed with another version of pyspark-client fails in obscure ways.
 """
 
 import logging
@@ -15,13 +15,13 @@ _log = logging.getLogger(__name__)
 
 
 class SegtablePlugin(AirflowPlugin):
-    """Looks at the installation; only warns, because a scheduler may well need no Spark."""
+    """Check the Spark installation; only warn, because a scheduler may need no Spark."""
 
     name = "segtable"
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:  # noqa: ARG003  # Airflow's signature
-        """Warn of an installed Spark that will not work; none at all may be on purpose."""
+        """Warn of an installed Spark that will not work; ignore a missing one."""
         installed = look()
         if installed.pyspark is None and installed.client is None:
             return

@@ -1,1 +1,1 @@
-"""The commands of ``segtable``, one file a command or group."""
+"""The commands of ``segtable``, one file per command or group."""

@@ -1,4 +1,4 @@
-"""``segtable delete``, ``update`` and ``merge``: change rows, each command one event."""
+"""``segtable delete``, ``update`` and ``merge``: change rows, one event per command."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -240,7 +240,7 @@ def merge(  # noqa: PLR0913 - each is an option
 
 
 def _chosen(kind: str, where: str | None, matches: str | None, *, all_: bool) -> str | None:
-    """Return the condition; "all" has to be said, and alone."""
+    """Return the condition; all rows need ``--all``, without another selection."""
     some = bool((where or "").strip() or matches)
     if some and all_:
         raise InvalidInput(f"{kind} --all means every row: leave out --where and --matches")

@@ -1,4 +1,4 @@
-"""``segtable clean`` and ``segtable tag``: what is taken away, and what is kept by name."""
+"""``segtable clean`` and ``segtable tag``: remove old files, and keep versions by name."""
 
 from collections import Counter
 from typing import Annotated, Any

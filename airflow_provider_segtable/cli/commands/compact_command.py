@@ -1,4 +1,4 @@
-"""``segtable compact``: ask for compactions, and carry out plans."""
+"""``segtable compact``: request compactions, and carry out plans."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -125,7 +125,7 @@ def compact(  # noqa: PLR0913 - each is an option
     wishes = {"granularity": granularity, "clustering": clustering, "rollup": rollup}
     _check(plans, all_=all_, kind=kind, wishes={**wishes, "interval": interval})
     with writable_table(table, storage_options, zookeeper) as opened:
-        _ = opened.ports.coordinator  # no ZooKeeper: say so before anything else
+        _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
         if all_:
             _plan(opened, properties)
         if kind is not None:

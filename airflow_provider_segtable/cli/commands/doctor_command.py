@@ -1,4 +1,4 @@
-"""``segtable doctor``: is a table looked after? Plans, workers, locks, clocks, left-overs."""
+"""``segtable doctor``: check a table's operation: plans, workers, locks, clocks, left-overs."""
 
 from typing import TYPE_CHECKING, Annotated
 

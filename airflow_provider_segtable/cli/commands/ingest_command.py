@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Engine(StrEnum):
-    """Where the work is done."""
+    """The engine that does the work."""
 
     LOCAL = "local"
     SPARK = "spark"
@@ -88,7 +88,7 @@ def ingest(  # noqa: PLR0913 - each is an option
             appends = ingest_files(opened, files, format_, commit_id, master)
         else:
             appends = _local(opened, files, format_, rows_per_append, commit_id)
-        with closing(appends):  # a session must not be left to the garbage collector
+        with closing(appends):  # ends the session now, not at garbage collection
             done = list(_watched(appends, len(files)))
         version = opened.state().n
     if as_json:
@@ -124,7 +124,7 @@ def _append(table: Any, rows: "pa.Table", commit_id: str | None, path: Path) -> 
 
 
 def append_facts(table: Any, n: int, path: Path, *, again: bool) -> Facts:
-    """Return what one append did, as the log has it."""
+    """Return the result of one append, from the log."""
     from airflow_provider_segtable.table.log.event_log import EventLog
 
     action = EventLog(table.ports.storage).event(n).action  # type: ignore[union-attr]

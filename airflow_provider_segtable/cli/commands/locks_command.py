@@ -1,8 +1,8 @@
-"""``segtable locks``: who holds what of a table, who waits, and a way to free a stuck lock.
+"""``segtable locks``: show lock holders and waiters of a table, and release a stuck lock.
 
-1. It shows what the coordinator knows, which is a hint: the log decides what is committed.
-2. Releasing takes the lock away from its holder at once. The holder finds out at its next check,
-   or is stopped by the log; it is never asked. So the user is, after being told.
+1. It shows the coordinator's view, which is a hint: the log decides what is committed.
+2. Releasing takes the lock from its holder at once, without asking the holder. The holder notices
+   at its next check, or the log stops it. So the command explains this and asks the user first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -90,7 +90,7 @@ def _consequence(lock: Lock, now: Instant) -> str:
 
 
 def locks_facts(uri: str, table: Any) -> Facts:
-    """Return the holders, oldest first, and the waiters, in the order of service."""
+    """Return the holders, oldest first, and the waiters, in the order in which they are served."""
     coordinator, table_id = table.ports.coordinator, table.state().table.table_id
     now, progress = table.ports.clock.now(), coordinator.progress(table_id)
     return {
@@ -106,7 +106,7 @@ def locks_facts(uri: str, table: Any) -> Facts:
 
 
 def lock_facts(lock: Lock, now: Instant, progress: Mapping[str, str] | None = None) -> Facts:
-    """Return one lock, or place in the queue, as plain values."""
+    """Return one lock, or one place in the queue, as plain values."""
     state = "publishing" if lock.publishing else "revoked" if lock.revoked else "held"
     return {
         "group": lock.group,

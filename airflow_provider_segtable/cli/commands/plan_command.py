@@ -1,4 +1,4 @@
-"""``segtable plan``: what a compaction would gain, and why not elsewhere."""
+"""``segtable plan``: show which compactions pay, and why others do not."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,9 +68,9 @@ def plan(
 
 
 def policy_of(of_table: object, overrides: list[str] | None) -> Policy:
-    """Return the table's policy with the values given for this run."""
+    """Return the table's policy with this run's overrides."""
     given = pairs(overrides, "--property")
-    Retention.read(given)  # it does not matter to a plan, but a typo is told
+    Retention.read(given)  # unused by plans, but a typo is reported
     for key in given:
         if key not in (*PROPERTIES, *RETENTION):
             Policy.read({f"compaction.{key.removeprefix('compaction.')}": given[key]})

@@ -1,4 +1,4 @@
-"""``segtable repair``: a log from files, inputs for outputs; nothing is guessed."""
+"""``segtable repair``: rebuild a log from files, replace lost outputs by inputs; never guess."""
 
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated
@@ -134,7 +134,7 @@ def plan_facts(plan: "RepairPlan") -> Facts:
 
 
 def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
-    """Return a plan for people."""
+    """Draw a plan."""
     if not plan.needed:
         return Group(Text(f"{plan.table.name} needs no repair", style="green"))
     facts = plan_facts(plan)
@@ -172,7 +172,7 @@ def _verdict(deletes: str | None) -> "Verdict | None":
 
 
 def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCreated":
-    """Return a definition with the columns of the first data file that can be read."""
+    """Return a definition with the columns of the first readable data file."""
     import uuid
 
     import pyarrow as pa

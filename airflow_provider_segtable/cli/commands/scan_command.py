@@ -1,4 +1,4 @@
-"""``segtable table scan``: rows, their number, or a checksum of them."""
+"""``segtable table scan``: print rows, their number, or their checksum."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ ROWS_FOR_PEOPLE = 20
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """Output format of rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -192,7 +192,7 @@ def _plain(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: times as ISO 8601, bytes as hexadecimal digits."""
+    """Return a JSON value: times as ISO 8601, bytes as hexadecimal digits."""
     match value:
         case None | bool() | int() | float() | str():
             return value

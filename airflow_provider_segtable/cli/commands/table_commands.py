@@ -1,4 +1,4 @@
-"""``segtable table``: make tables and look at them."""
+"""``segtable table``: create and inspect tables."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ IntervalOption = Annotated[
 
 
 def open_table(uri: str, storage_options: list[str] | None, zookeeper: str | None = None) -> Any:
-    """Open a table; ``Table`` is loaded only now."""
+    """Open a table; imports ``Table`` only now."""
     from airflow_provider_segtable.table.table import Table
 
     options = store_options(storage_options)
@@ -45,7 +45,7 @@ def open_table(uri: str, storage_options: list[str] | None, zookeeper: str | Non
 def writable_table(
     uri: str, storage_options: list[str] | None, zookeeper: str | None
 ) -> Iterator[Any]:
-    """Open a table with a coordinator, if there is one, and end its session afterwards."""
+    """Open a table with a coordinator, if available, and end its session afterwards."""
     table = open_table(uri, storage_options, find_zookeeper(zookeeper))
     try:
         yield table
@@ -143,7 +143,7 @@ def _schema(text: str | None, like: Path | None) -> Any:
         return parse_schema(text)
     from airflow_provider_segtable.cli.input.sources import schema_of
 
-    return schema_of(like)  # type: ignore[arg-type]  # one of the two is given
+    return schema_of(like)  # type: ignore[arg-type]  # schema or like is given
 
 
 @tables.command()

@@ -1,4 +1,4 @@
-"""``segtable verify``: is the table what its log says? And how findings are shown.
+"""``segtable verify``: check a table against its log; and the drawing of findings.
 
 Findings are shown worst first, here and in ``segtable doctor``; their ``code`` is for scripts.
 """
@@ -132,7 +132,7 @@ def _facts(uri: str, found: "Verification", *, deep: bool, all_versions: bool) -
 
 
 def by_severity(findings: Sequence[Finding]) -> list[Finding]:
-    """Return findings worst first, else as they came."""
+    """Return findings worst first; equal severities keep their order."""
     return sorted(findings, key=lambda finding: -finding.severity.rank)
 
 
@@ -149,7 +149,7 @@ def finding_facts(finding: Finding) -> Facts:
 
 
 def draw_findings(findings: Sequence[Finding]) -> RenderableType:
-    """Draw findings for people, worst first."""
+    """Draw findings, worst first."""
     lines: list[RenderableType] = []
     for finding in by_severity(findings):
         head = Text(f"{finding.severity.value} ", style=STYLES[finding.severity])

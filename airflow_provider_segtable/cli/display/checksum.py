@@ -1,12 +1,13 @@
-"""A checksum over rows that does not depend on their order, nor on how they are cut into files.
+"""Compute a checksum over rows that is independent of their order and of files.
 
-1. A row's hash mixes the hashes of its values, in column order; null has a hash of its own.
-2. The checksum is the sum of the rows' hashes modulo 2^64: any order, any batches, equal sum; a
-   lost, doubled or changed row changes it (but for one chance in 2^64).
+1. A row's hash mixes the hashes of its values, in column order; null has its own hash.
+2. The checksum is the sum of the rows' hashes modulo 2^64, so order and batches do not matter. A
+   lost, duplicated or changed row changes it (except with probability 2^-64).
 3. Values are hashed by their type's canonical form (integers and times as 64 bits, floats as
-   doubles, text by BLAKE2 of each distinct value), so it is comparable between runs and machines.
+   doubles, text by BLAKE2 of each distinct value), so checksums are comparable between runs and
+   machines.
 
-It guards against our own mistakes, not against somebody who wants to deceive it.
+It detects accidental errors, not deliberate manipulation.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ class Checksum:
         return f"{self.total:016x}"
 
     def __add__(self, other: "Checksum") -> "Checksum":
-        """Return the checksum of both sets of rows together."""
+        """Return the checksum of the union of both sets of rows."""
         total = (self.total + other.total) % 2**64
         return Checksum(rows=self.rows + other.rows, total=total)
 

@@ -1,4 +1,4 @@
-"""Facts for people: Rich tables, widest facts last so that narrow terminals lose least."""
+"""Draw facts as Rich tables, with the widest columns last for narrow terminals."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -34,12 +34,12 @@ def grid(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def captioned(table: Table, text: str) -> RenderableType:
-    """Put a line below a table, at the left, however narrow the table is."""
+    """Put a line below a table, aligned left even if the table is narrow."""
     return Group(table, Text(text, style="dim"))
 
 
 def short_interval(text: str) -> str:
-    """Return an interval without midnights: ``2013-01-01/2013-02-01``."""
+    """Return an interval, shortened at midnights: ``2013-01-01/2013-02-01``."""
     return text.replace("T00:00:00Z", "")
 
 
@@ -49,7 +49,7 @@ def short_time(text: str) -> str:
 
 
 def definition(facts: Facts) -> RenderableType:
-    """Draw what a table is."""
+    """Draw a table's definition."""
     about = Table.grid(padding=(0, 2))
     about.add_column(style="bold cyan", no_wrap=True)
     about.add_column()
@@ -75,7 +75,7 @@ def _definition_lines(facts: Facts) -> Iterable[tuple[str, str]]:
 
 
 def describe(facts: Facts) -> RenderableType:
-    """Draw what a table is, holds, and how well it is."""
+    """Draw a table's definition, contents and health."""
     counts, health = facts["counts"], facts["health"]
     small, visible = health["small_segments"], counts["segments"]
     holds = Table.grid(padding=(0, 2))
@@ -102,7 +102,7 @@ def describe(facts: Facts) -> RenderableType:
 
 
 def _deleted(counts: Facts) -> str:
-    """Return what is deleted and not yet rewritten; a predicate's rows nobody has counted."""
+    """Describe deletes not yet rewritten; the rows of predicate deletes are not counted."""
     parts = []
     if counts["deleted_rows"]:
         parts.append(f"{counts['deleted_rows']:,} deleted")
@@ -122,7 +122,7 @@ def _small(small: int, visible: int, health: Facts) -> Text:
 
 
 def plans(title: str, pending: Iterable[Facts]) -> Table:
-    """Draw plans and how far they got."""
+    """Draw plans and their progress."""
     table = grid(title, "plan", "status", "interval", "segments", "reason", right=("segments",))
     for plan in pending:
         table.add_row(
@@ -136,7 +136,7 @@ def plans(title: str, pending: Iterable[Facts]) -> Table:
 
 
 def segments(facts: Facts) -> RenderableType:
-    """Draw segments in root order, a table for each time chunk, so that 80 columns are enough."""
+    """Draw segments in root order, one table per time chunk, to fit in 80 columns."""
     all_of_them, base = facts["segments"], facts["base_version"]
     by_chunk = groupby(all_of_them, key=lambda s: (str(s["interval"]), int(s["version"])))
     chunks = [
@@ -157,7 +157,7 @@ def _version(version: int, base: int) -> str:
 
 
 def _chunk(title: str, members: Sequence[Facts]) -> Table:
-    """Draw a chunk; events and order have a column only where they say something."""
+    """Draw a chunk; events and order have a column only if they add information."""
     rolled = any(segment["events"] != segment["rows"] for segment in members)
     ordered = any(segment["clustering"] for segment in members)
     numbers = ["partition", "root", "minor", "rows", *(["events"] if rolled else [])]
@@ -198,7 +198,7 @@ def timeline(facts: Facts) -> RenderableType:
 
 
 def plan(facts: Facts) -> RenderableType:
-    """Draw what a planner chose, and why it left the rest alone."""
+    """Draw the chosen plans, and the reasons for skipping the rest."""
     chosen = grid(
         "To compact, best first" if facts["dry_run"] else "Requested, best first",
         "plan",
@@ -225,7 +225,7 @@ def plan(facts: Facts) -> RenderableType:
 
 
 def skipped(entries: Iterable[Facts]) -> Table:
-    """Draw what was left alone, and why."""
+    """Draw the skipped intervals and the reasons."""
     table = grid("Left alone", "by", "interval", "partitions", "why")
     for interval, kind, where, reason in _joined(entries):
         table.add_row(kind, short_interval(interval), where, Text(reason))
@@ -233,7 +233,7 @@ def skipped(entries: Iterable[Facts]) -> Table:
 
 
 def _joined(entries: Iterable[Facts]) -> list[list[str]]:
-    """Join neighbouring intervals of which the same is to be said."""
+    """Join neighbouring intervals with equal kind, partitions and reason."""
     lines: list[list[str]] = []
     for entry in entries:
         where = partitions(entry["partitions"])
@@ -247,7 +247,7 @@ def _joined(entries: Iterable[Facts]) -> list[list[str]]:
 
 
 def partitions(numbers: list[int]) -> str:
-    """Return partition numbers briefly: ``0-11, 32768``."""
+    """Return partition numbers as ranges: ``0-11, 32768``."""
     if not numbers:
         return "all"
     runs: list[list[int]] = []
@@ -260,7 +260,7 @@ def partitions(numbers: list[int]) -> str:
 
 
 def compaction(facts: Facts) -> RenderableType:
-    """Draw what became of each plan."""
+    """Draw the outcome of each plan."""
     if not facts["plans"]:
         return Text("Nothing to compact.")
     table = grid(

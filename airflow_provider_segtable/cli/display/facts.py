@@ -1,7 +1,7 @@
-"""Facts: what the log says, as plain JSON values under stable keys; pure.
+"""Turn the log's contents into facts: plain JSON values under stable keys; pure functions.
 
-Times and intervals are ISO 8601, sizes bytes under ``bytes``. These keys are promised to scripts:
-they are added to, never renamed. ``drawing`` shows the same facts to people.
+Times and intervals are ISO 8601, sizes are bytes under ``bytes``. Scripts may rely on the keys: new
+ones are added, none is renamed. ``drawing`` draws the same facts.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from airflow_provider_segtable.planning.reasons import Skipped, describe_size
 
 
 def definition_facts(uri: str, state: State) -> Facts:
-    """Return what a table is."""
+    """Return a table's definition."""
     table = state.table
     return {
         "table": uri,
@@ -57,7 +57,7 @@ def definition_facts(uri: str, state: State) -> Facts:
 
 
 def describe_facts(uri: str, state: State) -> Facts:
-    """Return what a table is, holds, and how well it is."""
+    """Return a table's definition, contents and health."""
     policy, deleted = Policy.read(state.table.properties), deleted_in(state)
     shown = state.timeline.visible_segments()
     visible = [segment for segment in shown if not segment.tombstone]
@@ -88,7 +88,7 @@ def describe_facts(uri: str, state: State) -> Facts:
 
 
 def health_facts(visible: Iterable[Segment], policy: Policy) -> Facts:
-    """Return how many segments are small, and where most of them are."""
+    """Return the number of small segments, and the chunk with most of them."""
     small = [segment for segment in visible if segment.size < policy.small_size]
     chunks = Counter(segment.id.interval for segment in small)
     worst = max(chunks, key=lambda chunk: (chunks[chunk], chunk), default=None)
@@ -102,7 +102,7 @@ def health_facts(visible: Iterable[Segment], policy: Policy) -> Facts:
 
 
 def plan_facts(known: PlanState) -> Facts:
-    """Return one plan and how far it got."""
+    """Return one plan and its progress."""
     plan = known.plan
     return {
         "plan": plan.id,
@@ -124,9 +124,9 @@ def plan_facts(known: PlanState) -> Facts:
 
 
 def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden: bool) -> Facts:
-    """Return the visible segments in order, or with ``hidden`` every one, and where each stands.
+    """Return the visible segments in order, or with ``hidden`` all segments, with their status.
 
-    Tombstones have no rows, so they are among the hidden ones.
+    Tombstones have no rows, so they count as hidden.
     """
     timeline = state.timeline
     wanted = [s for s in timeline.visible_segments(interval) if not s.tombstone]
@@ -146,7 +146,7 @@ def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden:
 
 
 def segment_facts(segment: Segment, standing: str) -> Facts:
-    """Return one segment; ``root`` is the half-open range of appended partitions it stands for."""
+    """Return one segment; ``root`` is the half-open range of its appended partitions."""
     shard = segment.shard
     return {
         "id": str(segment.id),
@@ -184,8 +184,8 @@ def event_facts(event: Event) -> Facts:
     }
 
 
-def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case a kind
-    """Return what an event did, in a few words."""
+def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
+    """Return a short description of an action."""
     match action:
         case TableCreated(name=name, granularity=granularity, schema=schema):
             return f"{name}: {len(schema.columns)} columns, chunks of a {granularity.value}"
@@ -229,7 +229,7 @@ def _change(action: RowsChanged) -> str:
 
 
 def skipped_facts(skipped: Skipped) -> Facts:
-    """Return what a planner left alone, and why."""
+    """Return a skipped part of the table and the reason."""
     return {
         "kind": skipped.kind.value,
         "interval": str(skipped.chunk.interval),
@@ -244,7 +244,7 @@ def _ids(outputs: tuple[SegmentId, ...]) -> str:
 
 
 def _made(segments: tuple[Segment, ...]) -> str:
-    """Return what a compaction published: made, carried over, and tombstones, apart."""
+    """Describe a compaction's new segments, carried-over segments and tombstones."""
     dead = sum(segment.tombstone for segment in segments)
     carried = tuple(segment for segment in segments if segment.origin)
     made = tuple(s for s in segments if not s.tombstone and s.origin is None)

@@ -27,7 +27,7 @@ WIDTH_WHEN_PIPED = 160
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console; where nobody says how wide it is, wide enough for our tables."""
+    """Return a console; if its width is unknown, one wide enough for segtable's tables."""
     made = Console(stderr=stderr, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = WIDTH_WHEN_PIPED
@@ -44,23 +44,23 @@ def print_json(facts: Facts) -> None:
 
 
 def show(facts: RenderableType) -> None:
-    """Print what people read; in a pipe lines are not broken at 80 columns."""
+    """Print a drawing; in a pipe lines are not wrapped at 80 columns."""
     out.print(facts)
 
 
 def note(text: str) -> None:
-    """Print a remark (Rich markup) that is no part of the answer."""
+    """Print a remark (Rich markup) that is not part of the answer."""
     err.print(text)
 
 
 def print_error(error: SegtableError) -> None:
-    """Print one red line: what is wrong, and the way out."""
+    """Print an error as one red line, with the way out."""
     line = " ".join(redacted(str(error)).split())
     err.print(f"[bold red]error:[/] [red]{escape(line)}[/]", soft_wrap=True)
 
 
 def print_warning(text: str) -> None:
-    """Print one yellow line about something that may go wrong."""
+    """Print a warning as one yellow line."""
     err.print(f"[bold yellow]warning:[/] [yellow]{escape(text)}[/]", soft_wrap=True)
 
 
@@ -70,7 +70,7 @@ def error_facts(error: SegtableError) -> Facts:
 
 
 def progress() -> Progress:
-    """Return a progress bar on standard error; none where nobody watches."""
+    """Return a progress bar on standard error, which shows only on a terminal."""
     return Progress(
         SpinnerColumn(),
         TextColumn("[progress.description]{task.description}"),

@@ -1,6 +1,6 @@
-"""Schemas as people write them: ``"carrier string, time_hour timestamp[us, tz=UTC] not null"``.
+"""Parse schemas such as ``"carrier string, time_hour timestamp[us, tz=UTC] not null"``.
 
-Types are Arrow's names, as ``segtable table describe`` prints them, and a few everyday aliases.
+Types are Arrow's names, as ``segtable table describe`` prints them, and a few common aliases.
 """
 
 import re
@@ -32,7 +32,7 @@ def parse_schema(text: str) -> "pa.Schema":
     """Parse comma-separated ``name type [not null]``.
 
     Raises:
-        SchemaMismatch: naming the column that cannot be understood.
+        SchemaMismatch: a column cannot be parsed; the message names it.
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, each written once."""
+"""Options and arguments that several commands share."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated
@@ -83,7 +83,7 @@ def pairs(given: Iterable[str] | None, option: str) -> Mapping[str, str]:
     """Parse repeated ``KEY=VALUE`` values.
 
     Raises:
-        InvalidInput: naming the value that has no ``=``.
+        InvalidInput: a value has no ``=``; the message names it.
     """
     found: dict[str, str] = {}
     for text in given or ():
@@ -95,10 +95,10 @@ def pairs(given: Iterable[str] | None, option: str) -> Mapping[str, str]:
 
 
 def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
-    """Return the options of the object store: those of the environment, and those given.
+    """Return the options of the object store: the environment's, overridden by ``given``.
 
     Raises:
-        InvalidInput: one of them is no KEY=VALUE, or the environment has no JSON object.
+        InvalidInput: a value is not KEY=VALUE, or the environment variable not a JSON object.
     """
     found = pairs(given, "--storage-option")
     for name in filter(is_secret_name, found):
@@ -110,7 +110,7 @@ def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
 
 
 def find_zookeeper(given: str | None) -> str | None:
-    """Return the address given, or that of an embedded server that answers, or None."""
+    """Return ``given``, or the address of a running embedded server, or None."""
     from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import discover
 
     return given or discover()

@@ -1,4 +1,4 @@
-"""Rollup as people write it: ``--dimension``, ``--metric`` and ``--query-granularity``."""
+"""Parse the rollup options ``--dimension``, ``--metric`` and ``--query-granularity``."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 def parse_rollup(
     dimensions: Sequence[str] | None, metrics: Sequence[str] | None, granularity: str | None
 ) -> Rollup | None:
-    """Return the rollup that options describe; None if there are none.
+    """Return the rollup that the options describe; None without options.
 
     Raises:
-        InvalidInput, InvalidName: naming the option's value.
+        InvalidInput, InvalidName: an option is wrong; the message names its value.
     """
     if not dimensions and not metrics and granularity is None:
         return None

@@ -1,7 +1,7 @@
-"""Files that people bring: Parquet, CSV and JSON lines, told apart by their names.
+"""Read a user's files: Parquet, CSV and JSON lines, by their suffixes.
 
-1. A file gives its rows in the table's types where its format has none of its own (CSV, JSON).
-2. What cannot be read is the caller's value: ``InvalidInput`` names the file and the reason.
+1. Formats without types (CSV, JSON) are read in the table's types.
+2. If a file cannot be read, ``InvalidInput`` names the file and the reason.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ _BY_SUFFIX = {
 
 
 def file_format(path: Path, given: str | None = None) -> str:
-    """Return ``given``, or the format that the name of ``path`` tells."""
+    """Return ``given``, or the format of the suffix of ``path``."""
     name = path.name.removesuffix(".gz")
     found = given or _BY_SUFFIX.get(Path(name).suffix.lower())
     if found not in FORMATS:
@@ -53,15 +53,15 @@ def schema_of(path: Path, given: str | None = None) -> pa.Schema:
 
 
 def read_rows(path: Path, schema: pa.Schema, given: str | None = None) -> pa.Table:
-    """Return all rows of a file; CSV and JSON are read as ``schema`` says.
+    """Return all rows of a file; CSV and JSON are read by ``schema``.
 
     Raises:
-        InvalidInput: the file is not there or broken.
+        InvalidInput: the file is missing or broken.
         SchemaMismatch: a value does not fit the column's type.
     """
     kind = file_format(path, given)
     read: dict[str, Callable[[], pa.Table]] = {
-        # the file alone: a folder "month=1/" in its path is no column of it
+        # only the file: a folder "month=1/" in its path must not become a column
         "parquet": lambda: pq.ParquetFile(path).read(),
         "csv": lambda: _read_csv(path, schema),
         "json": lambda: _read_json(path, schema),
@@ -71,8 +71,8 @@ def read_rows(path: Path, schema: pa.Schema, given: str | None = None) -> pa.Tab
 
 
 def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    # Times are left to Arrow's inference: it reads them with and without zone, and the table's
-    # own check then casts them; told a zone, it would refuse times without one.
+    # Arrow infers times, so that it reads them with and without zone; the table's own check then
+    # casts them. With an explicit zone it would refuse times without one.
     types = {f.name: f.type for f in schema if not pa.types.is_timestamp(f.type)}
     options = pc.ConvertOptions(
         column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
@@ -92,7 +92,7 @@ def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def _times(texts: pa.ChunkedArray, wanted: pa.TimestampType) -> pa.ChunkedArray:
-    """Parse ISO 8601 times, with a zone or (then UTC) without."""
+    """Parse ISO 8601 times; without a zone they are UTC."""
     try:
         return texts.cast(pa.timestamp(wanted.unit, "UTC"))
     except pa.ArrowInvalid:

@@ -1,13 +1,13 @@
-"""A ZooKeeper server of one's own, from the jars that PySpark ships; for trials and tests.
+"""Run a ZooKeeper server from the jars that PySpark ships, for trials and tests.
 
 1. Loopback only, on a free port; the port and the data of a directory survive a restart.
-2. A lock file says whether a server runs: the server's process holds it (as its standard input)
-   from before its start until the kernel has ended it. So a process id read from the state file
-   while the lock is taken is certainly the server's, and nothing else is ever signalled.
-3. With ``die_with_parent`` a watching shell reads from a pipe that only we hold; when we end, in
-   whatever way, the pipe closes and the shell kills the server.
-4. The directory is its owner's alone (mode 0700), and so is what the server writes. The port is
-   not: every user of this machine reaches it. Where that matters, connect with a user
+2. A lock file shows whether a server runs: the server's process holds it (as its standard input)
+   from before its start until the kernel has ended it. So while the lock is taken, the process id
+   in the state file is the server's, and no other process is ever signalled.
+3. With ``die_with_parent`` a watching shell reads from a pipe that only this process holds. When
+   this process ends, however it ends, the pipe closes and the shell kills the server.
+4. Only the owner can access the directory (mode 0700) and the files in it. Every user of this
+   machine can reach the port; if that matters, connect with a user
    (``coordination.zookeeper.access``).
 5. One directory is one server::
 
@@ -68,12 +68,12 @@ JVM_OPTIONS = (
 
 
 class AlreadyRunning(CoordinatorUnavailable):
-    """A server holds the directory."""
+    """A server already runs in the directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """What is known of the server of a directory; ``pid`` is None when it does not run."""
+    """Status of a directory's server; ``pid`` is None if it does not run."""
 
     data_dir: Path
     address: str | None
@@ -81,19 +81,19 @@ class Status:
 
     @property
     def running(self) -> bool:
-        """Tell whether its process lives."""
+        """Return whether the server's process lives."""
         return self.pid is not None
 
 
 class EmbeddedZooKeeper:
-    """The server of one directory, while a ``with`` block lasts (or until ``stop``).
+    """The server of one directory; runs during a ``with`` block (or until ``stop``).
 
     Args:
-        data_dir: made if absent; its data are kept.
+        data_dir: directory of the server; made if absent, kept afterwards.
         port: by default the directory's last port if that is free, else any free one.
         die_with_parent: kill the server when this process ends without stopping it.
-        settings: more of ``zoo.cfg``, to try out TLS and users.
-        jvm_options: more options of Java, e.g. where the users of SASL are.
+        settings: more settings of ``zoo.cfg``, to try out TLS and users.
+        jvm_options: more options of Java, e.g. the file of SASL users.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class EmbeddedZooKeeper:
 
     @property
     def address(self) -> str:
-        """Return what ``coordination.address.connect`` takes."""
+        """Return the address for ``coordination.address.connect``."""
         return _address(self._port)
 
     @property
@@ -147,7 +147,7 @@ class EmbeddedZooKeeper:
         """Start the server and wait until it answers.
 
         Raises:
-            JavaMissing: no Java that is new enough.
+            JavaMissing: no Java is new enough.
             DependencyMissing: no PySpark jars.
             AlreadyRunning: the directory has a server.
             CoordinatorUnavailable: the port is taken, or the server does not come up.
@@ -156,7 +156,7 @@ class EmbeddedZooKeeper:
         java, class_path = find_java(), zookeeper_class_path()
         try:
             self.data_dir.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
-            self.data_dir.chmod(PRIVATE)  # an older segtable made it for everybody
+            self.data_dir.chmod(PRIVATE)  # older versions made it open to all users
             with _server_lock(self.data_dir) as lock:
                 self._port = self._choose_port()
                 _record(self.data_dir, port=self._port)  # forget the last server's process id
@@ -171,7 +171,7 @@ class EmbeddedZooKeeper:
         return self
 
     def stop(self) -> None:
-        """End the server; its data stay."""
+        """End the server and keep its data."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -181,7 +181,7 @@ class EmbeddedZooKeeper:
     def detach(self) -> None:
         """Leave the server running when this process ends."""
         if self._process:
-            self._process.returncode = 0  # not ours to wait for: its destructor would complain
+            self._process.returncode = 0  # else the destructor would warn of a running process
             self._process = None
 
     def _choose_port(self) -> int:
@@ -204,7 +204,7 @@ class EmbeddedZooKeeper:
                 stdin=lock,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C at the terminal is ours to handle
+                start_new_session=True,  # this process handles Ctrl-C at the terminal
                 umask=0o077,
             )
         if self._die_with_parent:
@@ -253,12 +253,12 @@ def start_background(state_dir: Path | str | None = None, *, port: int | None = 
 
 
 def stop_background(state_dir: Path | str | None = None) -> bool:
-    """Stop the server of a state directory; tell whether one ran."""
+    """Stop the server of a state directory; return whether one ran."""
     return _end(_place(state_dir), signal.SIGTERM)
 
 
 def status(state_dir: Path | str | None = None) -> Status:
-    """Return what is known of the server of a state directory."""
+    """Return the status of the server of a state directory."""
     place = _place(state_dir)
     record = _recorded(place)
     address = _address(record["port"]) if "port" in record else None
@@ -273,9 +273,9 @@ def discover(state_dir: Path | str | None = None) -> str | None:
 
 
 def answers(port: int, host: str = LOOPBACK) -> bool:
-    """Tell whether a ZooKeeper server at the port serves requests.
+    """Return whether a ZooKeeper server at the port serves requests.
 
-    Not by ``ruok``: a server that is still loading says it is well, and swallows connections.
+    It does not use ``ruok``, which a loading server answers although it drops connections.
     """
     try:
         with socket.create_connection((host, port), timeout=1.0) as connection:
@@ -325,14 +325,14 @@ def _record(place: Path, **facts: int) -> None:
 
 @contextmanager
 def _server_lock(place: Path) -> Iterator[IO[bytes]]:
-    """Hold the directory's lock file; who inherits the open file goes on holding it."""
+    """Hold the directory's lock file; a process that inherits the open file keeps holding it."""
     deadline = time.monotonic() + 1.0
     with (place / "lock").open("ab") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except BlockingIOError:  # a server; or somebody who only looks, for an instant
+            except BlockingIOError:  # a server; or, for an instant, a status check
                 if time.monotonic() > deadline:
                     raise AlreadyRunning(
                         f"another ZooKeeper runs on {place}: use it, or stop it first "
@@ -354,7 +354,7 @@ def _taken(place: Path) -> bool:
 
 
 def _end(place: Path, how: signal.Signals) -> bool:
-    """Signal the directory's server until it has ended; tell whether one ran."""
+    """Signal the directory's server until it has ended; return whether one ran."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
     ran = False
     while (pid := status(place).pid) is not None:

@@ -1,8 +1,8 @@
 """Coordination inside one process, for tests, simulation and single-process use.
 
 1. Each ``MemoryCoordinator`` is one client of a ``MemoryService`` and owns one session at a time.
-2. Deterministic: no randomness, no clock but the one given, and waiting is ``clock.sleep`` only,
-   never inside the mutex. A simulation that owns the clock owns every interleaving.
+2. It is deterministic: no randomness, no clock but the given one, and it waits only by
+   ``clock.sleep``, never inside the mutex. A simulation's clock controls every interleaving.
 3. After a lost session the next call opens another; leases of the old one stay LOST.
 """
 
@@ -32,7 +32,7 @@ UNAVAILABLE_AFTER_S = 15.0
 
 
 class MemoryLease:
-    """A grant, alive while its session is."""
+    """Lease of a grant; lives as long as its session."""
 
     def __init__(self, service: MemoryService, session: Session, table: str, lock: Lock) -> None:
         """Wrap a grant."""
@@ -40,7 +40,7 @@ class MemoryLease:
         self._session = session
         self._table = table
         self._lock = lock
-        self._gone = lock.revoked is not None  # asked for again, it may be revoked by now
+        self._gone = lock.revoked is not None  # a repeated request may find its lock revoked
         self._revoked: LockRevoked | None = revoked_error(lock) if lock.revoked else None
 
     @property
@@ -60,23 +60,23 @@ class MemoryLease:
 
     @property
     def version(self) -> Instant | None:
-        """Return the new version, if one was asked for."""
+        """Return the new version, if one was requested."""
         return self._lock.version
 
     @property
     def state(self) -> LeaseState:
-        """Return what the client knows."""
+        """Return the client's view of the lease."""
         if self._gone or self._session.known_lost:
             return LeaseState.LOST
         return LeaseState.DOUBTFUL if self._session.suspended else LeaseState.HELD
 
     def check(self) -> None:
-        """Ask the server; raise ``LockLost`` unless it still has the lock, for us."""
+        """Ask the server; raise ``LockLost`` unless this lease still holds the lock."""
         with self._service.box(self._table) as box:
             self._ask(box)
 
     def publish(self) -> None:
-        """Check, and be not revocable from now on."""
+        """Check the lock, and make it irrevocable from now on."""
         with self._service.box(self._table) as box:
             held = self._ask(box)
             held.lock = replace(held.lock, publishing=True)
@@ -109,7 +109,7 @@ class MemoryLease:
                 held.progress = dict(progress)
 
     def release(self) -> None:
-        """Give the locks back."""
+        """Release the locks."""
         self._gone = True
         with self._service.box(self._table) as box:
             if self._held(box):
@@ -170,31 +170,31 @@ class MemoryCoordinator:
             return tuple(held.lock for held in box.held.values())
 
     def waiters(self, table: str) -> tuple[Lock, ...]:
-        """Return the places of those who wait, in the order in which they are served."""
+        """Return the waiting requests, in the order in which they are served."""
         self._contact()
         with self._service.box(table) as box:
             return in_turn(place.lock for place in box.queue)
 
     def break_lock(self, table: str, group: str) -> bool:
-        """Take a group's lock away from its holder; False if it has none."""
+        """Take a group's lock away from its holder; return False if it has none."""
         self._contact()
         with self._service.box(table) as box:
             return box.held.pop(group, None) is not None
 
     def strays(self, table: str) -> tuple[StrayNode, ...]:
-        """Return nothing: only clients of this process write here."""
+        """Return an empty tuple: only this process writes here."""
         self._contact()
         with self._service.box(table):
             return ()
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
-        """Return what live holders last reported, by lock group."""
+        """Return the last reported progress of live holders, by lock group."""
         self._contact()
         with self._service.box(table) as box:
             return {g: dict(held.progress) for g, held in box.held.items() if held.progress}
 
     def announce(self, table: str, n: int) -> None:
-        """Tell watchers that event ``n`` is in the log, if connected."""
+        """Announce to watchers that event ``n`` is in the log, if connected."""
         if self._closed or self._session.suspended:
             return
         with self._service.box(table) as box:
@@ -215,7 +215,7 @@ class MemoryCoordinator:
             self._clock.sleep(min(POLL_S, left_s))
 
     def close(self) -> None:
-        """End the session with its locks, also one that another thread opens just now."""
+        """End the session with its locks, also a session that another thread is opening."""
         self._closed = True
         self._service.expire(self._session)
 

@@ -1,10 +1,10 @@
-"""The server side of coordination inside one process: what ``MemoryCoordinator`` talks to.
+"""The server side of coordination inside one process, used by ``MemoryCoordinator``.
 
 1. ``MemoryService`` is the server: locks, queue, counters, heads, sessions, epoch.
 2. Every step is one critical section, so a grant with its revocations and ids is atomic.
-3. What a client knows of its session differs from what the server knows: ``expire`` with
-   ``told=False`` takes the locks away while the lease still says HELD, until the client's next
-   contact. That is the paused process which wakes up late.
+3. The client's view of its session may differ from the server's: ``expire`` with ``told=False``
+   ends the locks while the lease still shows HELD, until the client's next contact. That models a
+   paused process which wakes up late.
 """
 
 import threading
@@ -44,7 +44,7 @@ class Session:
 
 @dataclass(eq=False, slots=True)
 class Held:
-    """A grant, with the session that keeps it."""
+    """A grant, with the session that owns it."""
 
     lock: Lock
     session: Session
@@ -53,7 +53,7 @@ class Held:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """A waiting request; ``lock.yields`` grows as it finds itself overtaken."""
+    """A waiting request; ``lock.yields`` grows as others overtake it."""
 
     lock: Lock
     session: Session
@@ -72,14 +72,14 @@ class Box:
 
 
 class MemoryService:
-    """The server that coordinators of one process share.
+    """The server shared by the coordinators of one process.
 
     Args:
-        clock: the server's own clock; by default each request brings its client's.
+        clock: the server's clock; by default each request uses its client's.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Start empty, in epoch ``memory-1``."""
+        """Start without locks, in epoch ``memory-1``."""
         self._clock = clock
         self._mutex = threading.RLock()
         self._boxes: dict[str, Box] = {}
@@ -90,7 +90,7 @@ class MemoryService:
 
     @property
     def epoch(self) -> str:
-        """Return the epoch of the tokens handed out now."""
+        """Return the epoch of new tokens."""
         return f"memory-{self._epoch}"
 
     @property
@@ -108,7 +108,7 @@ class MemoryService:
             return session
 
     def expire(self, session: Session, *, told: bool = True) -> None:
-        """End a session with its locks; with ``told=False`` its client does not know yet."""
+        """End a session with its locks; with ``told=False`` without notice to its client."""
         with self._mutex:
             session.alive = False
             if told:
@@ -125,12 +125,12 @@ class MemoryService:
         session.suspended = True
 
     def resume(self, session: Session) -> None:
-        """Reconnect the client; it learns now whether its session survived."""
+        """Reconnect the client and inform it whether its session survived."""
         session.suspended = False
         session.known_lost = session.known_lost or not session.alive
 
     def wipe(self, *, told: bool = True) -> None:
-        """Lose everything: locks, counters, heads and sessions; another epoch begins."""
+        """Delete all locks, counters, heads and sessions, and begin another epoch."""
         with self._mutex:
             for session in tuple(self._sessions):
                 self.expire(session, told=told)
@@ -140,7 +140,7 @@ class MemoryService:
 
     @contextmanager
     def box(self, table: str) -> Iterator[Box]:
-        """Yield the state of a table, alone."""
+        """Yield the state of a table, inside the mutex."""
         with self._mutex:
             yield self._boxes.setdefault(table, Box())
 
@@ -151,7 +151,7 @@ class MemoryService:
     def attempt(
         self, request: LockRequest, session: Session, place: Place | None, now: Instant
     ) -> Held | Waits | None:
-        """Grant the request, say what is in the way, or None if the session has just ended."""
+        """Grant the request, or return its blockers, or None if the session has just ended."""
         with self.box(request.table) as box:
             if not session.alive:
                 return None
@@ -187,7 +187,7 @@ class MemoryService:
         with self.box(request.table) as box:
             if place is None or place not in box.queue:
                 lock = place_in_queue(request, now, FencingToken(self.epoch, self._grants))
-                if place:  # lost with its session: who overtook it then has overtaken it
+                if place:  # its place was lost with a session: keep its yields
                     lock = replace(lock, yields=place.lock.yields)
                 place = Place(lock, session)
                 box.queue.append(place)

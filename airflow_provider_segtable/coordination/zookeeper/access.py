@@ -1,24 +1,24 @@
-"""How a client of ZooKeeper proves who it is, and how the connection is kept private.
+"""Options for authentication and encryption of ZooKeeper clients.
 
 =================  =================================================================================
 option             meaning
 =================  =================================================================================
 user               name of a user of ZooKeeper; all processes of one installation use the same
-password           of that user; or ``password_file``, the path of a file that holds it
-scheme             ``digest`` (default): ZooKeeper keeps no users, whoever knows user and password
-                   may use what that user made. ``sasl``: the server checks them (DIGEST-MD5)
+password           password of the user; or ``password_file``, the path of a file with it
+scheme             ``digest`` (default): ZooKeeper has no user list; any client with the same user
+                   and password may use the user's nodes. ``sasl``: the server checks (DIGEST-MD5)
 tls                ``true`` for an encrypted connection; implied by the next ones
-ca                 file of the authorities that may vouch for the server; else the system's
-certificate, key   files of this client, where the server asks for one; ``key_password`` of the key
+ca                 file of the authorities that certify the server; by default the system's
+certificate, key   files of this client, if the server requires them; ``key_password`` of the key
 check_hostname     ``false`` if the server's certificate does not name its host
 =================  =================================================================================
 
-1. What a client with a user makes belongs to that user alone: others can neither read nor change
-   it. Without a user nodes are open to everyone who reaches ZooKeeper.
+1. Nodes made by a client with a user belong to that user alone: others can neither read nor change
+   them. Without a user, nodes are open to every client that reaches ZooKeeper.
 2. Options come from the caller, or else from the environment: ``SEGTABLE_ZOOKEEPER_OPTIONS`` is a
-   JSON object, ``SEGTABLE_ZOOKEEPER_OPTIONS_FILE`` the path of a file with one. Never from a
-   command line: others can read that.
-3. A password is shown by no ``repr``, message or log.
+   JSON object, ``SEGTABLE_ZOOKEEPER_OPTIONS_FILE`` the path of a file with one. They never come
+   from a command line, because others can read that.
+3. No ``repr``, message or log shows a password.
 """
 
 import json
@@ -44,7 +44,7 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who a client is, and how it connects; the default is anybody, in the clear."""
+    """A client's identity and encryption; by default neither."""
 
     user: str = ""
     password: Secret = NONE
@@ -57,15 +57,15 @@ class Access:
     check_hostname: bool = True
 
     def __str__(self) -> str:
-        """Return who it is, for messages."""
+        """Return the identity, for messages."""
         return f"user {self.user!r} ({self.scheme})" if self.user else "a client without a user"
 
     @staticmethod
     def read(options: Mapping[str, str]) -> "Access":
-        """Return what options say.
+        """Read the options.
 
         Raises:
-            InvalidInput: naming the option, never a secret value.
+            InvalidInput: an option is wrong; the message names it, never a secret value.
         """
         for name in options:
             if name not in NAMES:
@@ -98,10 +98,10 @@ class Access:
 
 
 def access_of(options: Mapping[str, str] | None) -> Access:
-    """Return what the options say, or those of the environment if there are none.
+    """Read the options, or those of the environment if none are given.
 
     Raises:
-        InvalidInput: naming the option or variable.
+        InvalidInput: an option is wrong; the message names the option or variable.
     """
     return Access.read(options or _from_environment())
 
@@ -117,7 +117,8 @@ def parse_options(given: Any, where: str) -> dict[str, str]:
     """Return options given as an object, or as its JSON text.
 
     Raises:
-        InvalidInput: naming ``where`` they were given; not their text, which may hold a password.
+        InvalidInput: the form is wrong. The message names ``where`` they were given, but not
+            their text, which may hold a password.
     """
     try:
         found = json.loads(given or "{}") if isinstance(given, str) else given or {}

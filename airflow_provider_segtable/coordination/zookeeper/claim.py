@@ -1,4 +1,4 @@
-"""The values that one call of ``ZooKeeperCoordinator.acquire`` passes from step to step."""
+"""Values that one call of ``ZooKeeperCoordinator.acquire`` passes from step to step."""
 
 import hashlib
 import threading
@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 @dataclass(slots=True)
 class Claim:
-    """One call of ``acquire``: what it may have made in ZooKeeper, and who overtook it."""
+    """One call of ``acquire``: the nodes it may have made, and the groups that overtook it."""
 
     asked: LockRequest
     nodes: Nodes
@@ -34,52 +34,52 @@ class Claim:
 
     @property
     def request(self) -> LockRequest:
-        """Return the request, with those who overtook it counted."""
+        """Return the request, with its overtakers counted as yields."""
         return replace(self.asked, yields=self.asked.yields + len(self.overtaken_by))
 
     @property
     def firm(self) -> bool:
-        """Tell whether it gave way so often that it does so no more."""
+        """Return whether the request has yielded too often to yield again."""
         return self.request.yields >= MAX_YIELDS
 
     @property
     def of_time_chunk(self) -> bool:
-        """Tell whether the request is on intervals."""
+        """Return whether the request is on intervals."""
         return self.asked.granularity is LockGranularity.TIME_CHUNK
 
     @property
     def group_prefix(self) -> str:
-        """Return how the names of all lock nodes of the group begin."""
+        """Return the prefix of the group's lock node names."""
         return prefix_of(self.asked.group)
 
     @property
     def place_prefix(self) -> str:
-        """Return how the name of the place in the queue begins."""
+        """Return the prefix of the request's place in the queue."""
         return f"{self.guid}{OF_TIME_CHUNK if self.of_time_chunk else ''}-"
 
     def draw_lock_name(self) -> str:
-        """Return a name never used: what is known by a name must stay true."""
+        """Return a name never used before, because nodes are cached by name."""
         name = self.group_prefix + uuid.uuid4().hex
         self.sent.append(name + (OF_TIME_CHUNK if self.of_time_chunk else ""))
         return self.sent[-1]
 
     @property
     def contests(self) -> bool:
-        """Tell whether the request locks what others may hold (an append does not)."""
+        """Return whether the request may conflict with other locks (an append does not)."""
         return bool(self.asked.segments) or not self.asked.allocate
 
 
 def prefix_of(group: str) -> str:
-    """Return how the names of all lock nodes of a group begin."""
+    """Return the prefix of a group's lock node names."""
     return hashlib.sha256(group.encode()).hexdigest()[:16] + "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What one round read; with their versions, what the multi must find unchanged.
+    """The nodes that one round read, with the versions that the multi checks.
 
-    ``places`` are in the order of arrival; ``mine`` is one's own among them. ``now`` is the
-    server's clock and ``last_version`` the highest handed out, if the request wants a version.
+    ``places`` are in the order of arrival; ``mine`` is the index of the request's own. ``now`` is
+    the server's clock and ``last_version`` the highest one, if the request wants a version.
     """
 
     lockbox_version: int
@@ -95,11 +95,11 @@ class View:
 
     @property
     def place(self) -> Seen | None:
-        """Return one's own place in the queue, if it is there."""
+        """Return the request's own place in the queue, if it has one."""
         return None if self.mine is None else self.places[self.mine]
 
     def meets(self, request: LockRequest) -> bool:
-        """Tell whether the request goes against any lock or place of a time chunk."""
+        """Return whether the request conflicts with a lock or place of a time chunk."""
         return any(
             seen.of_time_chunk and contested(request, seen.lock)
             for seen in self.locks + self.places
@@ -108,9 +108,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """What is in the way, the node to watch, and one's own place, if there is one.
+    """The blocking locks, the node to watch, and the request's own place, if it has one.
 
-    ``state_version`` is that of the node's state as the decision saw it; None: it had none.
+    ``state_version`` is the version of the node's state at the decision; None: it had none.
     """
 
     on: tuple[Lock, ...]
@@ -120,20 +120,20 @@ class Blocked:
 
 
 class Bell:
-    """Rings when a head changes; one a table, so that watches do not pile up."""
+    """Signal that a head has changed; one per table, so that watches do not accumulate."""
 
     def __init__(self) -> None:
-        """Start silent."""
+        """Start without rings."""
         self._condition = threading.Condition()
         self.rung = 0
 
     def ring(self, _event: object) -> None:
-        """Note a change; kazoo calls it."""
+        """Count a change; kazoo calls this."""
         with self._condition:
             self.rung += 1
             self._condition.notify_all()
 
     def wait(self, rung: int, timeout_s: float) -> None:
-        """Wait until it has rung more often than ``rung``."""
+        """Wait until the count differs from ``rung``."""
         with self._condition:
             self._condition.wait_for(lambda: self.rung != rung, timeout_s)

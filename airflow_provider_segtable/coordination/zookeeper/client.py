@@ -1,10 +1,10 @@
-"""A client of ZooKeeper over time: its present link, a new one after a fork, a wipe or an outage.
+"""A ZooKeeper client and its links: a new link after a fork, a wipe or an outage.
 
-1. A link is opened at first use, one a process: a forked child opens its own.
-2. No lock outlives its client. ``close`` says so first and ends the link it finds then; whoever
-   opens a link notes it first and then looks whether the client was closed. So one of the two ends
-   it, whatever the threads do.
-3. What kazoo raises leaves through ``border`` as an error of ours.
+1. A link is opened at first use, one per process: a forked child opens its own.
+2. No lock outlives its client. ``close`` first sets the closed flag, then ends the present link. A
+   thread that opens a link first stores it, then checks the flag. So one of the two ends the
+   link, in any interleaving.
+3. ``_border`` translates kazoo's exceptions to segtable's errors.
 """
 
 import os
@@ -29,14 +29,14 @@ MOST_INTERRUPTIONS = 8
 
 
 class ZooKeeperClient:
-    """The links of one client, one after another.
+    """A client of ZooKeeper, with one link at a time.
 
     Args:
         hosts: ``host:port,host:port``.
-        chroot: the node that everything of segtable lies under.
-        session_timeout_s: how long the ensemble keeps the locks of a holder that is silent.
+        chroot: the root node of segtable's nodes.
+        session_timeout_s: how long the ensemble keeps the locks of a silent holder.
         connect_timeout_s: how long to wait for a connection before it counts as unavailable.
-        access: who the client is; anybody by default.
+        access: the client's identity; none by default.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class ZooKeeperClient:
         return f"zk://{self._hosts}{self._root}"
 
     def close(self) -> None:
-        """End the session: every lease of it is gone.
+        """End the session and with it all its leases.
 
-        A connection that another thread is opening now is ended by that thread: it notes its link
-        first and looks for ``_closed`` afterwards, here it is the other way round.
+        If another thread is opening a link now, that thread ends it: it stores the link first and
+        checks ``_closed`` afterwards; here the order is reversed.
         """
         self._closed = True
         if self._pid == os.getpid() and self._link:
@@ -86,7 +86,7 @@ class ZooKeeperClient:
             raise CoordinatorUnavailable(f"{self.address} was closed here: connect again")
 
     def _live(self) -> Link:
-        """Return the connected link of this process, opening it if need be."""
+        """Return the connected link of this process; open it if necessary."""
         if self._pid != os.getpid():
             self._forget_parent()
         with self._mutex:
@@ -109,8 +109,8 @@ class ZooKeeperClient:
     def _recover(self, link: Link, times: int) -> Link:
         """Return a connected link after an interruption.
 
-        A server that was wiped refuses a client that has seen a later transaction, for ever and
-        without saying so; a fresh client tells that case from an outage.
+        A wiped server silently refuses a client that has seen a later transaction, for ever. A
+        fresh client distinguishes that case from an outage.
         """
         if times > MOST_INTERRUPTIONS:
             raise link.unavailable(f"interrupted {times} times in a row")
@@ -123,7 +123,7 @@ class ZooKeeperClient:
         return self._live()
 
     def _retrying(self, ask: Callable[[Link], T]) -> T:
-        """Run a read again after interruptions."""
+        """Run a read, and repeat it after interruptions."""
         with self._border():
             link = self._live()
             for times in count(1):

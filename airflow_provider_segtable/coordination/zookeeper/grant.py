@@ -1,4 +1,4 @@
-"""The one transaction that makes a decision true, or fails if the view it rests on is old."""
+"""The transaction that applies a decision, or fails if the decision's view is outdated."""
 
 from kazoo.client import TransactionRequest
 from kazoo.protocol.serialization import Transaction
@@ -23,13 +23,13 @@ def grant_of(
 
     Args:
         multi: an empty transaction.
-        claim: whose grant it is.
-        view: what was read.
-        decision: what was decided on the view.
-        name: of the lock node.
+        claim: the request.
+        view: the nodes read.
+        decision: the decision on the view.
+        name: name of the lock node.
 
     Raises:
-        LimitReached: if ZooKeeper would not accept a request so large.
+        LimitReached: if the request is too large for ZooKeeper.
     """
     nodes, request = claim.nodes, claim.request
     granted = decision.granted if isinstance(decision, Revokes) else decision
@@ -63,7 +63,7 @@ def _put(multi: TransactionRequest, path: str, number: int, version: int | None)
 
 
 def _revoke(multi: TransactionRequest, nodes: Nodes, view: View, data: bytes, name: str) -> None:
-    """Make the lock's state, unless its holder made one first or the lock is gone."""
+    """Make the lock's state, unless its holder made one first or the lock has ended."""
     multi.check(f"{nodes.locks}/{name}", 0)  # else the state would outlive the lock
     if name in view.states:
         multi.set_data(f"{nodes.states}/{name}", data, view.states[name])
@@ -72,10 +72,10 @@ def _revoke(multi: TransactionRequest, nodes: Nodes, view: View, data: bytes, na
 
 
 def refuse_oversize(request: LockRequest, size: int) -> None:
-    """Refuse what ZooKeeper would answer by dropping the connection.
+    """Refuse a request so large that ZooKeeper would drop the connection.
 
     Raises:
-        LimitReached: naming the numbers.
+        LimitReached: the request is too large; the message has the numbers.
     """
     if size > MAX_REQUEST_BYTES:
         raise LimitReached(

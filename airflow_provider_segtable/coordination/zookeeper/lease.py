@@ -1,13 +1,13 @@
-"""A grant in ZooKeeper: an ephemeral node that lives as long as its session.
+"""The lease of a grant in ZooKeeper: an ephemeral node that lives as long as its session.
 
-1. HELD: connected, the session is the one that made the node, and the node was seen after the
-   last reconnection. DOUBTFUL: disconnected. LOST: another session, no node, a forked child,
-   revoked, or released; for good.
-2. ``state`` tells what is known here, at most one question to the server after a reconnection.
-   ``check`` always asks, so it also notices a session that ended while this process stood still.
-3. ``publish`` creates the lock's state in a transaction that checks the lock: a rival that revokes
-   would have created it, too. After a lost reply nobody knows who won: it is doubtful; asked
-   again, one's own state counts as done.
+1. HELD: connected, the present session made the node, and the node was seen after the last
+   reconnection. DOUBTFUL: disconnected. LOST for good: another session, no node, a forked child,
+   revoked, or released.
+2. ``state`` returns the local view and asks the server at most once after a reconnection.
+   ``check`` always asks, so it also notices a session that ended while this process was paused.
+3. ``publish`` creates the lock's state in a transaction that checks the lock; a rival that revokes
+   creates the same node. After a lost reply the winner is unknown and the lease doubtful. If
+   ``publish`` then finds its own state, it counts as done.
 """
 
 import json
@@ -30,13 +30,13 @@ MAX_PROGRESS_BYTES = 65_536
 
 
 class ZooKeeperLease:
-    """Locks granted together.
+    """Lease of locks that were granted together.
 
     Args:
-        link: the client that asked.
+        link: the link of the request.
         session: the session that owns the lock node.
-        lock: what was granted.
-        belongings: the lock node, its state, and where ``report`` writes.
+        lock: the granted lock.
+        belongings: paths of the lock node, its state, and its progress.
         generation: the link's generation in which the node was seen.
     """
 
@@ -75,34 +75,34 @@ class ZooKeeperLease:
 
     @property
     def version(self) -> Instant | None:
-        """Return the new version, if one was asked for."""
+        """Return the new version, if one was requested."""
         return self._lock.version
 
     @property
     def state(self) -> LeaseState:
-        """Return what is known of the lease."""
+        """Return the known state of the lease."""
         known = self._known()
         if known is LeaseState.HELD and self._verified != self._link.generation:
             return self._ask()
         return known
 
     def check(self) -> None:
-        """Ask the server; raise ``LockLost`` unless the lock is there, ours and not revoked."""
+        """Ask the server; raise ``LockLost`` unless this lease still holds the lock."""
         known = self._ask()
         if known is not LeaseState.HELD:
             self._refuse(known)
 
     def publish(self) -> None:
-        """Check, and be not revocable from now on."""
+        """Check the lock, and make it irrevocable from now on."""
         if not self._publishing and self._claim_state():
-            self._publishing = True  # a transaction found the lock there: that was the check
+            self._publishing = True  # the transaction checked the lock
             return
         self.check()
         if not (self._publishing or self._lock.publishing):
-            self._refuse(LeaseState.DOUBTFUL)  # interrupted: it may still come to pass
+            self._refuse(LeaseState.DOUBTFUL)  # interrupted: it may still take effect
 
     def _claim_state(self) -> bool:
-        """Create the state unless a rival did; True if it is ours."""
+        """Create the state; return False if that failed or its outcome is unknown."""
         if (known := self._known()) is not LeaseState.HELD:
             self._refuse(known)
         multi = self._link.transaction()
@@ -111,7 +111,7 @@ class ZooKeeperLease:
         try:
             outcome = self._link.call(multi.commit_async)
         except (Interrupted, KazooException):
-            return False  # nobody knows: the check that follows finds out, or is doubtful
+            return False  # unknown: the next check finds out, or is doubtful
         return not any(isinstance(each, Exception) for each in outcome)
 
     def _refuse(self, known: LeaseState) -> NoReturn:
@@ -126,7 +126,7 @@ class ZooKeeperLease:
         )
 
     def report(self, progress: Mapping[str, str]) -> None:
-        """Publish progress beside the lock, best effort; gone with the session."""
+        """Publish progress beside the lock, best effort; it ends with the session."""
         record = {"group": self._lock.group, "progress": dict(progress)}
         data = json.dumps(record).encode()
         if len(data) > MAX_PROGRESS_BYTES:
@@ -145,7 +145,7 @@ class ZooKeeperLease:
                 self._link.call(client.set_async, self._progress_path, data)
 
     def release(self) -> None:
-        """Give the locks back; no error if they are gone already."""
+        """Release the locks; no error if they have ended already."""
         if not self._released and self._link.session == self._session:
             self._link.delete((self._path, self._state_path, self._progress_path))
         self._released = True

@@ -1,12 +1,12 @@
-"""One kazoo client: its connection, its sessions, and what is known of them.
+"""One kazoo client: its connection, its sessions, and their known state.
 
-1. A call either returns, fails with kazoo's own error, or is *interrupted*: the connection went
-   away and nobody knows whether the call took effect. ``call`` makes that one exception.
+1. A call returns, fails with kazoo's own error, or is *interrupted*: the connection dropped and it
+   is unknown whether the call took effect. ``call`` raises one exception for all interruptions.
 2. Nothing is sent while disconnected: kazoo would queue it and send it under a later session.
-3. ``generation`` grows whenever the connection drops; what was verified in an earlier one is in
-   doubt until verified again.
-4. A link may see several sessions one after another; a session that ended never comes back.
-5. What could not be cleaned up while disconnected is cleaned after the reconnection.
+3. ``generation`` grows whenever the connection drops. A node verified in an earlier generation is
+   in doubt until verified again.
+4. A link may have several sessions, one after another; an ended session never returns.
+5. A cleanup that fails while disconnected runs again after the reconnection.
 """
 
 import logging
@@ -41,13 +41,13 @@ INTERRUPTIONS = (
     KazooTimeoutError,
 )
 MAX_REQUEST_BYTES = 1_000_000
-"""Just under ``jute.maxbuffer``: a server drops the connection of whoever sends more."""
+"""Just under ``jute.maxbuffer``: for larger requests a server drops the connection."""
 
 _log = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
-    """The connection went away; the call may or may not have taken effect."""
+    """The connection dropped; the call may or may not have taken effect."""
 
 
 class Link:
@@ -56,7 +56,7 @@ class Link:
     def __init__(
         self, hosts: str, root: str, *, session_timeout_s: float, address: str, access: Access
     ) -> None:
-        """Prepare; ``open`` connects."""
+        """Prepare the link; ``open`` connects it."""
         self.root = root
         self.pid = os.getpid()
         self.generation = 0
@@ -77,7 +77,7 @@ class Link:
         """Connect.
 
         Raises:
-            CoordinatorUnavailable: if nobody answers.
+            CoordinatorUnavailable: if no server answers.
         """
         try:
             self.client.start(timeout=timeout_s)
@@ -88,7 +88,7 @@ class Link:
         return self
 
     def unavailable(self, why: str) -> CoordinatorUnavailable:
-        """Return the error that says where nobody answers, and the way out."""
+        """Return the error for an address without an answer."""
         last = f"; the last trouble: {self._voice.trouble}" if self._voice.trouble else ""
         tls = ", or the certificates of its ZooKeeper options" if self._access.tls else ""
         return CoordinatorUnavailable(
@@ -97,7 +97,7 @@ class Link:
         )
 
     def refuse_if_unknown(self) -> None:
-        """Raise ``AccessRefused`` if the server did not accept who we are."""
+        """Raise ``AccessRefused`` if the server refused the client's identity."""
         if self._refused:
             raise AccessRefused(
                 f"ZooKeeper at {self._address} refuses {self._access}: correct user and password "
@@ -110,7 +110,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Tell whether the server answers, as far as known."""
+        """Return whether the link is connected, as far as known."""
         return self._up and not self.abandoned and bool(self.client.connected)
 
     @property
@@ -119,25 +119,25 @@ class Link:
         return None if self.abandoned or self.pid != os.getpid() else self._session
 
     def call(self, start: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Start a kazoo ``*_async`` call and wait for its end."""
+        """Run a kazoo ``*_async`` call and return its result."""
         return self.wait(self.begin(start, *arguments, **options))
 
     def begin(self, start: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Start a kazoo ``*_async`` call; several begun together share one round trip."""
+        """Start a kazoo ``*_async`` call; calls started together share one round trip."""
         if not self.connected:
             self.refuse_if_unknown()
             raise Interrupted
         return start(*arguments, **options)
 
     def wait(self, pending: Any) -> Any:
-        """Return the result of a call begun."""
+        """Return the result of a started call."""
         try:
             return pending.get(timeout=self._patience_s)
         except INTERRUPTIONS as error:
             raise Interrupted from error
 
     def epoch(self) -> str:
-        """Return the coordinator's epoch: drawn by who first finds none, gone with a wipe."""
+        """Return the coordinator's epoch: made by the first client, deleted by a wipe."""
         session = self._session
         if self._epoch[0] != session or session is None:
             self._epoch = (session, self._read_epoch())
@@ -148,13 +148,13 @@ class Link:
         while True:
             data, stat = self.call(self.client.get_async, self.root)
             if data:
-                return str(data.decode(errors="backslashreplace"))  # whatever is there marks it
+                return str(data.decode(errors="backslashreplace"))  # any data identifies it
             with suppress(BadVersionError, NodeExistsError):
                 drawn = uuid.uuid4().hex.encode()
                 self.call(self.client.set_async, self.root, drawn, version=stat.version)
 
     def await_connected(self, timeout_s: float) -> bool:
-        """Wait for the reconnection; an abandoned link does not come back."""
+        """Wait for the reconnection; an abandoned link never reconnects."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self.connected or self.abandoned or self._refused, timeout_s
@@ -163,7 +163,7 @@ class Link:
         return self.connected
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete nodes, now or after the reconnection; no error if they are gone."""
+        """Delete nodes, now or after the reconnection; no error if they are absent."""
         paths = tuple(paths)
 
         def remove() -> None:
@@ -184,13 +184,13 @@ class Link:
                 self._clean_leftovers()
 
     def abandon(self) -> None:
-        """End the session; every lease of it is lost. A second call leaves it to the first."""
+        """End the session and lose its leases. Only the first call closes the connection."""
         with self._changed:
             first, self.abandoned = not self.abandoned, True
             self.generation += 1
             self._changed.notify_all()
         if not first or self.pid != os.getpid():
-            return  # a forked child: the connection is the parent's, even saying goodbye is
+            return  # a forked child: the connection is the parent's, and so is closing it
         try:
             self.client.stop()
             self.client.close()
@@ -198,7 +198,7 @@ class Link:
             _log.warning("closing the connection to %s failed: %s", self._address, error)
 
     def _listen(self, state: str) -> None:
-        """Note a state change; runs in kazoo's thread and must not wait."""
+        """Record a state change; runs in kazoo's thread and must not wait."""
         with self._changed:
             self._up = state == KazooState.CONNECTED
             if self._up:

@@ -1,11 +1,11 @@
-"""The nodes of one table in ZooKeeper, and how to read them.
+"""Paths of one table's nodes in ZooKeeper, and their reads.
 
-1. Lock and waiter nodes never change, so what was read once under a name is kept by that name
-   and costs nothing again; ``Cache.keep`` forgets names that are gone.
-2. Reads that belong together are begun together and share a round trip; ZooKeeper answers one
-   client's requests in order.
-3. Names say what an append must know without reading: locks and places of time chunks end in
-   ``-T`` (before the sequence of a place), and ``<guid>-firm`` beside a place makes it firm.
+1. Lock and waiter nodes never change, so each is read once and cached by its name; ``Cache.keep``
+   drops deleted names.
+2. Related reads start together and share a round trip; ZooKeeper answers one client's requests in
+   order.
+3. Names hold what an append needs without reading the nodes: locks and places of time chunks end
+   in ``-T`` (before the sequence of a place), and ``<guid>-firm`` beside a place makes it firm.
 """
 
 import json
@@ -30,7 +30,7 @@ FIRM = "-firm"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A lock or waiter node as read once; ``owner`` is its session."""
+    """A lock or waiter node; ``owner`` is its session."""
 
     name: str
     path: str
@@ -39,7 +39,7 @@ class Seen:
 
     @property
     def of_time_chunk(self) -> bool:
-        """Tell whether it is on intervals."""
+        """Return whether the lock is on intervals."""
         return bool(self.lock.intervals)
 
     def lock_of(self, epoch: str) -> Lock:
@@ -49,12 +49,12 @@ class Seen:
 
 @dataclass(slots=True)
 class Cache:
-    """What was read before, by path."""
+    """Lock and waiter nodes read before, by path."""
 
     seen: dict[str, Seen] = field(default_factory=dict)
 
     def keep(self, parent: str, names: Iterable[str]) -> None:
-        """Forget what is no longer under ``parent``."""
+        """Drop nodes that are no longer under ``parent``."""
         present = {f"{parent}/{name}" for name in names}
         for path in [p for p in tuple(self.seen) if p.startswith(f"{parent}/")]:
             if path not in present:
@@ -63,11 +63,11 @@ class Cache:
     def read(
         self, link: Link, parent: str, names: Iterable[str], *, all_known: bool = True
     ) -> tuple[Seen, ...]:
-        """Return what these nodes say, oldest first, without those that have just gone.
+        """Return the named nodes, oldest first, without nodes deleted meanwhile.
 
         Raises:
-            UnreadableNode, UnsupportedFormat: one cannot be read. With ``all_known=False`` it is
-                left out: enough to show locks, not to grant any.
+            UnreadableNode, UnsupportedFormat: a node cannot be read. With ``all_known=False`` it
+                is left out, which suffices to show locks, but not to grant any.
         """
         found: list[Seen] = []
         pending: list[tuple[str, Any]] = []
@@ -87,11 +87,11 @@ class Cache:
         return tuple(sorted(found, key=lambda each: each.lock.token.number))
 
     def learn(self, link: Link, parent: str, name: str, call: Any) -> Seen | None:
-        """Return what the answer to a ``get`` of the node says; None if no session made the node.
+        """Return the node from the answer to its ``get``; None if no session made the node.
 
         Raises:
-            NoNodeError: if it is not there.
-            UnreadableNode: if a session made it, and it is no lock.
+            NoNodeError: if the node does not exist.
+            UnreadableNode: if a session made the node, but it is not a lock.
             UnsupportedFormat: if a newer segtable wrote it.
         """
         data, stat = link.wait(call)
@@ -120,7 +120,7 @@ class Cache:
 
 
 def children(link: Link, parent: str) -> list[str]:
-    """Return the names under a node; none if the node is absent."""
+    """Return the names under a node; empty if the node is absent."""
     return named(link, link.begin(link.client.get_children_async, parent))
 
 
@@ -128,7 +128,7 @@ def number_in(link: Link, call: Any, path: str) -> tuple[int, int] | None:
     """Return the number in a node and the node's version; None if it is absent.
 
     Raises:
-        UnreadableNode: if it is no number.
+        UnreadableNode: if the data is not a number.
     """
     try:
         data, stat = link.wait(call)
@@ -145,7 +145,7 @@ def number_in(link: Link, call: Any, path: str) -> tuple[int, int] | None:
 
 
 def named(link: Link, call: Any) -> list[str]:
-    """Return the names that a ``get_children`` answers; none if the node is absent."""
+    """Return the names from a ``get_children`` answer; empty if the node is absent."""
     try:
         return list(link.wait(call))
     except NoNodeError:
@@ -175,7 +175,7 @@ class Nodes:
 
     @property
     def gate(self) -> str:
-        """Return the node whose version says which time chunk requests an append knows of."""
+        """Return the node whose version counts the time chunk requests, for appends."""
         return f"{self.table}/gate"
 
     @property
@@ -190,12 +190,12 @@ class Nodes:
 
     @property
     def last_version(self) -> str:
-        """Return the node of the highest version handed out."""
+        """Return the node of the highest allocated version."""
         return f"{self.table}/version"
 
     @property
     def head(self) -> str:
-        """Return the node of the newest event announced."""
+        """Return the node of the newest announced event."""
         return f"{self.table}/head"
 
     def counter(self, chunk: ChunkKey, generation: Generation) -> str:
@@ -203,11 +203,11 @@ class Nodes:
         return f"{self.table}/counters/{chunk}-{generation}"
 
     def progress_of(self, lock_name: str) -> str:
-        """Return the node where the holder of a lock reports."""
+        """Return the node for the progress of a lock's holder."""
         return f"{self.table}/progress/{lock_name}"
 
     def prepare(self, link: Link) -> None:
-        """Make the lasting nodes of the table where they are absent."""
+        """Make the table's persistent nodes if they are absent."""
         lasting = ("lockbox", "gate", "clock", "locks", "waiters", "states", "counters", "progress")
         begun = [
             link.begin(link.client.ensure_path_async, f"{self.table}/{name}") for name in lasting
@@ -216,7 +216,7 @@ class Nodes:
             link.wait(each)
 
     def belongings(self, lock_name: str) -> tuple[str, str, str]:
-        """Return all nodes of a lock, itself first."""
+        """Return all nodes of a lock, the lock node first."""
         return (
             f"{self.locks}/{lock_name}",
             f"{self.states}/{lock_name}",
@@ -224,7 +224,7 @@ class Nodes:
         )
 
     def queue_up(self, link: Link, prefix: str, record: bytes) -> None:
-        """Take a place at the end of the queue; a time chunk's shuts the gate on appends."""
+        """Take a place at the end of the queue; a time chunk request also bumps the gate."""
         multi = link.transaction()
         if OF_TIME_CHUNK in prefix:
             multi.set_data(self.gate, b"")
@@ -236,17 +236,17 @@ class Nodes:
     def await_change(
         self, link: Link, seen: Seen, state_version: int | None, wait_s: float
     ) -> None:
-        """Wait until a lock or place ends, or what the lock yields changes.
+        """Wait until a lock or place ends, or the lock's state changes.
 
-        A watch of the state outlasts the wait if the lock ends without a state. That is a few
-        bytes until the connection ends, and nothing else could watch for one lock alone.
+        If the lock ends without a state, the watch on the state remains: a few bytes until the
+        connection ends. ZooKeeper has no other way to watch one lock alone.
         """
         changed, client = threading.Event(), link.client
 
         def ring(_: object) -> None:
             changed.set()
 
-        # A lock node has no children: this fires at its end, and leaves no watch if it is gone.
+        # A lock node has no children: this fires when it ends, and sets no watch if it is absent.
         node = link.begin(client.get_children_async, seen.path, ring)
         state = link.begin(client.exists_async, f"{self.states}/{seen.name}", ring)
         with suppress(NoNodeError):
@@ -256,20 +256,20 @@ class Nodes:
                 changed.wait(wait_s)
 
     def make_firm(self, link: Link, guid: str) -> None:
-        """Let nobody overtake one's place any more."""
+        """Make the place firm: no request overtakes it any more."""
         with suppress(NodeExistsError):
             path = f"{self.waiters}/{guid}{FIRM}"
             link.call(link.client.create_async, path, ephemeral=True)
 
     def leave_queue(self, link: Link, guid: str) -> None:
-        """Give up one's place, whether or not one knows of it."""
+        """Delete the request's place, even if its creation was never confirmed."""
         for name in children(link, self.waiters):
             if name.startswith(guid):
                 with suppress(NoNodeError):
                     link.call(link.client.delete_async, f"{self.waiters}/{name}")
 
     def read_progress(self, link: Link) -> dict[str, dict[str, str]]:
-        """Return what live holders last reported, by lock group."""
+        """Return the last reported progress of live holders, by lock group."""
         live = set(children(link, self.locks))
         begun = [
             link.begin(link.client.get_async, self.progress_of(name))
@@ -278,21 +278,21 @@ class Nodes:
         ]
         found: dict[str, dict[str, str]] = {}
         for each in begun:
-            with suppress(NoNodeError, ValueError, KeyError, TypeError):  # a hint, no more
+            with suppress(NoNodeError, ValueError, KeyError, TypeError):  # only a hint
                 record = json.loads(link.wait(each)[0])
                 found[str(record["group"])] = dict(record["progress"])
         return found
 
     def read_head(self, link: Link, ring: Callable[[object], None]) -> int:
-        """Return the newest event announced (-1: none); ``ring`` is called when it changes."""
+        """Return the newest announced event (-1: none); ``ring`` is called when it changes."""
         client = link.client
-        with suppress(NoNodeError, ValueError):  # of junk the next announcement makes a head again
+        with suppress(NoNodeError, ValueError):  # the next announcement overwrites bad data
             if link.call(client.exists_async, self.head, watch=ring):
                 return int(link.call(client.get_async, self.head)[0])
         return -1
 
     def raise_head(self, link: Link, n: int) -> None:
-        """Announce event ``n`` unless a later one is."""
+        """Announce event ``n`` unless a later event is announced."""
         client, data = link.client, str(n).encode()
         while True:
             with suppress(BadVersionError, NodeExistsError, NoNodeError):

@@ -1,4 +1,4 @@
-"""What the nodes in ZooKeeper say: locks, places in the queue and states, as compact JSON.
+"""Records of ZooKeeper nodes: locks, places in the queue and states, as compact JSON.
 
 Segments are written by chunk, their partitions as ranges, in the order given::
 
@@ -8,9 +8,9 @@ Segments are written by chunk, their partitions as ranges, in the order given::
      "mode": "exclusive", "intervals": ["20130101T000000_20130201T000000"],
      "version": 1700000000000001, "yields": 0, "chunks": [..]}
 
-1. The rest of a lock, its time and its token, is what ZooKeeper itself noted when it made the node.
-2. A state says ``{"publishing": true}``, or what a lock had to yield, and to whom.
-3. A place in the queue names the chunks it wants new ids in; it has no ids yet.
+1. A lock's time and token are not in the record: ZooKeeper noted them when it made the node.
+2. A state is ``{"publishing": true}``, or names the segments that a lock yielded and the new owner.
+3. A place in the queue names the chunks that need new ids; it has no ids yet.
 """
 
 import json
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def encode_lock(request: LockRequest, granted: Granted | None = None) -> bytes:
-    """Return the data of a lock node, or of a place in the queue (nothing granted yet)."""
+    """Return the data of a lock node, or of a place in the queue (not granted yet)."""
     chunks = () if granted else dict.fromkeys(str(ask.chunk) for ask in request.allocate)
     return _compact(
         {
@@ -68,11 +68,11 @@ def encode_lock(request: LockRequest, granted: Granted | None = None) -> bytes:
 
 
 def decode_lock(data: bytes, *, since: Instant, token: FencingToken, waiting: bool = False) -> Lock:
-    """Return the lock, or place in the queue, that a node stands for.
+    """Return the lock, or place in the queue, that a node records.
 
     Raises:
         UnsupportedFormat: if a newer segtable wrote it.
-        ValueError: if it is no record of segtable.
+        ValueError: if it is not a record of segtable.
     """
     record = _object(data)
     written = record.get("v")
@@ -125,7 +125,7 @@ def _typed(kind: type[T], value: Any) -> T:
 
 
 def encode_revocation(lock: Lock, revocation: Revocation) -> bytes:
-    """Return the data of the state of a revoked lock; ``all`` its segments take no room."""
+    """Return the state record of a revoked lock; ``all`` stands for all of its segments."""
     every = revocation.segments == lock.covered
     return _compact(
         {
@@ -137,10 +137,10 @@ def encode_revocation(lock: Lock, revocation: Revocation) -> bytes:
 
 
 def with_state(lock: Lock, state: bytes) -> Lock:
-    """Return the lock as its state node says it is.
+    """Return the lock with the state from its state node.
 
-    If that cannot be read the lock is revoked, and yields nothing: nobody commits under it, and
-    nobody takes what its holder may be writing.
+    If the state cannot be read, the lock is revoked but yields nothing: its holder cannot commit,
+    and no other writer takes the segments that the holder may be writing.
     """
     try:
         record = _object(state)

@@ -1,13 +1,13 @@
-"""Nodes in ZooKeeper that segtable cannot read: damaged, put there by hand, or by a newer segtable.
+"""ZooKeeper nodes that segtable cannot read: damaged, made by hand, or by a newer segtable.
 
-1. Locks and places are ephemeral. One without a session was not made by a worker, and no session
-   will ever end it: it counts for nothing, whatever it says.
-2. One with a session may be a lock of somebody who writes. Nothing is granted over it: whoever
-   would have to know what it says is refused, and told its path. It ends with its session, or by
+1. Locks and places are ephemeral. A node without a session was not made by a worker, and no
+   session will ever end it, so it is ignored, whatever its data.
+2. An unreadable node with a session may be the lock of a live writer, so nothing is granted over
+   it. Requests that depend on it are refused with its path. It ends with its session, or by
    ``segtable locks TABLE --release NAME``.
-3. A state that cannot be read yields nothing, and its lock is revoked: its holder does not commit.
-4. A counter that cannot be read hands out nothing. Released, it restarts above the log.
-5. Heads and progress are hints: unreadable ones are as good as none.
+3. A lock with an unreadable state is revoked and yields nothing: its holder does not commit.
+4. An unreadable counter allocates no ids. Once released, it restarts above the log.
+5. Heads and progress are hints: unreadable ones are ignored.
 """
 
 from collections.abc import Iterator

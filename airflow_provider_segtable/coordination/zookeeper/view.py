@@ -1,12 +1,12 @@
-"""One consistent look at a table's locks, by as few round trips as the request needs.
+"""Read a consistent view of a table's locks, with as few round trips as the request needs.
 
-1. All reads are begun together, in an order that makes up for their not being one snapshot:
-   versions first, so that whatever changes later fails the multi; states before locks, so that a
-   state without a lock is a dead one's; places before locks, so that a place which becomes a lock
-   meanwhile is seen at least once.
-2. A request that contests reads every lock and place. An append reads the locks and places of
-   time chunks only, known by their names: nothing more, if there are none.
-3. States of dead locks are removed by whoever sees them.
+1. All reads start together. They are not one snapshot, so their order matters: versions first, so
+   that any later change fails the multi; states before locks, so that a state without a lock
+   belongs to an ended lock; places before locks, so that a place which becomes a lock meanwhile is
+   seen at least once.
+2. A request that contests reads every lock and place. An append reads only the locks and places of
+   time chunks, recognised by their names.
+3. Every reader removes the states of ended locks that it sees.
 """
 
 from collections.abc import Iterable
@@ -32,10 +32,10 @@ from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Lock, in_tu
 
 
 def read_view(link: Link, claim: Claim, cache: Cache) -> View:
-    """Read what a claim's decision depends on.
+    """Read the nodes that a claim's decision depends on.
 
     Raises:
-        NoNodeError: if the table's lasting nodes are not there.
+        NoNodeError: if the table's persistent nodes do not exist.
         UnreadableNode, UnsupportedFormat: if a lock, place or counter cannot be read.
     """
     nodes, client = claim.nodes, link.client
@@ -82,7 +82,7 @@ def read_locks(link: Link, nodes: Nodes, cache: Cache) -> tuple[Lock, ...]:
 
 
 def read_places(link: Link, nodes: Nodes, cache: Cache) -> tuple[Lock, ...]:
-    """Return the places of those who wait, in the order in which they are served."""
+    """Return the waiting requests, in the order in which they are served."""
     names = named(link, link.begin(link.client.get_children_async, nodes.waiters))
     cache.keep(nodes.waiters, names)
     return in_turn(seen.lock for seen in _queue(link, nodes, cache, names, all_known=False))
@@ -105,7 +105,7 @@ def _places(
 def _queue(
     link: Link, nodes: Nodes, cache: Cache, names: Iterable[str], *, all_known: bool = True
 ) -> tuple[Seen, ...]:
-    """Return places in the order of arrival, the firm ones marked."""
+    """Return places in the order of arrival, with firm places marked."""
     names = tuple(names)
     firm = {name.removesuffix(FIRM) for name in names if name.endswith(FIRM)}
     asked = (name for name in names if not name.endswith(FIRM))
@@ -143,7 +143,7 @@ def _merge(
     *,
     all_known: bool = True,
 ) -> tuple[tuple[Seen, ...], dict[str, int]]:
-    """Return the locks as their states say they are, and the versions of those states."""
+    """Return the locks with their states applied, and the versions of those states."""
     begun = {
         name: link.begin(link.client.get_async, f"{nodes.states}/{name}") for name in with_states
     }

@@ -1,9 +1,9 @@
-"""The kazoo client of a link: patient only as long as it should be, private, and discreet.
+"""Make the kazoo client of a link: with bounded waits, private nodes, and no secrets in logs.
 
-1. Who we are (``access``) becomes kazoo's own arguments; nodes are made for that user alone, also
-   in transactions, where kazoo by itself would make them for everybody.
-2. kazoo logs requests, and so passwords: those records are dropped. The last trouble of the
-   connection is kept, for the error that says that nobody answers.
+1. The identity (``access``) becomes kazoo's arguments. Nodes are made for that user alone, also in
+   transactions, where kazoo's default would make them open.
+2. kazoo logs requests, and so passwords: those records are dropped. The last problem of the
+   connection is kept for the error about a server without an answer.
 """
 
 import logging
@@ -24,11 +24,11 @@ from airflow_provider_segtable.core.errors import InvalidInput
 CONNECT_REPLY_S = 3.0
 
 _log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())  # kazoo warns of each reconnection; to be heard, configure
+_log.addHandler(logging.NullHandler())  # kazoo warns of each reconnection: silent by default
 
 
 class Voice(logging.LoggerAdapter[logging.Logger]):
-    """What kazoo says of one connection, without credentials."""
+    """Logger of one kazoo connection that hides credentials."""
 
     trouble = ""
 
@@ -36,27 +36,27 @@ class Voice(logging.LoggerAdapter[logging.Logger]):
         """Pass a record on, unless it shows a request that authenticates."""
         if any(isinstance(each, Auth | SASL) for each in args):
             return
-        if level >= logging.WARNING and args:  # without, it says only that kazoo gave up
+        if level >= logging.WARNING and args:  # without args: only that kazoo gave up
             self.trouble = str(msg) % args
         super().log(level, msg, *args, **options)
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Asks again when a server accepts a connection and then says nothing.
+    """Reconnect when a server accepts a connection but does not reply.
 
-    A server that is just starting may do that, and kazoo would wait as long as a session lasts:
-    long enough to lose it. TLS is ours, for kazoo leaves sockets open whose handshake failed.
+    A starting server may do that, and kazoo would wait as long as a session lasts, long enough to
+    lose it. TLS is set up here, because kazoo leaves sockets open after a failed handshake.
     """
 
     def __init__(self, timeout_s: float, tls: ssl.SSLContext | None) -> None:
-        """Wait at most so long for a reply to a connection."""
+        """Store the longest wait for a reply to a connection."""
         super().__init__()
         self.is_connected: Callable[[], bool] = lambda: False
         self._timeout_s = timeout_s
         self._tls = tls
 
     def create_connection(self, *arguments: Any, **options: Any) -> Any:
-        """Connect, encrypted if that is asked for."""
+        """Connect, encrypted if requested."""
         if self._tls is None:
             return super().create_connection(*arguments, **options)
         plain = socket.create_connection(options["address"], options["timeout"])
@@ -64,14 +64,14 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no
         return self._tls.wrap_socket(plain, server_hostname=options["hostname"])
 
     def select(self, read: Any, write: Any, other: Any, timeout: float | None = None) -> Any:
-        """Select, not for long while there is no connection."""
+        """Select, with a short timeout while disconnected."""
         if not self.is_connected():
             timeout = min(self._timeout_s if timeout is None else timeout, self._timeout_s)
         return super().select(read, write, other, timeout)
 
 
 class Transaction(TransactionRequest):  # type: ignore[misc]  # kazoo has no types
-    """A transaction whose nodes belong to the client's user, as those made alone do."""
+    """A transaction whose nodes belong to the client's user, like single creations."""
 
     def create(
         self,
@@ -86,7 +86,7 @@ class Transaction(TransactionRequest):  # type: ignore[misc]  # kazoo has no typ
 
 
 def client_of(hosts: str, access: Access, *, session_timeout_s: float) -> tuple[KazooClient, Voice]:
-    """Return a client that is not connected yet, and its voice."""
+    """Return an unconnected client, and its logger."""
     voice = Voice(_log, {})
     handler = Handler(min(CONNECT_REPLY_S, session_timeout_s / 3), _encryption(access))
     client = KazooClient(

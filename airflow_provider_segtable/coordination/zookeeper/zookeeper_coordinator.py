@@ -2,37 +2,37 @@
 
 ::
 
-    <chroot>                          epoch, drawn by whoever first finds none
+    <chroot>                          epoch, made by the first client
     <chroot>/tables/<table>/
-        lockbox                       its version orders the grants that contest anything
+        lockbox                       its version orders the grants that contest locks
         gate                          its version counts the time chunk requests that queued up
         locks/<group>-<guid>[-T]      ephemeral; one granted request (``records``); T: time chunk
-        states/<name of a lock>       publishing (ephemeral) or revoked (stays): who made it, won
+        states/<name of a lock>       publishing (ephemeral) or revoked (stays): the creator won
         waiters/<guid>[-T]-<sequence> ephemeral; one waiting request, in order of arrival
         waiters/<guid>-firm           ephemeral; that request is overtaken no more
-        counters/<chunk>-<generation> the next id to hand out
-        version                       the highest version handed out
+        counters/<chunk>-<generation> the next id to allocate
+        version                       the highest allocated version
         clock                         written to learn the server's time
-        progress/<group>-<guid>       ephemeral; what the holder reported
-        head                          the newest event announced
+        progress/<group>-<guid>       ephemeral; the holder's reported progress
+        head                          the newest announced event
 
 1. A request reads the lockbox version, locks, states, queue and counters (``view``); decides by
    ``core.locks.lockbox.decide``; and sends one multi: lockbox set at the version read, counters set
-   at the versions read, states of revoked locks made, lock node created, own waiter deleted. A
-   version conflict: round again.
+   at the versions read, states of revoked locks made, lock node created, own waiter deleted. On a
+   version conflict it starts again.
 2. A time chunk request queues up first, in a multi that also bumps the gate. An append reads the
-   gate before the time chunk locks and places, and checks it in its multi: it knows of every time
-   chunk request, or tries again. If it goes against one (revokes or overtakes it), it contests, and
-   sets the lockbox, too. All other appends leave lockbox and queue alone: they neither wait for
+   gate before the time chunk locks and places, and checks it in its multi, so it has seen every
+   time chunk request, or tries again. If it revokes or overtakes one, it contests and sets the
+   lockbox, too. All other appends leave lockbox and queue alone: they neither wait for
    compactions of segments, nor starve them, nor make each other try again.
 3. A holder that publishes and a rival that revokes both *create* the lock's state: one of them
-   wins. The holder's goes with its session; the rival's stays until the lock is gone.
-4. Whoever must wait makes a waiter node and watches one node in its way, and the state of that
-   lock, for it may yield just what is waited for: no polling, no herd.
-5. A reply may be lost. The lock node's name carries a guid, so the next round recognises it; who
-   gives up deletes what it may have made, after the reconnection if need be.
+   wins. The holder's state ends with its session; the rival's stays until the lock ends.
+4. A blocked request makes a waiter node and watches one blocking node and the state of that lock,
+   because the lock may yield the wanted segments: no polling, no herd.
+5. A reply may be lost. The lock node's name carries a guid, so the next round recognises it. A
+   request that gives up deletes every node it may have made, after the reconnection if necessary.
 6. The fencing token is the lock node's creation transaction (czxid), the grant's time its ctime.
-7. A node that cannot be read is skipped, or in the way, and named (``strays``).
+7. An unreadable node is skipped or blocks the request, and is named (``strays``).
 """
 
 import random
@@ -88,14 +88,14 @@ LONGEST_PAUSE_S = 0.1
 
 
 class ZooKeeperCoordinator(ZooKeeperClient):
-    """The port, spoken to a ZooKeeper ensemble.
+    """``Coordinator`` that uses a ZooKeeper ensemble.
 
     Args:
         hosts: ``host:port,host:port``.
-        chroot: the node that everything of segtable lies under.
-        session_timeout_s: how long the ensemble keeps the locks of a holder that is silent.
+        chroot: the root node of segtable's nodes.
+        session_timeout_s: how long the ensemble keeps the locks of a silent holder.
         connect_timeout_s: how long to wait for a connection before it counts as unavailable.
-        access: who the client is; anybody by default.
+        access: the client's identity; none by default.
     """
 
     def acquire(self, request: LockRequest, *, wait_s: float) -> ZooKeeperLease:
@@ -126,12 +126,12 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return self._retrying(lambda link: read_locks(link, nodes, self._cache))
 
     def waiters(self, table: str) -> tuple[Lock, ...]:
-        """Return the places of those who wait, in the order in which they are served."""
+        """Return the waiting requests, in the order in which they are served."""
         nodes = self._nodes(table)
         return self._retrying(lambda link: read_places(link, nodes, self._cache))
 
     def break_lock(self, table: str, group: str) -> bool:
-        """Take a group's lock away from its holder; False if it has none."""
+        """Take a group's lock away from its holder; return False if it has none."""
         nodes, prefix = self._nodes(table), prefix_of(group)
 
         def take(link: Link) -> bool:
@@ -144,17 +144,17 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return self._retrying(take)
 
     def strays(self, table: str) -> tuple[StrayNode, ...]:
-        """Return what is kept for a table and cannot be read."""
+        """Return the table's unreadable nodes."""
         nodes = self._nodes(table)
         return self._retrying(lambda link: read_strays(link, nodes))
 
     def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
-        """Return what live holders last reported, by lock group."""
+        """Return the last reported progress of live holders, by lock group."""
         nodes = self._nodes(table)
         return self._retrying(nodes.read_progress)
 
     def announce(self, table: str, n: int) -> None:
-        """Tell watchers that event ``n`` is in the log; best effort, never raises."""
+        """Announce to watchers that event ``n`` is in the log; best effort, never raises."""
         with suppress(Interrupted, KazooException, SegtableError):
             self._nodes(table).raise_head(self._live(), n)
 
@@ -181,10 +181,10 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return Nodes(f"{self._root}/tables/{table}")
 
     def _round(self, link: Link, claim: Claim) -> ZooKeeperLease | Blocked | None:
-        """Read, decide, send; None means go round again."""
+        """Read, decide, send; return None to try again."""
         view, request = self._view(link, claim), claim.request
         if claim.of_time_chunk and view.place is None and not self._holds(view, claim):
-            self._queue_up(link, claim)  # before it reads what decides: appends see it from now on
+            self._queue_up(link, claim)  # before the reads: appends see the place from now on
             return None
         locks, places = [seen.lock for seen in view.locks], [seen.lock for seen in view.places]
         decision = decide(
@@ -223,7 +223,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             self._prepared.add((link, claim.asked.table))
         try:
             return read_view(link, claim, self._cache)
-        except NoNodeError:  # wiped under our feet
+        except NoNodeError:  # the table was wiped meanwhile
             self._prepared.discard((link, claim.asked.table))
             raise Interrupted from None
 
@@ -246,7 +246,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return None
 
     def _pause(self, claim: Claim) -> None:
-        """Step aside after losing a race, longer each time, so that many rivals thin out."""
+        """Pause after losing a race, longer each time, so that rivals spread out."""
         claim.overtaken += 1
         longest = min(PAUSE_S * 2**claim.overtaken, LONGEST_PAUSE_S)
         time.sleep(random.uniform(0, longest))  # noqa: S311 - not a secret
@@ -254,7 +254,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
     def _lease(
         self, link: Link, nodes: Nodes, name: str, read: Any = None, *, known: Lock | None = None
     ) -> ZooKeeperLease | None:
-        """Return the lease of a lock node, unless its session has ended already.
+        """Return the lease of a lock node; None if its session has ended already.
 
         ``known`` is the lock with its state, if it was granted earlier: it may be revoked by now.
         """
@@ -272,14 +272,14 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return ZooKeeperLease(link, seen.owner, lock, nodes.belongings(name), generation=generation)
 
     def _settled(self, link: Link, claim: Claim, lease: ZooKeeperLease) -> ZooKeeperLease:
-        if claim.queued:  # the multi deletes it, except when the group held its lock already
+        if claim.queued:  # the multi deletes the place, unless the group held its lock already
             link.clean(lambda: claim.nodes.leave_queue(link, claim.guid))
         return lease
 
     def _wait(
         self, link: Link, claim: Claim, blocked: Blocked, *, start: float, wait_s: float
     ) -> None:
-        """Queue up and wait until the node in the way changes; raise at the deadline."""
+        """Queue up and wait until the blocking node changes; raise at the deadline."""
         waited_s = time.monotonic() - start
         if waited_s >= wait_s:
             raise timed_out(
@@ -291,7 +291,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             )
         if blocked.place is None:
             self._queue_up(link, claim)
-            return  # whoever came in between is seen in the next round
+            return  # the next round sees requests that came in between
         claim.overtaken_by |= overtakers(blocked.place.lock, blocked.on)
         if claim.firm and not blocked.place.lock.firm:
             claim.nodes.make_firm(link, claim.guid)
@@ -304,12 +304,12 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         claim.queued = True
         try:
             claim.nodes.queue_up(link, claim.place_prefix, record)
-        except NoNodeError:  # wiped under our feet
+        except NoNodeError:  # the table was wiped meanwhile
             self._prepared.discard((link, claim.asked.table))
             raise Interrupted from None
 
     def _give_up(self, link: Link, claim: Claim) -> None:
-        """Leave nothing behind, whatever was lost on the way."""
+        """Delete every node that the request may have made."""
         if claim.queued:
             link.clean(lambda: claim.nodes.leave_queue(link, claim.guid))
         if claim.sent:

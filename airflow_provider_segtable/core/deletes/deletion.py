@@ -1,17 +1,17 @@
-"""Deletions: which rows an event took away, and where that still matters.
+"""Deletions: the rows that events deleted, and the segments that may still have them.
 
-1. A *deletion vector* is the set of row numbers, in one root, that one event deleted. It is named
-   by root address, which never changes, so it follows its rows through any chain of compactions,
-   begun before it or after, sorted or not: nothing is executed again.
+1. A *deletion vector* is the set of row numbers, in one root, that one event deleted. Root
+   addresses never change, so a vector applies to its rows after any chain of compactions, begun
+   before or after the delete, sorted or not: no delete is executed again.
 2. The vectors of one root are disjoint: a row is deleted once.
-3. A deletion of event n applies to a segment iff n is over the segment's
-   ``deletes_applied_through``. So whoever rewrites rows applies what it knows, says up to which
-   event, and leaves the rest to readers.
-4. Rows of a rollup table have no address. There a deletion is a predicate over dimensions and
-   time, true of every row that was there at event n; an append is ``deletes_applied_through`` up to
-   the event before its own.
-5. A vector is needed as long as any segment is present (a hidden one too: somebody may read an
-   older version, or fall back to it) that may hold rows of its root and is not purged of it.
+3. A deletion of event n applies to a segment iff n is higher than the segment's
+   ``deletes_applied_through``. So a compaction applies the deletions that it has read, records the
+   last of them, and leaves later ones to readers.
+4. Rows of a rollup table have no address. There a deletion is a predicate over dimensions and time
+   that applies to every row present at event n. An append's ``deletes_applied_through`` is the
+   event before its own.
+5. A vector is needed while any present segment may hold rows of its root and has not applied it.
+   Hidden segments count, too: readers may read an older version, or fall back to it.
 
 Source of the idea: deletion vectors (Delta, Iceberg v3), keyed by root address instead of by file;
 CarbonData's parallel compaction and update, whose rule (execute the delete again on the compacted
@@ -27,9 +27,9 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorFile:
-    """A file of deletion vectors: how many rows of each root it names; ``size`` in bytes.
+    """A file of deletion vectors; ``rows`` counts deleted rows by root, ``size`` is in bytes.
 
-    ``checksum`` is that of its bytes, empty if an older version wrote it.
+    ``checksum`` is that of its bytes, empty if an older segtable wrote it.
     """
 
     path: str
@@ -40,7 +40,7 @@ class VectorFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """Event ``n`` deleted so many ``rows`` of a root; the file at ``path`` names them.
+    """The deletion of ``rows`` rows of a root by event ``n``; the file at ``path`` names them.
 
     ``checksum`` is that of the file (``VectorFile``).
     """
@@ -53,7 +53,7 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateDelete:
-    """Event ``n`` deleted what the predicate holds for, of all that was in a rollup table."""
+    """Deletes the rollup rows that match ``predicate`` as of event ``n``."""
 
     n: int
     predicate: Predicate
@@ -63,7 +63,7 @@ Vectors = Mapping[SegmentId, tuple[Deletion, ...]]
 
 
 def with_file(vectors: Vectors, n: int, file: VectorFile) -> Vectors:
-    """Return the vectors and those that event ``n`` brought."""
+    """Return the vectors with those of event ``n`` added."""
     added = {
         root: (*vectors.get(root, ()), _deletion(n, file, rows)) for root, rows in file.rows.items()
     }
@@ -75,9 +75,9 @@ def _deletion(n: int, file: VectorFile, rows: int) -> Deletion:
 
 
 def roots_among(segment: Segment, roots: Collection[SegmentId]) -> Iterator[SegmentId]:
-    """Yield those of some roots that a segment may hold rows of (``Segment.may_hold``), each once.
+    """Yield the given roots that a segment may hold rows of (``Segment.may_hold``), each once.
 
-    It looks at what the segment names, not at all the roots: these may be very many.
+    It iterates over the roots that the segment names, because ``roots`` may be very many.
     """
     if not roots:
         return
@@ -86,7 +86,7 @@ def roots_among(segment: Segment, roots: Collection[SegmentId]) -> Iterator[Segm
 
 
 def holds_any(segment: Segment, roots: Collection[SegmentId]) -> bool:
-    """Tell whether a segment may hold rows of any of some roots."""
+    """Return whether a segment may hold rows of any of the roots."""
     return next(roots_among(segment, roots), None) is not None
 
 
@@ -100,7 +100,7 @@ def applying(segment: Segment, vectors: Vectors) -> dict[SegmentId, tuple[Deleti
 
 
 def needed(vectors: Vectors, present: Iterable[Segment]) -> Vectors:
-    """Return the vectors without those that no present segment needs (rule 5)."""
+    """Return the vectors that a present segment needs (rule 5)."""
     least = _least_purged(vectors, present)
     kept = {
         root: tuple(each for each in some if each.n > least[root])
@@ -111,7 +111,7 @@ def needed(vectors: Vectors, present: Iterable[Segment]) -> Vectors:
 
 
 def _least_purged(vectors: Vectors, present: Iterable[Segment]) -> dict[SegmentId, int]:
-    """Return, by root, how far the holder that is purged least is purged."""
+    """Return, by root, the lowest ``deletes_applied_through`` of segments that may hold rows."""
     least: dict[SegmentId, int] = {}
     for segment in present:
         for root in roots_among(segment, vectors):
@@ -122,15 +122,15 @@ def _least_purged(vectors: Vectors, present: Iterable[Segment]) -> dict[SegmentI
 
 
 def paths(vectors: Vectors) -> frozenset[str]:
-    """Return the files that the vectors are in."""
+    """Return the files of the vectors."""
     return frozenset(each.path for some in vectors.values() for each in some)
 
 
 def checksums(vectors: Vectors) -> dict[str, str]:
-    """Return the checksum of each file that the vectors are in; empty where none is known."""
+    """Return the checksums of the vectors' files, by path; empty if none was recorded."""
     return {each.path: each.checksum for some in vectors.values() for each in some}
 
 
 def newest(vectors: Vectors) -> int:
-    """Return the newest event among the vectors; 0 if there is none."""
+    """Return the newest event of the vectors; 0 if there are none."""
     return max((each.n for some in vectors.values() for each in some), default=0)

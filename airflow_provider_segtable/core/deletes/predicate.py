@@ -1,13 +1,13 @@
-"""Predicates over columns, as data: what a delete from a rollup table is remembered by.
+"""Predicates over columns, as data: the log stores them for predicate deletes of rollup tables.
 
 1. A predicate is a tree of comparisons, sets, null tests, ``and``, ``or`` and ``not``, with SQL's
    three-valued logic: a row for which it is unknown does not match.
-2. A value is None (null: unknown beside everything), a bool, int, decimal, finite float or text;
-   event times and other timestamps are *instants* (``Moment``, microseconds), dates are days
-   (``Day``, since 1970-01-01).
-3. Numbers compare as Spark has them: minus zero is zero, NaN is over every other.
-4. It is JSON in the log; ``data.arrow.arrow_predicates`` makes Arrow filters of it,
-   ``data.arrow.sql`` SQL.
+2. A value is None (null: every comparison with it is unknown), a bool, int, decimal, finite float
+   or text; event times and other timestamps are *instants* (``Moment``, microseconds), dates are
+   days (``Day``, since 1970-01-01).
+3. Numbers compare as in Spark: minus zero equals zero, NaN is the largest.
+4. The log stores it as JSON; ``data.arrow.arrow_predicates`` converts it to Arrow filters, and
+   ``data.arrow.sql`` to SQL.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ Value: TypeAlias = bool | int | float | Decimal | str | Moment | Day | None
 
 
 class Compares(StrEnum):
-    """The comparisons."""
+    """The comparison operators."""
 
     EQUAL = "="
     UNEQUAL = "!="
@@ -51,7 +51,7 @@ class Compares(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """A column beside a value."""
+    """A column is compared with a value."""
 
     column: str
     how: Compares
@@ -75,21 +75,21 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The opposite; unknown stays unknown."""
+    """The predicate does not hold; unknown stays unknown."""
 
     of: "Predicate"
 
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """All hold; of none, true."""
+    """All predicates hold; true if there are none."""
 
     of: tuple["Predicate", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """At least one holds; of none, false."""
+    """At least one predicate holds; false if there are none."""
 
     of: tuple["Predicate", ...]
 
@@ -98,7 +98,7 @@ Predicate: TypeAlias = Compare | Among | IsNull | Not | AllOf | AnyOf
 
 
 def columns_of(predicate: Predicate) -> Iterator[str]:
-    """Yield the columns that a predicate names, in order, repeated where it repeats them."""
+    """Yield the columns that a predicate names, in order, with repetitions."""
     match predicate:
         case Compare(column=column) | Among(column=column) | IsNull(column=column):
             yield column
@@ -113,9 +113,9 @@ EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
 
 
 def reach(predicate: Predicate, column: str) -> tuple[Instant, Instant]:
-    """Return the first and the last instant of a time column at which a predicate can hold.
+    """Return the time range of rows that can match: the first and the last instant of a column.
 
-    It may hold nowhere in between, and holds nowhere at all if the first is after the last.
+    It is an outer bound. If the first instant is after the last, no row can match.
     """
     spans = _times(predicate, column, wanted=True)
     if not spans:
@@ -129,11 +129,11 @@ def may_hold(
     """Return whether a predicate can hold for a row with a time in ``first..last``.
 
     Args:
-        predicate: nothing is known of columns besides ``column``.
+        predicate: the predicate; conditions on other columns may always hold.
         column: the time column.
         first: the earliest time.
         last: the latest time, inclusive.
-        exact: False if times are finer than a microsecond, and instants are rounded down.
+        exact: False if times are finer than a microsecond and were rounded down to instants.
     """
     spans = _times(predicate, column, wanted=True)
     low, high = 2 * first, 2 * last + (not exact)
@@ -141,15 +141,15 @@ def may_hold(
 
 
 _Spans: TypeAlias = list[tuple[int, int]]
-"""Stretches of time, sorted and disjoint, both ends inclusive, in *half* microseconds: an odd
-number is the open stretch between two instants, so that ``> 5`` begins with 11 and ``= 5`` is 10.
+"""Time ranges, sorted and disjoint, both ends inclusive, in *half* microseconds: an odd number is
+the open range between two instants, so that ``> 5`` begins with 11 and ``= 5`` is 10.
 """
 
 _ALWAYS: _Spans = [(2 * EVERYWHERE[0], 2 * EVERYWHERE[1])]
 
 
 def _times(predicate: Predicate, column: str, *, wanted: bool) -> _Spans:
-    """Return when a predicate can be ``wanted``; a day's instant is its midnight."""
+    """Return the times at which a predicate can be ``wanted``; a day's instant is its midnight."""
     match predicate:
         case Compare(column=name, how=how, value=value) if name == column:
             at = instant_of(value)
@@ -196,7 +196,7 @@ def _compared(how: Compares, at: Instant) -> _Spans:
 
 
 def _except(points: Sequence[Instant]) -> _Spans:
-    """Return all time but some instants, which are sorted."""
+    """Return all time except the given instants, which are sorted."""
     first, last = _ALWAYS[0]
     starts = (first, *(2 * at + 1 for at in points))
     ends = (*(2 * at - 1 for at in points), last)
@@ -225,7 +225,7 @@ def _both(one: _Spans, other: _Spans) -> _Spans:
 
 
 def instant_of(value: Value) -> Instant | None:
-    """Return a value's instant, a day's being its midnight; None if it is no time."""
+    """Return the instant of a value, midnight for a day; None if it is no time."""
     match value:
         case Moment(us=us):
             return us
@@ -236,7 +236,7 @@ def instant_of(value: Value) -> Instant | None:
 
 
 def encode_predicate(predicate: Predicate) -> list[Any]:
-    """Return a predicate as JSON: a list of its kind and its parts."""
+    """Return a predicate as JSON: a list of its operator and its operands."""
     match predicate:
         case Compare(column=column, how=how, value=value):
             return [how.value, column, _encode_value(value)]
@@ -253,7 +253,7 @@ def encode_predicate(predicate: Predicate) -> list[Any]:
 
 
 def decode_predicate(body: list[Any]) -> Predicate:
-    """Parse what ``encode_predicate`` wrote."""
+    """Parse the output of ``encode_predicate``."""
     match body:
         case ["in", column, values]:
             return Among(column, tuple(map(_decode_value, values)))

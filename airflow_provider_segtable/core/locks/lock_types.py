@@ -1,8 +1,8 @@
-"""What locks are made of: requests, grants, places in the queue; rules are in ``lockbox``.
+"""Lock types: requests, grants and places in the queue; the rules are in ``lockbox``.
 
 1. A request has one granularity: *segment* (existing segments, and new ids) or *time_chunk*
-   (intervals). An append allocates and locks nothing that exists; a replace names intervals.
-2. A lock keeps others out of what it was taken on, except what it had to yield (``excludes``).
+   (intervals). An append only allocates new ids; a replace names intervals.
+2. A lock excludes others from its segments and intervals, except those it yielded (``excludes``).
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from airflow_provider_segtable.core.segments.segment import (
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 
 MAX_YIELDS = 3
-"""Who was revoked or overtaken so often gives way no more."""
+"""Number of yields after which a lock is no longer revocable, and its place goes first."""
 
 
 class Generation(StrEnum):
-    """Which id space: appended segments, or what compaction makes."""
+    """The id space: of appended segments, or of compacted ones."""
 
     FIRST = "first"
     LATER = "later"
@@ -41,7 +41,7 @@ class Generation(StrEnum):
 
 
 class Mode(StrEnum):
-    """What a lock lets others do where they touch it."""
+    """The mode of a lock: which locks may overlap it."""
 
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
@@ -50,7 +50,7 @@ class Mode(StrEnum):
 
 
 class LockGranularity(StrEnum):
-    """What a lock is on."""
+    """The unit of a lock."""
 
     SEGMENT = "segment"
     TIME_CHUNK = "time_chunk"
@@ -64,13 +64,13 @@ class FencingToken:
     number: int
 
     def older_than(self, other: "FencingToken") -> bool:
-        """Tell whether this grant is certainly the earlier one."""
+        """Return whether this grant is certainly earlier; False across epochs."""
         return self.epoch == other.epoch and self.number < other.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """Asks for ``count`` new ids of a chunk, none below ``at_least``."""
+    """A request for ``count`` new ids of a chunk, none below ``at_least``."""
 
     chunk: ChunkKey
     generation: Generation
@@ -80,12 +80,12 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
-    """What one worker needs before it starts.
+    """A request for locks, ids and a version that a worker needs before it starts.
 
-    ``table`` is the table's id; ``group`` names this attempt (unique); ``purpose`` what it is
-    for (a plan id, or ``append``); ``holder`` is shown to those who wait (host, process, who);
+    ``table`` is the table's id; ``group`` is the unique name of this attempt; ``purpose`` is a plan
+    id or ``append``; ``holder`` is shown to waiting workers (host, process, user);
     ``version_above`` asks for a version of the intervals higher than this instant; ``yields`` is
-    how often this plan gave way before.
+    the number of times that this plan yielded before.
     """
 
     table: str
@@ -101,7 +101,7 @@ class LockRequest:
     yields: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse requests of two granularities, or of a mode that theirs does not have."""
+        """Refuse mixed granularities, and modes that do not fit the granularity."""
         at_fault = f"lock request {self.group} (mode {self.mode})"
         if self.intervals and (self.segments or self.allocate):
             raise InvalidInput(
@@ -117,25 +117,25 @@ class LockRequest:
 
     @property
     def granularity(self) -> LockGranularity:
-        """Return what the request is on."""
+        """Return the granularity of the request."""
         return LockGranularity.TIME_CHUNK if self.intervals else LockGranularity.SEGMENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Segments and stretches of time; false if empty."""
+    """Segments and intervals; false if empty."""
 
     segments: frozenset[SegmentId] = frozenset()
     intervals: tuple[Interval, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything."""
+        """Return whether there are any segments or intervals."""
         return bool(self.segments or self.intervals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revocation:
-    """What a lock had to yield, and who took it first (for people)."""
+    """The segments and intervals that a lock yielded, and the first taker (for people)."""
 
     by: str
     segments: frozenset[SegmentId] = frozenset()
@@ -144,10 +144,10 @@ class Revocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """A granted request, as others see it; ``since`` is the coordinator's clock.
+    """A granted request, as others see it; ``since`` is by the coordinator's clock.
 
-    With ``waiting`` it is a place in the queue, and ``chunks`` are those it wants new ids in.
-    ``publishing`` locks cannot be revoked; ``revoked`` ones are, until their owner lets go.
+    If ``waiting``, it is a place in the queue, and ``chunks`` are those in which it wants new ids.
+    A ``publishing`` lock cannot be revoked. A revoked lock keeps ``revoked`` until its release.
     """
 
     group: str
@@ -169,7 +169,7 @@ class Lock:
 
     @property
     def granularity(self) -> LockGranularity:
-        """Return what the lock is on."""
+        """Return the granularity of the lock."""
         return LockGranularity.TIME_CHUNK if self.intervals else LockGranularity.SEGMENT
 
     @property
@@ -179,7 +179,7 @@ class Lock:
 
     @property
     def excludes(self) -> Extent:
-        """Return what the lock keeps others out of: all, without what it had to yield."""
+        """Return the segments and intervals that the lock still excludes others from."""
         if self.revoked is None:
             return Extent(segments=self.covered, intervals=self.intervals)
         left = self.intervals
@@ -189,7 +189,7 @@ class Lock:
 
     @property
     def firm(self) -> bool:
-        """Tell whether it gave way so often that it does so no more."""
+        """Return whether it has yielded ``MAX_YIELDS`` times, so that it yields no more."""
         return self.yields >= MAX_YIELDS
 
 

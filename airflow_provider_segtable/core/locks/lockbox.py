@@ -1,7 +1,7 @@
 """Lock rules and id allocation, pure: ``decide(request, held, counters) -> Decision``.
 
 1. A request is granted whole or not at all. It has one granularity: *segment* (existing segments,
-   and new ids, which are locked for their asker in the same step) or *time_chunk* (intervals, and
+   and new ids, which are allocated and locked in the same step) or *time_chunk* (intervals, and
    a new version, higher than any before).
 2. Two locks touch if they share a segment, if their intervals overlap, or if a segment of the one
    (new ones too) lies in an interval of the other. Locks that touch exclude each other, unless::
@@ -13,15 +13,15 @@
      REPLACE         -          -       (as above)  -
 
    So an append (new ids only) never waits for a compaction of segments, nor for a REPLACE.
-3. A higher priority *revokes* what is in its way and is granted in the same step, if each lock in
-   its way has a lower priority, is not publishing, and has given way fewer than ``MAX_YIELDS``
-   times. Only what is contested is taken; from the rest the revoked lock keeps others out until its
-   owner lets go. It stays revoked until then.
-4. Whoever waits has a *place*. It keeps out those behind it (``ahead``): firm places first, which
-   gave way or were overtaken ``MAX_YIELDS`` times; then by priority; then by arrival. A place is
-   never revoked. The order is total, so nobody waits in a circle.
-5. Requests are idempotent by group: asking the same again returns the same grant; asking for
-   something else under the same group is refused.
+3. A request *revokes* the locks in its way and is granted in the same step, if each of them has a
+   lower priority, is not publishing, and has yielded fewer than ``MAX_YIELDS`` times. It takes the
+   contested part only; a revoked lock excludes others from the rest until its owner releases it,
+   and stays revoked until then.
+4. A waiting request has a *place*, which excludes requests behind it (``ahead``): firm places
+   come first (yielded or overtaken ``MAX_YIELDS`` times), then higher priority, then earlier
+   arrival. A place is never revoked. The order is total, so there is no deadlock.
+5. Requests are idempotent by group: the same request again returns the same grant; a different
+   request under the same group is refused.
 6. Ids and versions grow and are never handed out twice: counters restart above ``at_least`` and
    ``version_above``, which the caller takes from the log, so a wiped coordinator repeats none.
 7. Locks are hints, the log is truth: the grant's fencing token goes into the log, where a later
@@ -86,7 +86,7 @@ __all__ = [
 
 
 class IdSource(StrEnum):
-    """Who numbers new segments, and when."""
+    """The source of new segment ids: the coordinator, or the task under its lock."""
 
     CENTRAL_INCREMENTAL = "central incremental"
     LOCAL_INCREMENTAL = "local incremental"
@@ -94,11 +94,11 @@ class IdSource(StrEnum):
 
 
 def check_allocation(granularity: LockGranularity | str, *, perfect_rollup: bool) -> IdSource:
-    """Return who numbers the new segments of a task (Druid's table).
+    """Return the source of segment ids for a task (Druid's table).
 
     Raises:
-        InvalidInput: for perfect rollup under segment locks: nobody could number all outputs at
-            once while others append.
+        InvalidInput: for perfect rollup under segment locks: appends go on meanwhile, so the
+            outputs cannot be numbered all at once.
     """
     if LockGranularity(granularity) is LockGranularity.TIME_CHUNK:
         return IdSource.LOCAL_BULK if perfect_rollup else IdSource.LOCAL_INCREMENTAL
@@ -111,12 +111,12 @@ def check_allocation(granularity: LockGranularity | str, *, perfect_rollup: bool
 
 
 Counters: TypeAlias = Mapping[tuple[ChunkKey, Generation], int]
-"""The next id to hand out, by chunk and generation; a missing one starts its range."""
+"""The next id to allocate, by chunk and generation; a missing counter starts its range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """The request holds; ``counters`` are the changed ones only; ``version`` if one was asked."""
+    """The request is granted; ``counters`` are the changed ones, ``version`` set if requested."""
 
     allocated: tuple[SegmentId, ...]
     counters: Counters = field(default_factory=dict)
@@ -132,14 +132,14 @@ class AlreadyGranted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """These locks and places are in the way."""
+    """The request waits for these locks and places."""
 
     on: tuple[Lock, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revokes:
-    """The request holds, in the same step as these locks yield; ``whom`` as they are afterwards."""
+    """The request is granted, and the locks ``whom``, shown as they are afterwards, are revoked."""
 
     whom: tuple[Lock, ...]
     granted: Granted
@@ -166,11 +166,11 @@ def decide(
     """Decide a lock request; pure.
 
     Args:
-        request: what is asked.
+        request: the request.
         held: the live locks of the table that it may touch, and the places ahead of it.
-        counters: next ids; need hold only the chunks the request allocates in.
+        counters: next ids, at least of the chunks in which the request allocates.
         now: the coordinator's wall clock, for a new version.
-        last_version: the highest version ever handed out for the table.
+        last_version: the highest version ever granted for the table.
 
     Raises:
         LimitReached: if a chunk's ids are used up.
@@ -192,12 +192,12 @@ def decide(
 
 
 def ahead(request: LockRequest, places: Sequence[Lock], mine: int | None = None) -> list[Lock]:
-    """Return the places that go before a request.
+    """Return the places that are served before a request.
 
     Args:
-        request: who asks; ``yields`` counts how often it gave way or was overtaken.
+        request: the request; ``yields`` counts how often it yielded or was overtaken.
         places: all places of the table, in the order of arrival.
-        mine: which of them is the request's own; None if it has none yet.
+        mine: the index of the request's own place; None if it has none yet.
     """
     arrival = len(places) if mine is None else mine
     own = (*_rank(request.priority, request.yields), arrival)
@@ -209,7 +209,7 @@ def ahead(request: LockRequest, places: Sequence[Lock], mine: int | None = None)
 
 
 def in_turn(places: Iterable[Lock]) -> tuple[Lock, ...]:
-    """Return places, given in the order of arrival, in the order in which they are served."""
+    """Sort places, given in the order of arrival, into the order of service."""
     return tuple(sorted(places, key=lambda place: _rank(place.priority, place.yields)))
 
 
@@ -218,12 +218,12 @@ def _rank(priority: int, yields: int) -> tuple[int, int]:
 
 
 def gives_way(lock: Lock, request: LockRequest) -> bool:
-    """Tell whether the request may revoke the lock."""
+    """Return whether the request may revoke the lock."""
     return not (lock.waiting or lock.publishing or lock.firm or lock.priority >= request.priority)
 
 
 def contested(request: LockRequest, lock: Lock) -> Extent:
-    """Return what the lock would have to yield to the request; empty if they get along."""
+    """Return the extent that the lock would yield to the request; empty if they do not conflict."""
     if request.mode is lock.mode is Mode.SHARED:
         return Extent()
     theirs, forgiven = lock.excludes, _replaced(request, lock)
@@ -244,7 +244,7 @@ def contested(request: LockRequest, lock: Lock) -> Extent:
 
 
 def _replaced(request: LockRequest, lock: Lock) -> set[Interval]:
-    """Return the intervals of appended segments that the other side's REPLACE encloses."""
+    """Return the intervals of one side's appends that the other side's REPLACE encloses."""
     if request.mode is Mode.APPEND and lock.mode is Mode.REPLACE:
         outer, inner = lock.intervals, {ask.chunk.interval for ask in request.allocate}
     elif request.mode is Mode.REPLACE and lock.mode is Mode.APPEND:

@@ -1,36 +1,36 @@
-"""Rebase: may my change follow what others have committed since I read the log?
+"""Admission: whether a change may follow the events committed since its author read the log.
 
-``admit(action, state)`` is asked by the committer with the newest state, before every attempt
-to put the next event; since the event is put-if-absent at ``state.n + 1``, nothing can come in
-between. The answer is the action to commit, amended where that is all it takes, or a ``Conflict``
-that says why and which event won.
+The committer calls ``admit(action, state)`` with the newest state before every attempt to put the
+next event. The event is put-if-absent at ``state.n + 1``, so no other event can come in between.
+The result is the action to commit, amended if that resolves the conflict, or a ``Conflict`` with
+the reason and the winning event.
 
 =====================  ==================================================================
 mine                   over theirs
 =====================  ==================================================================
-append                 never waits: where its chunk has moved to another version or its ids
-                       were settled, it gets other ids, by metadata alone. Refused only if time
-                       was cut anew and one of its segments lies in two chunks
-change                 its appends likewise; its deletions commute with every compaction, for root
-                       addresses never change. Refused if a deletion that its author did not
-                       know of is in one of its roots: it has to look for equal rows
+append                 never waits: if its chunk has moved to another version or its ids were
+                       settled, it gets other ids, by metadata alone. Refused only if granularity
+                       changed and one of its segments lies in two chunks
+change                 its appends likewise; its deletions commute with every compaction, because
+                       root addresses never change. Refused if one of its roots has a deletion
+                       that its author had not read: it has to check for equal rows
 compaction completed   commutes with appends, changes and compactions of other groups; a new
-                       version takes over what was appended meanwhile
+                       version carries over segments appended meanwhile
                        (``core.segments.replacement``). Refused if the plan is finished, another
                        attempt superseded mine, or an input is no longer visible
 plan requested         refused if an input is not visible or claimed by a pending plan, or if
                        the plan is pending or completed already (an aborted one may come back)
-plan yielded, aborted  refused if an attempt began that its author did not know of
+plan yielded, aborted  refused if an attempt began that its author had not read
 void                   drops ids that were settled meanwhile
-restored               refused if an id to leave is gone or one to come is there, or if segments of
-                       a chunk would disagree about its core set: look again
-cleaned                drops ids that are needed now, or gone; refused if a version was tagged that
-                       its author did not know of
-swept                  drops paths that others swept
+repair                 refused if an id to remove is absent or one to add is present, or if segments
+                       of a chunk would disagree about its core set: plan the repair again
+cleaned                drops ids that are needed now, or gone; refused if a version was tagged
+                       that its author had not read
+swept                  drops paths that another writer swept
 tagged                 refused if the version is no longer kept, or the name is taken
 =====================  ==================================================================
 
-The books are checked here, at commit (``core.segments.balance``).
+The balance check runs here, at commit (``core.segments.balance``).
 """
 
 from collections.abc import Iterable
@@ -70,10 +70,10 @@ __all__ = ["Conflict", "admit", "inputs_gone"]
 
 
 def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR0912 - one case a kind
-    """Return the action as it may be committed next, or why it may not.
+    """Return the action to commit next, or the conflict that forbids it.
 
     Raises:
-        RowsOutOfBalance: if a compaction's outputs do not hold what its inputs held.
+        RowsOutOfBalance: if a compaction's outputs do not account for the rows of its inputs.
     """
     match action:
         case TableCreated():
@@ -107,11 +107,11 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901, PLR
 
 
 def _restore(action: TableRepaired, state: State) -> Conflict | None:
-    """A repair was planned for one state; whatever happened since may have changed its answer."""
+    """Refuse a repair if later events changed the state that it was planned for."""
     for lost in action.lost:
         if state.timeline.get(lost) is None:
             return Conflict(reason=f"{lost} is not in the table any more; repair again")
-    for segment in action.segments:  # ids may be settled: by an attempt whose end was lost
+    for segment in action.segments:  # an attempt whose end was lost may have settled ids
         dead = segment.id.partition in state.voided.get(segment.id.chunk, ())
         if dead or state.timeline.get(segment.id):
             return Conflict(reason=f"{segment.id} was published or voided meanwhile; repair again")
@@ -121,7 +121,7 @@ def _restore(action: TableRepaired, state: State) -> Conflict | None:
 
 
 def _core_sets_differ(action: TableRepaired, state: State) -> Conflict | None:
-    """Appends and compactions take the size of a core set from the log; files may contradict it."""
+    """Refuse a repair if segments of a chunk would disagree about its core set."""
     left = state.timeline.with_changes(remove=action.lost)
     sizes: dict[ChunkKey, int] = {}
     for segment in action.segments:
@@ -172,10 +172,10 @@ def _change(action: RowsChanged, state: State) -> Action | Conflict:
 
 
 def _placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | Conflict:
-    """Return new segments where they belong now; of a rollup, after all deletions so far.
+    """Return new segments under their final ids; in a rollup table, after all deletions so far.
 
-    A file may have been written under an id that another file was written under, too. The first to
-    come has it as its root; the others' rows get addresses by the id that they are published under.
+    Several files may have been written under one id. The first one published keeps the id as its
+    root; rows of the others get root addresses by the id under which they are published.
     """
     spaces: dict[ChunkKey, IdSpace] = {}
 
@@ -227,7 +227,10 @@ def _request(plan: CompactionPlan, state: State) -> Conflict | None:
 
 
 def _rivals(plan: CompactionPlan, other: PlanState) -> bool:
-    """Two of a kind contest their inputs; a major one waits for the others by lock, not by log."""
+    """Return whether two plans contest their inputs.
+
+    A major plan contests only other major plans here; it waits for the rest by lock.
+    """
     if other.plan.kind is PlanKind.MAJOR:
         return plan.interval.overlaps(other.plan.interval)
     return plan.kind is not PlanKind.MAJOR and not set(plan.inputs).isdisjoint(other.inputs)
@@ -286,7 +289,7 @@ def _pending(plan_id: str, state: State) -> PlanState | Conflict:
 
 
 def _newest(found: PlanState, attempt: str | None) -> bool:
-    """The fence: only the attempt that the log named last may end its plan."""
+    """Return whether the attempt is the newest in the log: only that one may end its plan."""
     return found.attempt == attempt
 
 
@@ -296,7 +299,7 @@ def _superseded(found: PlanState) -> Conflict:
 
 
 def inputs_gone(plan: CompactionPlan, inputs: Iterable[SegmentId], state: State) -> Conflict | None:
-    """Return why a plan's inputs cannot be compacted any more, or None if they all stand."""
+    """Return the conflict if an input of a plan is no longer visible, or None."""
     visible = {segment.id for segment in state.timeline.visible_segments(plan.interval)}
     gone = next((i for i in inputs if i not in visible), None)
     if gone is None:

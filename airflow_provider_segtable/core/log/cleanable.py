@@ -1,21 +1,21 @@
-"""What may be cleaned, and why each other hidden segment is kept.
+"""Segments that may be cleaned, and the reason to keep each other hidden segment.
 
-A segment may go iff
+A segment may be cleaned iff
 
 1. it is hidden for good: its group is overshadowed now (not merely waiting for missing members);
-2. no kept version shows it: none from the oldest retained on, and none that is tagged. It was
-   present and hidden at the oldest, and only a repair makes a hidden segment visible again, so
-   looking at that one is enough, and at those right after a repair;
+2. no kept version shows it, neither a retained nor a tagged one. If it was present and hidden at
+   the oldest retained version, only a repair can have made it visible since. So it is enough to
+   check that version, and each version right after a repair;
 3. no pending plan names it, as planned or as found;
-4. all of its atomic update group may go: a group is never left in part;
-5. it has rows, or nothing present of a lower version lies below it: a tombstone outlives what it
-   hides.
+4. all of its atomic update group may be cleaned: a group is never left in part;
+5. it has rows, or no segment of a lower version is present below it: a tombstone outlives the
+   segments it hides.
 
-The first, third, fourth and fifth are asked again when the cleaning is committed, of the state of
-that moment; the second cannot change, but for tags, which the commit compares.
+Rules 1, 3, 4 and 5 are checked again against the state at commit. Rule 2 cannot change except by
+tags, which the commit compares.
 
-Source of the idea: Hudi's cleaner and Paimon's snapshot expiry, with what their bugs taught: name
-first, data last; what is protected is known for certain, or nothing is deleted.
+Source of the idea: Hudi's cleaner and Paimon's snapshot expiry, and the lessons of their bugs:
+remove the name first and the data last; unless all protected files are known, delete nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Keep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What may be cleaned as of ``retained_from``, and why the other hidden segments are kept."""
+    """The cleanable segments as of ``retained_from``, and why other hidden ones are kept."""
 
     retained_from: int
     segments: tuple[Segment, ...] = ()
@@ -48,16 +48,16 @@ class Cleanable:
 
     @property
     def ids(self) -> tuple[SegmentId, ...]:
-        """Return the ids of what may be cleaned."""
+        """Return the ids of the cleanable segments."""
         return tuple(segment.id for segment in self.segments)
 
 
 def cleanable(head: State, *, retained: Sequence[State], tagged: Sequence[State] = ()) -> Cleanable:
-    """Return what may be cleaned.
+    """Return the segments that may be cleaned.
 
     Args:
         head: the newest state.
-        retained: the oldest version to keep, first; then every later one right after a repair.
+        retained: the oldest version to keep, then every later version right after a repair.
         tagged: the tagged versions.
     """
     oldest = retained[0]
@@ -78,14 +78,14 @@ def cleanable(head: State, *, retained: Sequence[State], tagged: Sequence[State]
 
 
 def still_cleanable(ids: Iterable[SegmentId], state: State) -> tuple[SegmentId, ...]:
-    """Return those of the ids that are present and may go, as far as this state alone tells."""
+    """Return the ids that are present and may be cleaned by rules 1, 3, 4 and 5."""
     present = [segment for i in ids if (segment := state.timeline.get(i))]
     kept = needed(present, state)
     return tuple(segment.id for segment in present if segment.id not in kept)
 
 
 def needed(segments: Sequence[Segment], state: State) -> dict[SegmentId, Keep]:
-    """Return which of the segments must stay if all the others went, and why."""
+    """Return the segments that must stay if all others are cleaned, with the reason."""
     claimed = _claimed(state)
     going = {segment.id: segment for segment in segments}
     kept = {i: Keep.CLAIMED for i in going if i in claimed}
@@ -130,7 +130,10 @@ def _torn(
 def _covering(
     going: Mapping[SegmentId, Segment], kept: Mapping[SegmentId, Keep], state: State
 ) -> dict[SegmentId, Keep]:
-    """From the lowest version up, so that a tombstone over a tombstone stays with it."""
+    """Return tombstones that must stay, from the lowest version up.
+
+    The order keeps a tombstone that lies over another kept tombstone.
+    """
     covering: dict[SegmentId, Keep] = {}
     dead = (s for i, s in going.items() if s.tombstone and i not in kept)
     for segment in sorted(dead, key=lambda s: s.id.version):

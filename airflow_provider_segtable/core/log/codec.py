@@ -3,9 +3,9 @@
 1. An event file is one JSON object with ``format`` (the number of this codec), ``checksum`` and
    the event's fields. Unknown formats and kinds are refused by name, never guessed.
 2. The checksum covers everything else, the event's number included, so a torn, flipped or
-   misplaced file is noticed.
+   misplaced file is detected.
 3. Encoding is canonical (sorted keys, no spaces): equal events have equal bytes.
-4. What a segment or plan does not have is left out, not written as null.
+4. Absent attributes of segments and plans are omitted, not written as null.
 """
 
 import json
@@ -74,8 +74,8 @@ def decode(data: bytes, where: str) -> Event:
         where: the file's name, for messages.
 
     Raises:
-        UnsupportedFormat: written by a newer segtable.
-        CorruptTable: torn, flipped, or not an event at all.
+        UnsupportedFormat: if a newer segtable wrote the file.
+        CorruptTable: if the file is torn, flipped, or no event.
     """
     try:
         body = json.loads(data)
@@ -87,7 +87,7 @@ def decode(data: bytes, where: str) -> Event:
         raise UnsupportedFormat(
             f"{where} has format {found}, this segtable reads {FORMAT}: upgrade segtable"
         )
-    # Cutting the checksum out of the bytes is what the author hashed, and cheaper than encoding.
+    # Without the checksum, these are the bytes that the author hashed; encoding again costs more.
     if checksum != _checksum(data.replace(f'"checksum":"{checksum}",'.encode(), b"", 1)):
         raise CorruptTable(f"{where} fails its checksum: restore it or repair the log")
     if body["kind"] not in _DECODERS:
@@ -129,7 +129,7 @@ def encode_table(action: TableCreated) -> Json:
 
 
 def decode_table(body: Mapping[str, Any]) -> TableCreated:
-    """Parse what ``encode_table`` wrote."""
+    """Parse the output of ``encode_table``."""
     return TableCreated(
         table_id=known_name(body["table_id"], "a table's locks"),
         name=body["name"],
@@ -170,7 +170,7 @@ def _inputs(plan: CompactionPlan) -> list[int] | list[str]:
 
 
 def decode_plan(body: Mapping[str, Any]) -> CompactionPlan:
-    """Parse what ``encode_plan`` wrote."""
+    """Parse the output of ``encode_plan``."""
     chunk = ChunkKey.parse(f"{body['interval']}_{body['version']}")
     region = Interval.from_name(body["region"]) if "region" in body else None
     inputs = body["inputs"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """The change cannot be committed; ``winner`` is the event that forbids it, if one does."""
+    """The change cannot be committed; ``winner`` is the event that forbids it, if any."""
 
     reason: str
     winner: int | None = None

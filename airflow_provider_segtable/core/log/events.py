@@ -1,20 +1,20 @@
-"""Events: everything that can happen to a table, and nothing else.
+"""Events: all changes of a table.
 
 1. An event is ``(n, time, commit, author, action)``. ``n`` counts from 0 without gaps; ``time``
    increases strictly along the log; ``commit`` is the author's own id for this change, by which
-   it recognises an event whose reply was lost.
+   the author recognises its event if the reply was lost.
 2. Event 0 is ``TableCreated``.
-3. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted`` (or ``PlanAborted``, or back
-   to another ``PlanInflight`` when its worker died, by way of ``PlanYielded`` if it gave its locks
-   up for somebody more urgent). Its instant is the time of the first event, its completion time
-   the time of ``PlanCompleted``.
+3. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
+   ``PlanAborted``. If its worker dies, another ``PlanInflight`` follows; if it loses its locks to
+   a request of higher priority, ``PlanYielded`` comes first. The instant of a compaction is the
+   time of its first event, its completion time that of ``PlanCompleted``.
 4. An append is one event: its instant and completion time coincide.
 5. Ids are settled once: published by an append or completion, *voided* when their writer gave
-   up, or burnt when an attempt that named them came to nothing.
-6. Cleaning is ``Cleaned`` (the names go, the files are doomed), then the files are deleted, then
-   ``Swept`` (they are gone). ``Tagged`` keeps a version beyond that.
-7. A repair is one event, ``TableRepaired``: what files tell and the log had lost.
-8. A delete, an update and a merge are one event, ``RowsChanged``: rows go and others come, at once.
+   up, or burnt when the attempt that named them failed.
+6. Cleaning is ``Cleaned`` (segments leave the timeline, their files are pending delete), then the
+   files are deleted, then ``Swept`` records that. A version that is ``Tagged`` is kept.
+7. A repair is one event, ``TableRepaired``: it restores to the log what the files prove.
+8. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -36,7 +36,7 @@ from airflow_provider_segtable.core.time.layout import GranularityOverride
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCreated:
-    """The table begins; its definition. ``schema`` is what readers see, also of a rollup."""
+    """The table is created. ``schema`` is the one that readers see, also of a rollup table."""
 
     table_id: str
     name: str
@@ -60,12 +60,12 @@ class RowsChanged:
 
     Attributes:
         kind: ``delete``, ``update`` or ``merge``.
-        segments: what is appended: first-generation segments.
-        vectors: which rows are deleted, by root address; disjoint from all vectors up to ``seen``.
-        seen: the event up to which the author knew the table.
-        predicate: which rows are deleted, in a rollup table.
-        matched: how many rows were found.
-        reason: what was asked for, for people.
+        segments: the appended first-generation segments.
+        vectors: the deleted rows, by root address; disjoint from all vectors up to ``seen``.
+        seen: the newest event that the author had read.
+        predicate: the deleted rows of a rollup table.
+        matched: the number of matching rows.
+        reason: the request, for people.
     """
 
     kind: str
@@ -78,13 +78,13 @@ class RowsChanged:
 
     @property
     def deleted(self) -> int:
-        """Return how many rows the vectors delete."""
+        """Return the number of rows that the vectors delete."""
         return sum(sum(file.rows.values()) for file in self.vectors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voided:
-    """Allocated ids whose writer gave up: nothing will ever be published under them."""
+    """Allocated ids of a writer that gave up: no segment will ever be published under them."""
 
     ids: tuple[SegmentId, ...]
     reason: str
@@ -92,7 +92,7 @@ class Voided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequested:
-    """A compaction is wanted."""
+    """A compaction is requested."""
 
     plan: CompactionPlan
 
@@ -101,8 +101,8 @@ class PlanRequested:
 class PlanInflight:
     """An attempt has its locks and starts to write; it supersedes every earlier attempt.
 
-    ``outputs`` are the ids it may use. A major compaction names its new ``version`` instead,
-    whose ids are its own, and the ``inputs`` it found under its lock.
+    ``outputs`` are the ids it may use. A major compaction instead names its new ``version``, in
+    which it numbers segments itself, and the ``inputs`` found under its lock.
     """
 
     plan_id: str
@@ -117,7 +117,7 @@ class PlanInflight:
 class PlanCompleted:
     """The outputs replace the inputs, atomically.
 
-    For a major compaction they include what was appended meanwhile, carried over to the new
+    For a major compaction the outputs include segments appended meanwhile, carried over to the new
     version, and tombstones where the region has no rows.
     """
 
@@ -128,7 +128,7 @@ class PlanCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanYielded:
-    """An attempt lost its locks to somebody of higher priority; the plan waits to be run again."""
+    """An attempt lost its locks to a request of higher priority; the plan waits for a new one."""
 
     plan_id: str
     attempt: str
@@ -137,7 +137,7 @@ class PlanYielded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanAborted:
-    """The plan is given up; its inputs stay. ``attempt`` is the newest one its author knew of."""
+    """The plan is given up; its inputs stay. ``attempt`` is the newest that its author had read."""
 
     plan_id: str
     attempt: str | None
@@ -146,10 +146,10 @@ class PlanAborted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """Segments that nobody can need any more leave the timeline; their files are doomed.
+    """Segments that no kept version shows leave the timeline; their files are pending delete.
 
-    Versions below ``retained_from`` can no longer be read, but for those tagged. ``tags`` are all
-    that the cleaner took into account, versions by name.
+    Versions below ``retained_from`` can no longer be read, unless tagged. ``tags`` are the tags
+    that the cleaner had read: versions by name.
     """
 
     retained_from: int
@@ -159,14 +159,14 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """Doomed files that are deleted."""
+    """Files that were pending delete are deleted."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """Version ``n`` has a name, and is kept while it has one."""
+    """Version ``n`` gets a name, and is kept until the tag is removed."""
 
     name: str
     n: int
@@ -174,21 +174,21 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Untagged:
-    """The name of a version is taken away."""
+    """The name of a version is removed."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRepaired:
-    """A repair: the table is what its files tell, as far as the log could not.
+    """A repair: facts from the table's files that the log lacks.
 
     Attributes:
-        segments: that the log did not know, or that get another id.
-        lost: ids that leave the timeline: their files are gone, or were never whole.
-        voided: ids that nothing will ever be published under.
-        overrides: how time is cut from now on; None if as before.
-        vectors: deletions that the log did not know.
+        segments: segments that are missing in the log, or that get another id.
+        lost: ids that leave the timeline: their files are missing or incomplete.
+        voided: ids under which no segment will ever be published.
+        overrides: the granularity overrides from now on; None if unchanged.
+        vectors: deletions that are missing in the log.
         reason: what was repaired, for people.
     """
 
@@ -219,7 +219,7 @@ Action: TypeAlias = (
 
 
 LOGGED_AS: Mapping[type, str] = {RowsChanged: "Changed", TableRepaired: "Restored"}
-"""Actions whose name in the log is another than here."""
+"""Actions whose name in the log differs from the class name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

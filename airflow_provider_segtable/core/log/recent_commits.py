@@ -1,4 +1,4 @@
-"""The commit ids of recent events, by which a committer recognizes its own event.
+"""The commit ids of recent events, by which a committer recognises its own event.
 
 1. Each event has one commit id. The ids of the newest ``keep`` events are kept, oldest first.
 2. Adding one costs O(sqrt(keep)), because old ids leave in bulk (``PersistentMap``).
@@ -10,12 +10,12 @@ from airflow_provider_segtable.core.persistent_map import PersistentMap
 
 
 class RecentCommits(Mapping[str, int]):
-    """Event numbers by commit id. A value: changes return a new one."""
+    """Event numbers by commit id. Immutable: changes return a new one."""
 
     __slots__ = ("_entries", "_first")
 
     def __init__(self, entries: Mapping[str, int] | None = None, first: int = 0) -> None:
-        """Wrap ``entries``; those of events below ``first`` do not count."""
+        """Wrap ``entries``; entries of events below ``first`` are ignored."""
         mapping = entries if isinstance(entries, PersistentMap) else PersistentMap(entries)
         self._entries: PersistentMap[str, int] = mapping
         self._first = first
@@ -32,17 +32,17 @@ class RecentCommits(Mapping[str, int]):
         return (commit for commit, n in self._entries.items() if n >= self._first)
 
     def __len__(self) -> int:
-        """Return how many commit ids are kept."""
+        """Return the number of kept commit ids."""
         return sum(1 for _ in self)
 
     def __eq__(self, other: object) -> bool:
-        """Compare as any two mappings."""
+        """Compare as a mapping."""
         return isinstance(other, Mapping) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def added(self, commit: str, n: int, keep: int) -> "RecentCommits":
-        """Return the ids with one more, and without those of events before the last ``keep``."""
+        """Return the ids with one added, limited to the last ``keep`` events."""
         first = max(self._first, n - keep + 1)
         entries = self._entries.with_entries({commit: n}, keep=lambda old: old >= first)
         return RecentCommits(entries, first)

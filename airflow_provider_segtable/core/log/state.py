@@ -1,14 +1,14 @@
 """The fold: a table's state is ``apply`` over its events, and nothing else changes state.
 
-1. ``apply(state, event)`` is pure and total over logs that ``rebase.admit`` let through.
+1. ``apply(state, event)`` is pure, and total over logs whose events ``admission.admit`` accepted.
 2. Events arrive in order without gaps, at strictly increasing times; anything else is a
    ``CorruptTable``, never skipped.
-3. State keeps every published segment (visible or overshadowed) in the timeline, how time is cut
-   (``layout``), all pending plans, the last finished ones, which ids are settled, and the ids of
-   recent commits, by which a committer recognises its own event.
-4. A segment leaves the timeline only by cleaning: its file is *doomed* then, unless another present
-   segment was carried over with it, until ``Swept`` says that it is deleted. Deletions that no
-   present segment needs any more leave with it (``core.deletes.deletion``).
+3. State holds every published segment (visible or overshadowed) in the timeline, the layout of
+   time, all pending plans, the last finished ones, the settled ids, and the ids of recent commits,
+   by which a committer recognises its own event.
+4. A segment leaves the timeline by cleaning or repair. If it is cleaned, its file is *pending
+   delete* until ``Swept``, unless another present segment shares the file. Deletions that no
+   present segment needs leave with it (``core.deletes.deletion``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -61,12 +61,12 @@ COMMITS_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What the log says up to event ``n``.
+    """The state of a table at event ``n``.
 
-    ``retained_from`` is the oldest version that is kept for its age; ``tags`` are those kept by
-    name; ``pending_delete`` are paths of files that nobody needs and that may not be deleted yet.
-    ``vectors`` are the deletions that somebody may need, by root, and ``predicate_deletes`` those
-    of a rollup table; some up to event ``vectors_pruned_through`` have left.
+    ``retained_from`` is the oldest version kept for its age; ``tags`` are versions kept by name;
+    ``pending_delete`` are paths of unneeded files that the log does not record as deleted yet.
+    ``vectors`` are the deletions that readers may need, by root, and ``predicate_deletes`` those
+    of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed.
     """
 
     n: int
@@ -87,7 +87,7 @@ class State:
     vectors_pruned_through: int = 0
 
     def keeps(self, n: int) -> bool:
-        """Tell whether version ``n`` can be read: it is young enough, or tagged."""
+        """Return whether version ``n`` can be read: it is retained or tagged."""
         return self.retained_from <= n <= self.n or n in self.tags.values()
 
     def deletions(self, segment: Segment) -> Mapping[SegmentId, tuple[Deletion, ...]]:
@@ -95,13 +95,13 @@ class State:
         return applying(segment, self.vectors)
 
     def erased(self, segment: Segment) -> tuple[PredicateDelete, ...]:
-        """Return the same of a rollup table."""
+        """Return the predicate deletes that a reader of the segment has to apply."""
         return tuple(
             each for each in self.predicate_deletes if each.n > segment.deletes_applied_through
         )
 
     def id_space(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
-        """Return what the log knows of a chunk's ids."""
+        """Return the id space of a chunk and generation."""
         return self.ids.of(chunk, generation)
 
     def pending_plans(self) -> tuple[PlanState, ...]:
@@ -110,20 +110,20 @@ class State:
 
     @property
     def layout(self) -> Layout:
-        """Return how time is cut into chunks."""
+        """Return the layout of time chunks."""
         return Layout(granularity=self.table.granularity, overrides=self.overrides)
 
     def append_chunk(self, interval: Interval) -> ChunkKey:
-        """Return where new segments of a time chunk go: to its visible version, or the base.
+        """Return the chunk for new segments of an interval, at its visible version or the base.
 
-        A tombstone around the interval counts: what is appended there must not lie below it.
+        A tombstone that encloses the interval counts, because it would hide a lower version.
         """
         chunks = self.timeline.visible_chunks(interval)
         versions = (c.version for c in chunks if c.interval.encloses(interval))
         return ChunkKey(interval, max(versions, default=self.base_version))
 
     def version_above(self, interval: Interval) -> Instant:
-        """Return what a new version of the interval must be higher than."""
+        """Return the highest used version of the interval; a new one must be higher."""
         present = (chunk.version for chunk in self.timeline.chunk_keys(interval))
         promised = (
             p.version
@@ -223,7 +223,7 @@ def _with_vectors(state: State, files: Iterable[VectorFile], n: int) -> State:
 
 def _restored(state: State, action: TableRepaired, n: int) -> State:
     left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
-    roots = (  # what compacted segments stand for was published once, whether files tell or not
+    roots = (  # the roots of compacted segments were published once, with or without files now
         segment.id.chunk.segment(partition)
         for segment in action.segments
         for partition in range(segment.shard.root_start, segment.shard.root_end)
@@ -250,7 +250,7 @@ def _cleaned(state: State, action: Cleaned) -> State:
 
 
 def _forgetting(state: State) -> State:
-    """Return the state without deletions that no present segment needs."""
+    """Return the state with deletions pruned that no present segment needs."""
     if not state.vectors and not state.predicate_deletes:
         return state
     holders = _around((root.interval for root in state.vectors), state.timeline)
@@ -270,15 +270,15 @@ def _forgetting(state: State) -> State:
 def _around(intervals: Iterable[Interval], timeline: Timeline) -> Iterator[Segment]:
     """Yield the segments of every chunk that overlaps an interval, each once.
 
-    A file that is carried over, and a root, have all their rows in each of their chunks: so
-    whatever shares the file, or holds the root, is among these.
+    These include all segments that share a carried file or have rows of a root, because the rows
+    of a file or root lie inside each chunk that they belong to.
     """
     chunks = {chunk.key: chunk for each in set(intervals) for chunk in timeline.chunks(each)}
     return segments_of(chunks.values())
 
 
 def _waiting(state: State) -> tuple[PredicateDelete, ...]:
-    """Return the deletes by predicate that are not applied yet in some present segment."""
+    """Return the predicate deletes that are not applied yet in some present segment."""
     found = (summary_of(chunk).least_purged for chunk in state.timeline.chunks())
     least = min(
         (
@@ -292,7 +292,7 @@ def _waiting(state: State) -> tuple[PredicateDelete, ...]:
 
 
 def forgettable(state: State) -> bool:
-    """Tell whether a cleaning would let go of deletions, even if it took no segment away."""
+    """Return whether a cleaning would prune deletions, even without removing a segment."""
     after = _forgetting(state)
     return (after.vectors, after.predicate_deletes) != (state.vectors, state.predicate_deletes)
 

@@ -1,4 +1,4 @@
-"""What a compaction is going to do, decided before it starts and written into the log.
+"""Compaction plans: decided before a compaction starts, and written into the log.
 
 =============  ===============================  =================================================
 kind           inputs                           outputs
@@ -8,12 +8,12 @@ minor          whole, visible, adjacent groups  the same root range at a higher 
 semi-major     all of a chunk as of the plan    the same, sorted by the clustering columns, well
                                                 sized
 major          all of a region of time, as of   a new version of the region's chunks, sorted,
-               the start of the attempt         perfectly rolled up; cut anew by ``granularity``
-                                                if that is given
+               the start of the attempt         perfectly rolled up; repartitioned by
+                                                ``granularity`` if that is given
 =============  ===============================  =================================================
 
-A plan's id is a function of table, kind, purpose and inputs: planned twice, it is the same plan,
-and whoever runs it again finds that it has been done.
+A plan's id is a function of table, kind, purpose and inputs. A plan made twice has the same id,
+and a worker that runs it again finds that it is completed.
 
 Source of the idea: Druid's minor compaction; its major compaction, and the semi-major one that
 it names, are future work there.
@@ -41,18 +41,18 @@ class CompactionPlan:
 
     Attributes:
         id: see ``plan_id``.
-        kind: which of the three.
-        chunk: the chunk of the inputs; the first one's for a major compaction.
-        inputs: the input segments, by root; what a major compaction found when it was planned.
+        kind: the kind of compaction.
+        chunk: the chunk of the inputs; the first input's for a major compaction.
+        inputs: the input segments, by root; for a major compaction, those at planning time.
         root_start: the first root that the outputs stand for (not major).
         root_end: the first root after them (not major).
-        outputs: how many segments the result will have, at most (not major: about).
-        rows: of the inputs.
-        size: of the inputs, in bytes.
-        reason: for people.
-        clustering: how rows are to be sorted (``core.tables.clustering``); by event time if empty.
+        outputs: the maximum number of output segments (major: about).
+        rows: the number of input rows.
+        size: the size of the inputs in bytes.
+        reason: the reason for the plan, for people.
+        clustering: the order of output rows (``core.tables.clustering``); event time if empty.
         region: the time that a major compaction replaces.
-        granularity: how the region is to be cut from now on; None: as it is.
+        granularity: the region's new granularity; None to keep the present one.
     """
 
     id: str
@@ -71,14 +71,14 @@ class CompactionPlan:
 
     @property
     def interval(self) -> Interval:
-        """Return the time that the plan is about."""
+        """Return the interval that the plan compacts."""
         return self.region or self.chunk.interval
 
 
 def plan_id(table: str, kind: PlanKind, inputs: tuple[SegmentId, ...], purpose: str = "") -> str:
-    """Return the id of a plan, fit for a DAG run id: ``minor-20130101-1a2b3c4d5e6f``.
+    """Return the id of a plan, usable as a DAG run id: ``minor-20130101-1a2b3c4d5e6f``.
 
-    ``purpose`` tells plans over equal inputs apart: the clustering and granularity asked for.
+    ``purpose`` distinguishes plans over equal inputs: the requested clustering and granularity.
     """
     text = "\n".join((table, kind, *map(str, inputs), *((purpose,) if purpose else ())))
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Where a plan stands, and how its events move it on."""
+"""The status of a plan, and its transitions."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 
 class PlanStatus(StrEnum):
-    """Where a plan stands."""
+    """The status of a plan."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"
@@ -20,16 +20,16 @@ class PlanStatus(StrEnum):
 
     @property
     def pending(self) -> bool:
-        """Tell whether the plan still has a claim on its inputs."""
+        """Return whether the plan still claims its inputs."""
         return self in (PlanStatus.REQUESTED, PlanStatus.INFLIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanState:
-    """A plan and how far it got; ``last_n`` and ``author`` are of its newest event.
+    """A plan and its progress; ``last_n`` and ``author`` are those of its newest event.
 
-    ``yields`` counts the attempts that gave way to somebody more urgent; ``version`` is the
-    newest that an attempt of a major compaction was to make.
+    ``yields`` counts the attempts that lost their locks to a higher priority. ``version`` is the
+    new version of the latest attempt of a major compaction, and ``found`` the inputs it found.
     """
 
     plan: CompactionPlan
@@ -49,12 +49,12 @@ class PlanState:
 
     @property
     def inputs(self) -> tuple[SegmentId, ...]:
-        """Return the inputs: as planned, or as a major compaction found them under its lock."""
+        """Return the inputs: as planned, or for a major compaction as found under its lock."""
         return self.found or self.plan.inputs
 
     @staticmethod
     def requested(plan: CompactionPlan, event: Event) -> "PlanState":
-        """Return a new plan's state."""
+        """Return the state of a new plan."""
         return PlanState(
             plan=plan,
             status=PlanStatus.REQUESTED,
@@ -77,12 +77,12 @@ class PlanState:
         )
 
     def yielded(self, reason: str, event: Event) -> "PlanState":
-        """Return the state after an attempt gave way."""
+        """Return the state after an attempt yielded its locks."""
         waiting = self._at(event, PlanStatus.REQUESTED, reason)
         return replace(waiting, yields=self.yields + 1)
 
     def finished(self, status: PlanStatus, note: str, event: Event) -> "PlanState":
-        """Return the state of a plan that is over."""
+        """Return the state of a completed or aborted plan."""
         return self._at(event, status, note)
 
     def _at(self, event: Event, status: PlanStatus, note: str) -> "PlanState":

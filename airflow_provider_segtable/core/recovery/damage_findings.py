@@ -1,4 +1,4 @@
-"""Damage in words: the findings of ``segtable verify``, with why each matters and the way out.
+"""Findings of ``segtable verify`` about damage: what each means, why it matters, the way out.
 
 ``where`` is a path below the table's root, or a version.
 """
@@ -12,7 +12,7 @@ _BACKUP = "restore this file from a backup or another replica of the storage"
 
 
 def damaged_file(segment: Segment, code: str, what: str) -> Finding:
-    """A data file is not what the log says."""
+    """Report a data file that differs from its descriptor in the log."""
     size = segment.shard.group_size
     group = f", one of a group of {size} that is read together" if size > 1 else ""
     return Finding(
@@ -36,7 +36,7 @@ def _restore(segment: Segment) -> str:
 
 
 def unread_file(segment: Segment, error: SegtableError) -> Finding:
-    """Storage failed, so nothing is known of a data file."""
+    """Report a data file that could not be checked because storage failed."""
     return Finding(
         code="unread",
         severity=Severity.UNCHECKED,
@@ -48,7 +48,7 @@ def unread_file(segment: Segment, error: SegtableError) -> Finding:
 
 
 def damaged_vectors(path: str, code: str, what: str, rows: int) -> Finding:
-    """A file of deletion vectors is gone, or is not what the log says."""
+    """Report a file of deletion vectors that is missing or differs from the log."""
     return Finding(
         code=code,
         severity=Severity.CRITICAL,
@@ -61,7 +61,7 @@ def damaged_vectors(path: str, code: str, what: str, rows: int) -> Finding:
 
 
 def unread_vectors(path: str, error: SegtableError) -> Finding:
-    """Storage failed, so nothing is known of a file of deletion vectors."""
+    """Report a file of deletion vectors that could not be checked because storage failed."""
     return Finding(
         code="unread",
         severity=Severity.UNCHECKED,
@@ -73,7 +73,7 @@ def unread_vectors(path: str, error: SegtableError) -> Finding:
 
 
 def broken_event(where: str, what: str) -> Finding:
-    """An event is torn, misplaced, or cannot follow the one before."""
+    """Report an event that is torn, misplaced, or cannot follow its predecessor."""
     return Finding(
         code="broken-event",
         severity=Severity.CRITICAL,
@@ -85,7 +85,7 @@ def broken_event(where: str, what: str) -> Finding:
 
 
 def broken_invariant(n: int, what: str) -> Finding:
-    """The log itself says something that cannot be."""
+    """Report a state of the log that breaks an invariant."""
     return Finding(
         code="invariant",
         severity=Severity.CRITICAL,
@@ -97,7 +97,7 @@ def broken_invariant(n: int, what: str) -> Finding:
 
 
 def doubled_file(path: str, segments: tuple[Segment, ...]) -> Finding:
-    """Readers see one file twice."""
+    """Report a file that several visible segments share."""
     names = ", ".join(str(segment.id) for segment in segments)
     return Finding(
         code="doubled-file",
@@ -110,7 +110,7 @@ def doubled_file(path: str, segments: tuple[Segment, ...]) -> Finding:
 
 
 def wrong_checkpoint(where: str, n: int) -> Finding:
-    """A checkpoint is whole, and another state than the fold."""
+    """Report a readable checkpoint that differs from the fold of the log."""
     return Finding(
         code="wrong-checkpoint",
         severity=Severity.CRITICAL,
@@ -122,7 +122,7 @@ def wrong_checkpoint(where: str, n: int) -> Finding:
 
 
 def bad_checkpoint(path: str, error: str, *, other_format: bool) -> Finding:
-    """A checkpoint cannot be read."""
+    """Report a checkpoint that cannot be read."""
     return Finding(
         code="old-checkpoint" if other_format else "bad-checkpoint",
         severity=Severity.INFO if other_format else Severity.WARNING,
@@ -134,7 +134,7 @@ def bad_checkpoint(path: str, error: str, *, other_format: bool) -> Finding:
 
 
 def log_gap(where: str, n: int, last: int) -> Finding:
-    """An event is missing in the middle of the log."""
+    """Report a missing event in the middle of the log."""
     return Finding(
         code="log-gap",
         severity=Severity.CRITICAL,
@@ -146,7 +146,7 @@ def log_gap(where: str, n: int, last: int) -> Finding:
 
 
 def log_without_base(where: str, first: int) -> Finding:
-    """The log's start expired, and no checkpoint is left to go on from."""
+    """Report a log whose start expired, without a readable checkpoint to continue from."""
     return Finding(
         code="log-without-base",
         severity=Severity.CRITICAL,
@@ -159,7 +159,7 @@ def log_without_base(where: str, first: int) -> Finding:
 
 
 def bad_tag(where: str, name: str, what: str, *, lost: bool) -> Finding:
-    """The checkpoint of a tagged version is missing, or another state."""
+    """Report a missing or wrong checkpoint of a tagged version."""
     return Finding(
         code="bad-tag",
         severity=Severity.CRITICAL if lost else Severity.WARNING,

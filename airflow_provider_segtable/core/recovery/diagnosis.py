@@ -1,13 +1,13 @@
-"""Diagnosis: findings, and what can be said about a table from its log alone.
+"""Diagnosis: findings, and the checks of a table that need its log alone.
 
-1. A *finding* names what is wrong, where, why it matters, and the way out. Its ``code`` is a
+1. A *finding* names the problem, its place, why it matters, and the way out. Its ``code`` is a
    stable word for scripts.
-2. Severities, from harmless to worst: INFO (nothing has to be done), WARNING (costs time, space or
-   speed), UNCHECKED (could not be looked at, so nobody knows), CRITICAL (rows or commits suffer).
-3. After an event only the time that it touches can have changed. ``violations_since`` checks the
-   invariants there, on a timeline built anew, and that the incremental one shows the same.
-4. A file and the log agree if the footer's descriptor says what the log says; a carried-over
-   segment has another id and shard by now.
+2. Severities, from harmless to worst: INFO (no action needed), WARNING (costs time, space or
+   speed), UNCHECKED (could not be checked), CRITICAL (rows or commits are affected).
+3. An event changes only the intervals that it touches. ``violations_since`` checks the invariants
+   there on a newly built timeline, and compares its visible segments with the incremental one's.
+4. A file and the log agree if the footer's descriptor equals the log's. A carried-over segment may
+   have another id and shard in the log.
 
 Source of the idea: ``fsck`` and ZFS' scrub; invariants by window as in incremental view checks.
 """
@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.time.interval import Interval
 
 
 class Severity(StrEnum):
-    """How bad a finding is; see the module."""
+    """The severity of a finding; see the module."""
 
     INFO = "info"
     WARNING = "warning"
@@ -47,13 +47,13 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Return 0 for the most harmless, growing."""
+        """Return the rank, from 0 for the most harmless."""
         return list(Severity).index(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong: ``what`` it is, ``why`` it matters, what to ``do``."""
+    """A problem: ``what`` it is, ``why`` it matters, and what to ``do``."""
 
     code: str
     severity: Severity
@@ -64,16 +64,16 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:
-    """Return the worst severity; None if there is no finding."""
+    """Return the worst severity; None if there are no findings."""
     return max((f.severity for f in findings), key=lambda each: each.rank, default=None)
 
 
 def violations_since(state: State, event: Event) -> Iterator[str]:
-    """Yield what is wrong with a state in the time that its last event touched.
+    """Yield the violations in the intervals that the last event touched.
 
     Args:
-        state: right after ``event``.
-        event: the last one.
+        state: the state right after ``event``.
+        event: the last event.
     """
     touched = _touched(event)
     if touched is None:
@@ -94,7 +94,7 @@ _WITHOUT_SEGMENTS = frozenset(
 
 
 def _touched(event: Event) -> frozenset[Interval] | None:
-    """Return the intervals that an event can have changed; None: any."""
+    """Return the intervals that an event may have changed; None means all."""
     action = event.action
     if isinstance(action, Appended | RowsChanged | PlanCompleted):
         return frozenset(segment.id.interval for segment in action.segments)
@@ -104,7 +104,7 @@ def _touched(event: Event) -> frozenset[Interval] | None:
 
 
 def _closed(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:
-    """Widen intervals until no chunk sticks out, and join those that meet."""
+    """Widen intervals until no chunk extends beyond them, and join overlapping ones."""
     held: Interval | None = None
     for wanted in sorted(touched):
         interval = wanted
@@ -125,7 +125,7 @@ def _closed(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interva
 
 
 def shared_files(state: State) -> Iterator[tuple[str, tuple[Segment, ...]]]:
-    """Yield files that readers see more than once, with the segments: their rows are doubled."""
+    """Yield files with more than one visible segment, with these: their rows are doubled."""
     by_path: dict[str, list[Segment]] = {}
     for segment in state.timeline.visible_segments():
         if segment.path:
@@ -143,7 +143,7 @@ _OF_THE_SEGMENT = ("shard", "lineage", "replaces")
 
 
 def disagreements(segment: Segment, footer: Segment) -> Iterator[str]:
-    """Yield in what a file's own descriptor differs from the log's, if it is that segment's."""
+    """Yield the differences between a segment's descriptors in the log and in the file's footer."""
     names = _OF_THE_FILE if segment.origin else (*_OF_THE_FILE, *_OF_THE_SEGMENT)
     for name in names:
         logged, found = getattr(segment, name), getattr(footer, name)

@@ -1,4 +1,4 @@
-"""What recovery found, and what it cannot tell (``core.recovery.replay``)."""
+"""The result of a recovery: the table's segments, and the doubts (``core.recovery.replay``)."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.time.layout import GranularityOverride
 
 
 class Reason(StrEnum):
-    """Why something is in doubt."""
+    """The reason for a doubt."""
 
     SAME_ID = "same id"
     UNPROVEN = "may never have been committed"
@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Something that descriptors cannot tell; a blocking one must be decided by a person."""
+    """A question that descriptors cannot answer; a person must decide a blocking one."""
 
     reason: Reason
     interval: Interval
@@ -42,16 +42,17 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """What a table is.
+    """The recovered table.
 
     Attributes:
-        shown: what readers are to see.
-        kept: ``shown`` and what lies hidden in the same chunks; under their own ids, but for
-        carried: those of ``shown`` that get another id.
-        dropped: what must not be in the table: torn groups, attempts that came to nothing.
-        replaced: what standing versions replaced; it may stay or go.
-        overrides: how time is cut where it differs from the table.
-        doubts: what cannot be told.
+        shown: the visible segments.
+        kept: ``shown`` without ``carried``, and the hidden segments of their chunks; under their
+            own ids.
+        carried: the segments of ``shown`` that get another id.
+        dropped: the segments that must not be in the table: torn groups, failed attempts.
+        replaced: the segments that standing versions replaced; they may stay or be removed.
+        overrides: the granularity overrides.
+        doubts: the open questions.
     """
 
     shown: tuple[Segment, ...]
@@ -64,10 +65,10 @@ class Recovered:
 
 
 def unproven(found: Recovered, proven: Iterable[str]) -> Iterator[Doubt]:
-    """Yield what is shown of appends that nothing proves: nobody can tell by a file alone.
+    """Yield doubts about visible appended files without proof that they were committed.
 
     Args:
-        found: what the table is.
+        found: the recovered table.
         proven: paths that an event of the old log names as published.
     """
     known = {*proven}
@@ -88,17 +89,17 @@ def unproven(found: Recovered, proven: Iterable[str]) -> Iterator[Doubt]:
 
 
 def _appended(segment: Segment) -> bool:
-    """Tell whether the file is an append's: of the first generation, and of no core set."""
+    """Return whether an append wrote the file: it is first-generation and in no core set."""
     return segment.file_id.partition in FIRST_GENERATION_IDS and (
         segment.id.partition >= segment.shard.core and not segment.shard.minor_version
     )
 
 
 def holes(segments: Iterable[Segment], seen: Iterable[SegmentId]) -> tuple[SegmentId, ...]:
-    """Return the ids, in the segments' chunks, that are to be voided.
+    """Return the ids to void in the segments' chunks.
 
-    Those are ids that were seen and are not taken, and first-generation ids that nothing stands
-    for: left open they would separate their neighbours for ever.
+    These are ids that were seen but are not taken, and first-generation ids that no segment stands
+    for: left open, they would separate their neighbours for ever.
     """
     chunks: dict[ChunkKey, list[Segment]] = {}
     for segment in segments:
@@ -115,7 +116,7 @@ def holes(segments: Iterable[Segment], seen: Iterable[SegmentId]) -> tuple[Segme
 
 
 def missing(found: Recovered, voided: Iterable[SegmentId]) -> Iterator[Doubt]:
-    """Yield, by chunk, the ids that have no file: given up by a writer, or lost; who knows."""
+    """Yield a doubt per chunk about ids without a file: a writer gave them up, or they are lost."""
     carried = {segment.file_id for segment in found.carried}
     bare = (i for i in voided if i.partition in FIRST_GENERATION_IDS and i not in carried)
     for chunk, group in groupby(sorted(bare), key=lambda i: i.chunk):

@@ -1,22 +1,22 @@
-"""Recovery: what a table is, told by the descriptors of its files alone.
+"""Recovery: rebuild a table's state from the descriptors of its files alone.
 
-1. Two files of one id are listed and none is taken: nobody can tell which one the log meant.
-2. In each chunk, an atomic update group that is not full hides nothing and is left out. Of
-   several full attempts at one group any will do if they stand for equally many events, but for
-   deleted ones: they were made from the same roots.
-3. A version that major compaction began is *idle* if a complete higher one meets it without naming
-   it in ``replaces``: then it was never seen by readers.
-4. Versions are replayed from the lowest up. One *stands* if its core sets are complete and hold as
-   many events as what it replaces, but for deleted ones; or if not all of that is there, since only
-   what was replaced for good is ever cleaned. Otherwise it falls back to what it was to replace.
-5. What a standing version meets and does not name was appended meanwhile: it is carried over, as
-   the log would have done. So it is known what is to be visible (``shown``), and by construction
-   no row twice.
-6. What cannot be told from descriptors is a ``Doubt``, never a guess; a *blocking* one has to be
-   decided by somebody who knows.
+1. If two files have one id, both are listed and neither is used: the log's choice is unknown.
+2. In each chunk, an atomic update group that is not full hides nothing and is left out. If a group
+   has several full attempts, one is chosen: they were made from the same roots. They must have
+   equally many events, apart from deleted ones.
+3. A version that major compaction began is *idle* if a complete higher version overlaps it without
+   naming it in ``replaces``: then readers never saw it.
+4. Versions are replayed from the lowest up. A version *stands* if its core sets are complete and
+   have as many events as the segments it replaces, apart from deleted ones. It also stands if any
+   of those segments is missing, since cleaning removes only segments that were replaced for good.
+   Otherwise it falls back to the segments it was to replace.
+5. Segments that a standing version overlaps but does not name were appended meanwhile. They are
+   carried over, as the log would have done. So ``shown`` has no row twice, by construction.
+6. A question that descriptors cannot answer is a ``Doubt``, never a guess; a person has to decide
+   a *blocking* one.
 
-Source of the idea: Druid rebuilds its timeline from published segments' shard specs; core sets
-and ``replaces`` let ours tell attempts from versions without the log.
+Source of the idea: Druid rebuilds its timeline from published segments' shard specs. Here, core
+sets and ``replaces`` distinguish attempts from versions without the log.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,14 +55,14 @@ def recover(
     gone: Iterable[Segment] = (),
     deletes: Deletes | None = None,
 ) -> Recovered:
-    """Return what a table is.
+    """Return the recovered table.
 
     Args:
-        segments: the descriptors of all its files, and tombstones as far as a log knows them.
-        granularity: the table's.
-        also: paths of files to take although another one has their id: they get a new one.
-        gone: segments that a log knows and whose files are lost.
-        deletes: how many rows of what was first written are deleted.
+        segments: the descriptors of all its files, and the tombstones that a log names.
+        granularity: the table's granularity.
+        also: paths of files to use although another file has their id: they get a new one.
+        gone: segments that a log names but whose files are lost.
+        deletes: the number of deleted rows by root.
     """
     layout = Layout(granularity=granularity)
     work = _Work(layout=layout, gone=tuple(gone), deletes=deletes or Deletes({}))
@@ -75,7 +75,7 @@ def recover(
 
 @dataclass(slots=True)
 class _Work:
-    """The replay: ``alive`` is what is shown after the versions so far, by id."""
+    """The replay: ``alive`` holds the visible segments after the versions so far, by id."""
 
     layout: Layout
     gone: tuple[Segment, ...] = ()
@@ -91,7 +91,7 @@ class _Work:
     torn: dict[ChunkKey, list[Segment]] = field(default_factory=dict)
 
     def take(self, segments: Iterable[Segment], also: frozenset[str]) -> None:
-        """Sort out equal ids and torn groups; rules 1 and 2."""
+        """Add segments, leaving out equal ids and torn groups; rules 1 and 2."""
         by_id = sorted(set(segments), key=lambda s: (s.id, s.path in also, s.path))
         single: list[Segment] = []
         for _, group in groupby(by_id, key=lambda s: s.id):
@@ -118,7 +118,7 @@ class _Work:
         self.following[chunk] = max(self.following.get(chunk, 0), shard.root_end)
 
     def _groups(self, members: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
-        """Return the segments of full groups, one attempt each, and all others."""
+        """Return the segments of one full attempt per group, and all other segments."""
         whole: list[Segment] = []
         left: list[Segment] = []
         for tries in attempts(members).values():
@@ -141,11 +141,11 @@ class _Work:
         return [chunk for chunk in self.timeline.chunk_keys() if chunk.version == version]
 
     def cores(self, version: Instant) -> list[ChunkKey]:
-        """Return the chunks of a version that have a core set; none if appends began it."""
+        """Return the chunks of a version with a core set; empty if appends began the version."""
         return [chunk for chunk in self.chunks(version) if self.timeline.core(chunk)]
 
     def idle(self) -> frozenset[Instant]:
-        """Return the versions of attempts that came to nothing; rule 3."""
+        """Return the versions of failed attempts; rule 3."""
         idle: set[Instant] = set()
         standing: list[Instant] = []
         for version in reversed(self.versions()):
@@ -170,7 +170,7 @@ class _Work:
         return any(c.interval.overlaps(piece) for c in cores for piece in self._region(version))
 
     def _grown(self, chunk: ChunkKey) -> bool:
-        """Tell whether anything happened to a chunk after its core set was made."""
+        """Return whether a chunk has segments written after its core set."""
         core = self.timeline.core(chunk)
         return any(s.id.partition >= core for s in self._of(chunk))
 
@@ -185,7 +185,7 @@ class _Work:
         return united(chunk.interval for chunk in chunks)
 
     def replay(self, version: Instant, idle: frozenset[Instant]) -> None:
-        """Put one version over what is there; rule 4."""
+        """Replay one version over the versions below; rule 4."""
         cores = self.cores(version)
         groups = [g for c in self.chunks(version) for g in self.timeline.visible_groups(c)]
         news = [segment for group in groups for segment in group.segments]
@@ -211,7 +211,7 @@ class _Work:
         names = names_of((*own, *(s for s in self.gone if s.id.chunk in cores and begins(s))))
         below = [segment for segment in claimed if claims(names, segment)]
         if not names or not covered(names, below):
-            return True  # nothing else can stand for these rows; what is lost is told in the end
+            return True  # nothing else stands for these rows; ``result`` reports the loss
         if not complete:
             return False
         inner = ((s.shard, self.timeline.core(c)) for c in cores for s in self._of(c))
@@ -245,7 +245,7 @@ class _Work:
             self._carry(segment, version)
 
     def _check_chain(self, segment: Segment, missing: Sequence[ChunkKey], version: Instant) -> None:
-        """Doubt what may be in a version between that was replaced and cleaned."""
+        """Doubt a segment whose rows may also be in a cleaned version between the two."""
         between = [
             c
             for c in missing
@@ -258,7 +258,7 @@ class _Work:
             self._doubt(Reason.MAYBE_DOUBLED, [segment], note)
 
     def _fall_back(self, version: Instant, news: Sequence[Segment]) -> None:
-        """Leave a version out; what was appended to it goes to what stands below."""
+        """Leave a version out, and carry its appended segments to the version below."""
         self.dropped += self._members(version)
         for segment in news:
             if segment.tombstone or segment.id.partition < self.timeline.core(segment.id.chunk):
@@ -271,7 +271,7 @@ class _Work:
                 self._carry(segment, None)
 
     def _carry(self, segment: Segment, version: Instant | None) -> None:
-        """Give a segment an id in its chunk as time is cut now; rule 5."""
+        """Give a segment an id in its chunk of the present layout; rule 5."""
         interval = self.layout.holds(segment.time_min, segment.time_max)
         if interval is None:
             note = f"{segment.id} has rows in several time chunks of a later layout"
@@ -295,7 +295,7 @@ class _Work:
         self.alive |= {segment.id: segment for segment in segments}
 
     def _recut(self, version: Instant, region: Sequence[Interval]) -> None:
-        """Cut time as a version's chunks tell; a piece is widened until it cuts none apart."""
+        """Repartition time by a version's chunks; pieces are widened so that no chunk is split."""
         for piece in region:
             chunks = [
                 c.interval
@@ -308,7 +308,7 @@ class _Work:
                 self.layout = self.layout.recut(closed(piece, kind, self.layout), kind)
 
     def result(self) -> Recovered:
-        """Return it, with what is lost."""
+        """Return the recovered table, after checking for lost rows."""
         for segment in self.renamed:
             self._carry(segment, None)
         for chunk in sorted({s.id.chunk for s in self.alive.values()} | {*self.torn}):
@@ -329,13 +329,13 @@ class _Work:
         )
 
     def _check_loss(self, chunk: ChunkKey) -> None:
-        """List torn groups that nothing below stands for, and cores with missing segments."""
+        """Doubt torn groups with no inputs left to fall back to, and incomplete core sets."""
         above = any(
             s.id.version > chunk.version and s.id.interval.overlaps(chunk.interval)
             for s in self.alive.values()
         )
         if above:
-            return  # what stands above replaced it for good
+            return  # a standing version above replaced it for good
         spans = [(g.start, g.end) for g in self.timeline.visible_groups(chunk)]
         bare = [
             s
@@ -353,7 +353,7 @@ class _Work:
                 self._doubt(Reason.ROWS_LOST, self._of(chunk), note)
 
     def _save(self, chunk: ChunkKey, bare: Sequence[Segment]) -> None:
-        """Of a torn group show what is left of it, or of its inputs: whichever is more."""
+        """Show the remains of a torn group or of its inputs, whichever have more events."""
         for key in {s.shard.group for s in bare}:
             tries = [s for s in bare if s.shard.group == key]
             newest = [s for s in tries if s.created == max(t.created for t in tries)]
@@ -374,7 +374,7 @@ class _Work:
                 self._carry(segment, chunk.version)
 
     def _check_shown(self, shown: Sequence[Segment], kept: Sequence[Segment]) -> None:
-        """Hold the replay against the overshadowing rules."""
+        """Check the replay against the overshadowing rules."""
         table = Timeline.empty().with_changes(add=(*kept, *self.carried.values()))
         seen = {segment.id for segment in table.visible_segments()}
         odd = [s for s in shown if s.id not in seen and s.rows]

@@ -1,4 +1,4 @@
-"""Claims: what a version says that it replaces, and whether all of that is there."""
+"""Claims: which segments a version replaces, and whether they exist."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from airflow_provider_segtable.core.time.interval import Granularity, Instant, I
 from airflow_provider_segtable.core.time.layout import Layout, aligned
 
 Names = Mapping[ChunkKey, Sequence[tuple[int, int]]]
-"""Root ranges by chunk; also single partitions, of segments that were carried over."""
+"""Root ranges by chunk, and single partitions of carried-over segments."""
 
 
 def names_of(segments: Iterable[Segment]) -> Names:
-    """Return what segments replace of lower versions."""
+    """Return the root ranges of lower versions that the segments replace."""
     found: dict[ChunkKey, list[tuple[int, int]]] = {}
     for segment in segments:
         for each in segment.replaces:
@@ -28,7 +28,7 @@ def names_of(segments: Iterable[Segment]) -> Names:
 
 
 def claims(names: Names, segment: Segment) -> bool:
-    """Tell whether a segment is among what is replaced, by its roots or by its own name."""
+    """Return whether a segment is replaced, by its roots or by the id in its file."""
     shard, own = segment.shard, segment.file_id
     spans, origin = names.get(segment.id.chunk, ()), names.get(own.chunk, ())
     return any(a <= shard.root_start and shard.root_end <= b for a, b in spans) or any(
@@ -37,7 +37,7 @@ def claims(names: Names, segment: Segment) -> bool:
 
 
 def covered(names: Names, segments: Sequence[Segment]) -> bool:
-    """Tell whether everything that is replaced is there."""
+    """Return whether the segments cover everything that is replaced."""
     for chunk, spans in names.items():
         here = [s for s in segments if chunk in (s.id.chunk, s.file_id.chunk)]
         roots = [(s.shard.root_start, s.shard.root_end) for s in here if s.id.chunk == chunk]
@@ -48,7 +48,7 @@ def covered(names: Names, segments: Sequence[Segment]) -> bool:
 
 
 def inside(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
-    """Tell whether spans together cover ``[start, end)``."""
+    """Return whether the spans together cover ``[start, end)``."""
     for first, last in sorted(spans):
         if first <= start < last:
             start = last
@@ -56,7 +56,7 @@ def inside(start: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
 
 
 def united(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the intervals, overlapping ones as one."""
+    """Return the intervals, sorted, overlapping ones joined."""
     found: list[Interval] = []
     for one in sorted(intervals):
         if found and one.start < found[-1].end:
@@ -67,13 +67,13 @@ def united(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def granularity_of(interval: Interval, preferred: Granularity) -> Granularity | None:
-    """Return what cuts time into this chunk, the table's own if it does."""
+    """Return a granularity that has this chunk, if possible the preferred one; None if none has."""
     kinds = (kind for kind in (preferred, *Granularity) if kind.chunk(interval.start) == interval)
     return next(kinds, None)
 
 
 def closed(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
-    """Return the smallest stretch around a piece that cuts no chunk apart, old or new."""
+    """Return the smallest interval around a piece that splits no chunk, old or new."""
     before: Interval | None = None
     while piece != before:
         before = piece
@@ -86,10 +86,10 @@ def closed(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
 def agreed(
     chunk: ChunkKey, segments: Sequence[Segment], gone: frozenset[SegmentId]
 ) -> list[Segment]:
-    """Return a chunk's segments with one core set, as the log has them.
+    """Return a chunk's segments with one core set size, as in the log.
 
-    An append's footer does not know of it; and if it is a single segment that nothing tells of, it
-    was a tombstone, or its file is lost. What it replaces will tell.
+    The footer of an append does not record it. If the core set is a single segment without a
+    file, a tombstone is added: either it was one, or its file is lost.
     """
     core = max((segment.shard.core for segment in segments), default=0)
     agreed = [
@@ -106,22 +106,22 @@ def agreed(
 
 
 def begins(segment: Segment) -> bool:
-    """Tell whether a segment is of the core set that began its version."""
+    """Return whether a segment belongs to the core set of its version."""
     return segment.id.partition < segment.shard.core
 
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """How many rows of each root were deleted, at most: whoever rewrote them may have fewer.
+    """The number of deleted rows by root: an upper bound, as compaction may have applied fewer.
 
-    ``unknown``: in a rollup table nobody can tell.
+    ``unknown`` is set for rollup tables, where predicates delete and the number is not known.
     """
 
     rows: Mapping[SegmentId, int]
     unknown: bool = False
 
     def alike(self, whole: int, made: Iterable[int], segments: Iterable[Segment]) -> bool:
-        """Tell whether rows may have been made of the ``whole`` rows of segments, each time."""
+        """Return whether every count in ``made`` may be the ``whole`` rows less deleted ones."""
         segments = tuple(segments)
         gone = sum(
             rows for root, rows in self.rows.items() if any(s.may_hold(root) for s in segments)
@@ -130,7 +130,7 @@ class Deletes:
 
 
 def attempts(members: Iterable[Segment]) -> dict[GroupKey, list[list[Segment]]]:
-    """Return what was written of each group: by attempt, the oldest first."""
+    """Return the segments of each group by attempt, the oldest attempt first."""
     found: dict[GroupKey, dict[tuple[Instant, int], list[Segment]]] = {}
     for one in members:
         attempt = (one.created, one.shard.group_size)

@@ -3,8 +3,8 @@
 Druid's three restrictions, which keep a compacted segment's ancestry one contiguous root range:
 
 1. First-generation segments are adjacent if their partition ids are consecutive; ids that were
-   *voided* do not count, so a writer that gave up never separates its neighbours for ever.
-2. Later generations are adjacent if their root ranges are.
+   *voided* are skipped, so a writer that gave up does not separate its neighbours for ever.
+2. Groups of later generations are adjacent if their root ranges are consecutive.
 3. All segments of a group (made from the same roots) are compacted together.
 """
 
@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.segments.timeline import Group
 
 
 def adjacent(left_end: int, right_start: int, voided: Collection[int]) -> bool:
-    """Tell whether nothing lives, or may come to live, between two root ranges."""
+    """Return whether all partition ids between two root ranges are voided."""
     return all(partition in voided for partition in range(left_end, right_start))
 
 
@@ -25,11 +25,11 @@ def check_plan(plan: CompactionPlan, groups: Sequence[Group], voided: Collection
 
     Args:
         plan: the plan.
-        groups: the visible groups of its chunk, in root order.
+        groups: the visible groups of the plan's chunk, in root order.
         voided: the chunk's voided first-generation ids.
 
     Raises:
-        InvalidInput: naming the plan and what is wrong with it.
+        InvalidInput: with the plan and the restriction that it breaks.
     """
     inputs = set(plan.inputs)
     chosen = [g for g in groups if inputs & {s.id for s in g.segments}]

@@ -1,13 +1,15 @@
-"""The books: a compaction's outputs hold what its inputs held. Checked at every commit.
+"""Balance check: a compaction's outputs account for all rows of its inputs, at every commit.
 
-1. Events out equal events in: ingested rows, whatever was rolled up. Without rollup, rows too.
-   Less those that were deleted by the event up to which the outputs are *purged*: exactly, where
-   the log tells how many of them the inputs had, else at most as many as there can be.
-2. Where every row can be traced, the outputs' lineage is the inputs', row for row. What the
-   outputs' hidden columns may name is what the inputs may hold.
+1. The outputs have as many events (ingested rows, before rollup) as the inputs, less the rows
+   deleted through the outputs' ``deletes_applied_through``. If the log records how many deleted
+   rows the inputs had, that number is exact, else an upper bound. Without rollup, the rows are
+   checked, too.
+2. If every row is traced, the outputs' lineage equals the inputs', row for row. The outputs'
+   hidden columns may name only roots that the inputs may hold.
 3. The outputs have the ids, root range, group size and minor version that the plan and its
-   attempt allow. A new version's segments are its core sets: partitions ``0..n-1`` of chunks of
-   its region, each sized ``n``, each row inside its chunk and not hidden by another one.
+   attempt allow. The segments of a new version are its core sets: partitions ``0..n-1`` of each
+   chunk of its region, with core size ``n``. Each row lies inside its chunk, and no other chunk
+   of the version hides it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,15 +31,15 @@ from airflow_provider_segtable.core.segments.segment import (
 
 
 def check_balance(found: PlanState, segments: Sequence[Segment], state: State) -> None:
-    """Refuse outputs that do not balance.
+    """Refuse outputs that do not account for the inputs.
 
     Args:
-        found: the plan and its present attempt.
-        segments: what the attempt made.
+        found: the plan and its current attempt.
+        segments: the outputs of the attempt.
         state: the table before the commit.
 
     Raises:
-        RowsOutOfBalance: naming the plan and every difference.
+        RowsOutOfBalance: with the plan and every difference.
     """
     inputs = [s for i in found.inputs if (s := state.timeline.get(i))]
     problems = [*_purged(inputs, segments, state), *_amounts(inputs, segments, state)]
@@ -59,7 +61,7 @@ def _amounts(inputs: Sequence[Segment], segments: Sequence[Segment], state: Stat
 
 
 def _strangers(inputs: Sequence[Segment], segments: Sequence[Segment]) -> Iterable[str]:
-    """Tell of outputs whose rows would not be known by their addresses any more."""
+    """Report outputs with roots that are absent from the inputs."""
     known = {roots.chunk: roots.spans for roots in roots_of(inputs)}
     for roots in roots_of(segments):
         for start, end in roots.spans:
@@ -80,7 +82,7 @@ def _purged(inputs: Sequence[Segment], segments: Sequence[Segment], state: State
 def _deleted(
     inputs: Sequence[Segment], segments: Sequence[Segment], state: State
 ) -> tuple[int, int]:
-    """Return how many rows the outputs leave out: at least, at most."""
+    """Return the least and the most rows that the outputs may leave out."""
     upto = max((segment.deletes_applied_through for segment in segments), default=state.n)
     if any(each.n <= upto for segment in inputs for each in state.erased(segment)):
         return 0, _events(inputs)
@@ -99,9 +101,10 @@ def _deleted(
 def _purged_whole(
     roots: set[SegmentId], inputs: Sequence[Segment], state: State
 ) -> dict[SegmentId, int]:
-    """Return the roots all of whose rows are in the inputs, and how far they are purged at most.
+    """Return, by root, the latest event whose deletes may be applied already in a part of its rows.
 
-    A tombstone may stand where some of them were, and does not say so.
+    For rows outside the inputs that is ``state.n``. A tombstone counts for every root, because it
+    does not name the roots that it replaced.
     """
     given = {segment.id for segment in inputs}
     deletes_applied_through = dict.fromkeys(roots, 0)

@@ -1,21 +1,21 @@
-"""One time chunk at one version: which of its groups are visible.
+"""The visible groups of one time chunk at one version.
 
 1. Segments of equal root range and minor version are one *atomic update group*; it is full iff
    all ``group_size`` of them are present. Only full groups are ever visible.
-2. Visible, in words: go through the full groups from the highest minor version down (equal ones:
-   wider range first, then lower start) and take each that overlaps none taken before.
-3. For what compaction can make (ranges nested or disjoint, minor versions rising outwards) this
-   equals "full, and no full group overshadows it". It falls back through all generations, and
-   partly: without one of the segments of [0, 3), [0, 2) at v1 and [2, 3) at v0 show again.
+2. The visible groups: go through the full groups from the highest minor version down (among equal
+   ones: wider range first, then lower start) and take each that overlaps none taken before.
+3. For ranges that compaction can make (nested or disjoint, minor versions rising outwards) this
+   equals "full, and no full group overshadows it". It falls back through all generations, also in
+   part: if [0, 3) loses a segment, [0, 2) at v1 and [2, 3) at v0 are visible again.
 4. It is a function of the segments present, not of the order in which they came and went.
 5. The chunk is *complete* iff visible groups cover every root that any present segment covers,
    and the whole core set of its version.
 
-How it is kept up to date. Groups lie in *layers*, one a minor version, highest first, each sorted
-by root; the visible ones in a sorted set of their own. A group that becomes full is hidden by a
-higher visible one, or takes the place of what it encloses. A visible group that ceases to be full
-leaves a gap, which layers below fill from the top down. Only when ranges cross, which no
-compaction makes, is everything connected to the gap settled anew.
+How it is kept up to date. Groups lie in *layers*, one per minor version, highest first, each sorted
+by root. The visible groups are a sorted set of their own. A group that becomes full is hidden by a
+higher visible one, or replaces the groups it encloses. A visible group that is no longer full
+leaves a gap, which the layers below fill from the top down. If ranges cross, which no compaction
+makes, everything connected to the gap is computed again.
 """
 
 from bisect import bisect_left
@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.segments.segment import (
 from airflow_provider_segtable.core.segments.spans import Spans
 
 BULK = 64
-"""So many changed groups at once, and an eighth of the chunk: build it anew."""
+"""Least number of changed groups that rebuilds the chunk; at least an eighth of its segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Group:
 
     @property
     def full(self) -> bool:
-        """Tell whether all segments of the group are present."""
+        """Return whether all segments of the group are present."""
         return len(self.segments) == self.segments[0].shard.group_size
 
     @property
@@ -68,7 +68,10 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The segments of one (interval, version); ``later`` finds groups of later generations."""
+    """The segments of one (interval, version).
+
+    ``later`` maps partitions of later generations to their groups.
+    """
 
     key: ChunkKey
     layers: tuple[Layer, ...] = ()
@@ -87,13 +90,13 @@ class Chunk:
         return self.key.interval.end
 
     def get(self, partition: int) -> Segment | None:
-        """Return a present segment."""
+        """Return a present segment, or None."""
         key = _home(partition, self.later)
         group = self.group(key) if key else None
         return _member(group, partition) if group else None
 
     def group(self, key: GroupKey) -> Group | None:
-        """Return a group of which anything is present."""
+        """Return a group that has present segments, or None."""
         at = bisect_left(self.layers, -key.minor_version, key=_rank)
         if at == len(self.layers) or self.layers[at].minor_version != key.minor_version:
             return None
@@ -113,16 +116,16 @@ class Chunk:
                 yield segment
 
     def shows(self, key: GroupKey) -> bool:
-        """Tell whether the group is visible, as far as this chunk goes."""
+        """Return whether the group is visible, other versions aside."""
         return self.visible.find(key.root_start, key.root_end, key) is not None
 
     def hides(self, key: GroupKey) -> bool:
-        """Tell whether a visible group of higher minor version overlaps the group."""
+        """Return whether a visible group of higher minor version overlaps the group."""
         rivals = self.visible.overlapping(key.root_start, key.root_end)
         return any(rival.key.minor_version > key.minor_version for rival in rivals)
 
     def complete(self) -> bool:
-        """Tell whether visible groups cover the core set and all roots of present segments."""
+        """Return whether visible groups cover the core set and all roots of present segments."""
         runs: list[tuple[int, int]] = []
         for group in self.visible:
             start = runs.pop()[0] if runs and runs[-1][1] == group.start else group.start
@@ -136,12 +139,12 @@ class Chunk:
 
     @property
     def core(self) -> int:
-        """Return the size of the core set of the chunk's version, as any segment tells it."""
+        """Return the size of the core set of the chunk's version, from its first segment."""
         first = next(self.groups(), None)
         return first.segments[0].shard.core if first else 0
 
     def max_minor(self, root_start: int, root_end: int) -> int:
-        """Return the highest minor version of any group over these roots, 0 if there is none."""
+        """Return the highest minor version among groups over these roots, or 0."""
         for layer in self.layers:
             if any(True for _ in layer.groups.overlapping(root_start, root_end)):
                 return layer.minor_version
@@ -178,7 +181,7 @@ _Change = tuple[Group | None, Group | None]
 
 
 class _Draft:
-    """Collects changes of members group by group, so that each group changes once."""
+    """Collects changed members by group, so that each group changes once."""
 
     def __init__(self, chunk: Chunk) -> None:
         self._chunk = chunk
@@ -325,9 +328,9 @@ def _priority(group: Group) -> tuple[int, int, int]:
 def _filled(
     layers: tuple[Layer, ...], start: int, end: int, minor: int | None = None
 ) -> list[Group] | None:
-    """Return what becomes visible in an empty range, by root, from the layers up to ``minor``.
+    """Return the groups of layers up to ``minor`` that fill an empty range, by root.
 
-    None if a full group crosses an edge of the range, so that the range cannot be settled alone.
+    None if a full group crosses an edge of the range: then the range cannot be filled alone.
     """
     gaps = [(start, end)]
     filled: list[Group] = []

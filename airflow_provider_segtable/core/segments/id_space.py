@@ -1,10 +1,10 @@
-"""Which partition ids of a chunk the log knows, in the space of one generation.
+"""Partition ids of a chunk that the log has used, for one generation.
 
 1. An id is *settled* once it is published, voided or burnt. Settled ids are never used again.
-2. Below ``next`` every id is settled except the *holes*: allocated to a writer that has not
-   committed yet (or never will). Ids from ``next`` on are unknown to the log.
-3. ``IdSpaces`` holds the spaces of a table. Settling ids costs what they touch, and finding the
-   holes costs the number of spaces that have any.
+2. Below ``next`` every id is settled except the *holes*: ids allocated to a writer that has not
+   committed yet (or never will). The log names no id from ``next`` on.
+3. ``IdSpaces`` holds the spaces of a table. Settling ids costs time by the spaces touched, finding
+   holes by the number of spaces with holes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,11 +23,11 @@ class IdSpace:
     holes: frozenset[int] = frozenset()
 
     def free(self, partition: int) -> bool:
-        """Return whether the log has never settled this id."""
+        """Return whether this id is not settled."""
         return partition >= self.next or partition in self.holes
 
     def settle(self, partitions: Iterable[int]) -> "IdSpace":
-        """Return the space after these ids were settled; settled ones stay so."""
+        """Return the space with these ids settled; they may be settled already."""
         after, holes = self.next, set(self.holes)
         for partition in sorted(partitions):
             holes.update(range(after, partition))
@@ -40,7 +40,7 @@ SpaceKey = tuple[ChunkKey, Generation]
 
 
 class IdSpaces(Mapping[SpaceKey, IdSpace]):
-    """The id spaces of a table. A value: changes return a new one."""
+    """The id spaces of a table. Immutable: changes return a new one."""
 
     __slots__ = ("_open", "_spaces")
 
@@ -49,7 +49,7 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
         spaces: Mapping[SpaceKey, IdSpace] | None = None,
         open_spaces: Iterable[SpaceKey] | None = None,
     ) -> None:
-        """Wrap ``spaces``; ``open_spaces`` are those with holes, found here if not given."""
+        """Wrap ``spaces``; ``open_spaces`` are the keys with holes, computed if not given."""
         mapping = spaces if isinstance(spaces, PersistentMap) else PersistentMap(spaces)
         self._spaces: PersistentMap[SpaceKey, IdSpace] = mapping
         if open_spaces is None:
@@ -57,11 +57,11 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
         self._open = frozenset(open_spaces)
 
     def __getitem__(self, key: SpaceKey) -> IdSpace:
-        """Return the space of a chunk and generation that the log names."""
+        """Return the space of a chunk and generation; the log must have named it."""
         return self._spaces[key]
 
     def __iter__(self) -> Iterator[SpaceKey]:
-        """Yield the keys, in the order in which the log named them first."""
+        """Yield the keys in the order of their first appearance in the log."""
         return iter(self._spaces)
 
     def __len__(self) -> int:
@@ -69,17 +69,17 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
         return len(self._spaces)
 
     def __eq__(self, other: object) -> bool:
-        """Compare as any two mappings."""
+        """Compare as a mapping."""
         return isinstance(other, Mapping) and dict(self) == dict(other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def of(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
-        """Return the space of any chunk and generation; empty if the log never named it."""
+        """Return the space of a chunk and generation; empty if the log never named it."""
         return self._spaces.get((chunk, generation)) or IdSpace(generation.ids.start)
 
     def settle(self, ids: Iterable[SegmentId]) -> "IdSpaces":
-        """Return the spaces after these ids were settled."""
+        """Return the spaces with these ids settled."""
         touched: dict[SpaceKey, list[int]] = {}
         for segment_id in ids:
             key = (segment_id.chunk, Generation.of(segment_id))
@@ -90,7 +90,7 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
         return IdSpaces(self._spaces.with_entries(changed), still_open.union(opened))
 
     def holes(self, generation: Generation) -> Iterator[SegmentId]:
-        """Yield the ids of a generation that are neither settled nor unknown to the log."""
+        """Yield the holes of all spaces of a generation (rule 2)."""
         for key in sorted(self._open):
             if key[1] is generation:
                 yield from map(key[0].segment, sorted(self._spaces[key].holes))

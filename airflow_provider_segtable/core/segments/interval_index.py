@@ -1,12 +1,12 @@
-"""A persistent sorted index of items with ranges that may overlap, as time chunks do.
+"""A persistent sorted index of items whose ranges may overlap, such as time chunks.
 
-1. Items are sorted by ``key``, and keys sort by start first. Equal keys replace each other.
-2. Items lie in blocks of at most ``2 * BLOCK``; each block knows the highest end of its items. A
-   range query skips blocks that end before the range, so one wide item costs its own block only.
+1. Items are sorted by ``key``, and keys sort by start first. An item replaces one of equal key.
+2. Items lie in blocks of at most ``2 * BLOCK``; each block stores the highest end of its items. A
+   range query skips blocks that end before the range, so one wide item costs only its own block.
 3. Each change returns a new value that shares all untouched blocks: among n items it copies
    n / BLOCK + BLOCK references, not n.
 
-``Spans`` serves ranges that hardly overlap, and joins those that do; this serves any.
+``Spans`` is for ranges that rarely overlap, and joins overlapping ones; this index is for any.
 """
 
 from bisect import bisect_left, bisect_right
@@ -26,7 +26,7 @@ _key = attrgetter("key")
 
 @dataclass(frozen=True, slots=True)
 class Block(Generic[T]):
-    """Neighbouring items, at least one, and the highest end among them."""
+    """Neighbouring items (at least one) and their highest end."""
 
     items: tuple[T, ...]
     end: int
@@ -48,17 +48,17 @@ _start = attrgetter("start")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalIndex(Generic[T]):
-    """A value; see the module. Equal sets may be cut into different blocks."""
+    """An immutable index; see the module. Equal indexes may be split into different blocks."""
 
     blocks: tuple[Block[T], ...] = ()
 
     @staticmethod
     def of(items: Iterable[T]) -> "IntervalIndex[T]":
-        """Build from items of different keys at once."""
+        """Build the index from items with distinct keys."""
         return IntervalIndex(_blocks(tuple(sorted(items, key=_key))))
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both hold the same items."""
+        """Return whether both indexes contain the same items."""
         return isinstance(other, IntervalIndex) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -68,11 +68,11 @@ class IntervalIndex(Generic[T]):
         return (item for block in self.blocks for item in block.items)
 
     def __bool__(self) -> bool:
-        """Tell whether there is any item."""
+        """Return whether the index has any items."""
         return bool(self.blocks)
 
     def overlapping(self, start: int, end: int) -> Iterator[T]:
-        """Yield the items that overlap a range, by key; touching is not overlapping."""
+        """Yield the items that overlap a range, by key; touching ranges do not overlap."""
         for block in self.blocks[: bisect_left(self.blocks, end, key=_start)]:
             if block.end > start:
                 for item in block.items:
@@ -80,7 +80,7 @@ class IntervalIndex(Generic[T]):
                         yield item
 
     def find(self, key: Any) -> T | None:
-        """Return the item of this key."""
+        """Return the item with this key, or None."""
         at = self._block(key)
         if at < 0:
             return None
@@ -89,7 +89,7 @@ class IntervalIndex(Generic[T]):
         return items[index] if index < len(items) and items[index].key == key else None
 
     def put(self, item: T) -> "IntervalIndex[T]":
-        """Add an item, or replace the one of equal key."""
+        """Add an item, replacing an item with an equal key."""
         at = max(self._block(item.key), 0)
         items = self.blocks[at].items if self.blocks else ()
         index = bisect_left(items, item.key, key=_key)
@@ -97,14 +97,14 @@ class IntervalIndex(Generic[T]):
         return self._with(at, (*items[:index], item, *items[index + same :]))
 
     def drop(self, key: Any) -> "IntervalIndex[T]":
-        """Take away the item of this key, if there is one."""
+        """Remove the item with this key, if present."""
         if self.find(key) is None:
             return self
         at = self._block(key)
         return self._with(at, tuple(i for i in self.blocks[at].items if i.key != key))
 
     def _block(self, key: Any) -> int:
-        """Return the number of the block that an item of this key lies in; -1 before the first."""
+        """Return the index of the block that this key belongs in; -1 before the first block."""
         return bisect_right(self.blocks, key, key=_first) - 1
 
     def _with(self, at: int, items: tuple[T, ...]) -> "IntervalIndex[T]":

@@ -1,8 +1,7 @@
 """Invariants of a table's state, callable after every event.
 
-Each check yields sentences that say what is wrong; none means all is well. They are stated from
-the segments' descriptors alone, independently of the incremental timeline, so that the fold and
-the overshadowing rules check each other.
+Each check yields a sentence for every violation. The checks use the segments' descriptors alone,
+not the incremental timeline, so that the fold and the overshadowing rules check each other.
 """
 
 from collections import Counter
@@ -19,7 +18,7 @@ from airflow_provider_segtable.core.segments.timeline import Group
 
 
 def violations(state: State) -> Iterator[str]:
-    """Yield everything that is wrong with a state."""
+    """Yield every violation in a state."""
     yield from _visible_as_descriptors_say(state)
     yield from _cores_agree(state)
     yield from _not_hidden_by_equals(state)
@@ -51,10 +50,10 @@ def _by_chunk(state: State) -> dict[ChunkKey, list[Segment]]:
 
 
 def _winners(chunks: Iterable[ChunkKey], whole: Collection[ChunkKey]) -> set[ChunkKey]:
-    """Return the chunks that win between some two edges.
+    """Return the chunks that win between any two neighbouring edges.
 
-    A complete one goes before all others; then the highest version; of equal versions the later
-    start, then the earlier end.
+    A complete chunk wins over incomplete ones, then the highest version, then the later start,
+    then the earlier end.
     """
     edges = sorted({edge for c in chunks for edge in (c.interval.start, c.interval.end)})
     held = ([c for c in chunks if c.interval.holds(edge)] for edge in edges)
@@ -66,7 +65,7 @@ def _winners(chunks: Iterable[ChunkKey], whole: Collection[ChunkKey]) -> set[Chu
 
 
 def _complete(present: Sequence[Segment], shown: Sequence[Segment]) -> bool:
-    """Return whether what is shown covers the core set and all roots of present segments."""
+    """Return whether the shown segments cover the core set and all roots of present segments."""
     wanted, covered = (_roots(some) for some in (present, shown))
     wanted |= set(range(present[0].shard.core))
     return wanted <= covered
@@ -90,7 +89,7 @@ def _not_hidden_by_equals(state: State) -> Iterator[str]:
 
 
 def _unhidden(present: Sequence[Segment]) -> list[Segment]:
-    """Return the segments of full groups that no full group of their chunk overshadows."""
+    """Return the segments of full groups that no other full group of the chunk overshadows."""
     sizes = Counter(segment.shard.group for segment in present)
     full = [s for s in present if sizes[s.shard.group] == s.shard.group_size]
     above = {s.shard.group for s in full if s.shard.minor_version > 0}
@@ -98,7 +97,7 @@ def _unhidden(present: Sequence[Segment]) -> list[Segment]:
 
 
 def _rows_once(state: State) -> Iterator[str]:
-    """Every first-generation row of a chunk that counts is visible once, however compacted."""
+    """Check that each first-generation row of a visible chunk is visible exactly once."""
     for chunk in state.timeline.visible_chunks():
         groups = state.timeline.visible_groups(chunk)
         for segment in (s for g in state.timeline.groups(chunk) for s in g.segments):
@@ -129,7 +128,7 @@ def _sums_up(state: State, chunk: ChunkKey, group: Group) -> Iterator[str]:
 
 
 def _gone(state: State, segments: Sequence[Segment]) -> int:
-    """Return how many rows of the segments may have been left out since, at most."""
+    """Return the most rows of the segments that compactions may have left out as deleted."""
     if state.predicate_deletes or state.vectors_pruned_through:
         return sum(segment.events for segment in segments)
     due = {(r, each) for s in segments for r, some in state.deletions(s).items() for each in some}
@@ -160,7 +159,7 @@ def _plans_sound(state: State) -> Iterator[str]:
         if not known.status.pending:
             continue
         if known.plan.kind is PlanKind.MAJOR:
-            continue  # it claims by lock: others may be pending over what it is to replace
+            continue  # it claims by lock: other plans may be pending over the same inputs
         for segment_id in known.plan.inputs:
             if segment_id in claimed:
                 yield f"{segment_id} is claimed by {claimed[segment_id]} and {known.plan.id}"
@@ -168,7 +167,7 @@ def _plans_sound(state: State) -> Iterator[str]:
 
 
 def _deletions_sound(state: State) -> Iterator[str]:
-    """Nothing is deleted by events to come; whose rows are traced has no other word for it."""
+    """Check that deletions are of past events, and that no segment has both lineage and roots."""
     for root, some in state.vectors.items():
         numbers = [each.n for each in some]
         if numbers != sorted(numbers) or any(not 0 <= n <= state.n for n in numbers):

@@ -1,11 +1,11 @@
-"""A time chunk whose segments are decoded only when somebody looks into it.
+"""A time chunk whose segments are decoded on demand.
 
-1. A ``ChunkSummary`` says of a chunk what the timeline, admission and the planner ask of every
-   chunk: whether it is complete, what is visible in it, how large that is.
-2. A ``PackedChunk`` is a place in a ``ChunkSource``. Whatever the summary does not answer is asked
-   of the decoded chunk. How many decoded chunks are kept in memory is the source's business.
-3. ``summarize`` makes the summary of a decoded chunk. A packed chunk's is that, as it was when it
-   was packed.
+1. A ``ChunkSummary`` holds the facts that the timeline, admission and the planner need of every
+   chunk: whether it is complete, and the number and size of its visible segments.
+2. A ``PackedChunk`` is a position in a ``ChunkSource``. Questions that the summary cannot answer
+   decode the chunk. The source decides how many decoded chunks stay in memory.
+3. ``summarize`` computes the summary of a decoded chunk; for a packed chunk it was stored when the
+   chunk was packed.
 """
 
 from collections import Counter
@@ -20,24 +20,25 @@ from airflow_provider_segtable.core.time.interval import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkSummary:
-    """What is known of a chunk without decoding it.
+    """The facts about a chunk that are available without decoding it.
 
     Attributes:
-        count: its present segments, visible or not.
-        core: the size of the core set of its version.
+        count: the number of present segments, visible or not.
+        core: the size of the core set of the chunk's version.
         complete: see ``Chunk.complete``.
-        minor_version: the highest of its groups.
-        least_purged: the lowest ``deletes applied through`` of present segments with rows; None if
+        minor_version: the highest minor version of its groups.
+        least_purged: the lowest ``deletes_applied_through`` of present segments with rows; None if
             no present segment has rows.
-        visible: its visible segments, tombstones included; the rest is of these alone.
+        visible: the number of visible segments, tombstones included; all that follows is about
+            visible segments alone.
         rows: their rows.
         size: their bytes.
         time_max: the latest event time; None if no visible segment has rows.
-        oldest: when the oldest was created; None if nothing is visible.
-        newest: when the newest was created.
-        sizes: how many segments with a file there are by the bit length of their size in bytes.
-        clustered: bytes by clustering, for what is not sorted as a policy wants.
-        late: how many segments reach beyond the core set of the version: no major compaction has
+        oldest: the creation time of the oldest segment; None if no segment is visible.
+        newest: the creation time of the newest segment; None if no segment is visible.
+        sizes: the number of segments with a file, by the bit length of their size in bytes.
+        clustered: bytes by clustering; shows how much is not sorted as a policy wants.
+        late: the number of segments beyond the core set of the version: no major compaction has
             rewritten them.
     """
 
@@ -58,7 +59,7 @@ class ChunkSummary:
 
     @property
     def hidden(self) -> int:
-        """Return how many present segments readers do not see."""
+        """Return the number of present segments that are not visible."""
         return self.count - self.visible
 
 
@@ -92,13 +93,13 @@ def summarize(chunk: Chunk) -> ChunkSummary:
 
 
 class ChunkSource(Protocol):
-    """Where packed chunks come from, by number; equal numbers give equal answers."""
+    """Packed chunks by number; equal numbers give equal answers."""
 
     def summary(self, at: int) -> ChunkSummary:
         """Return the summary of a chunk."""
 
     def chunk(self, at: int) -> Chunk:
-        """Return a chunk, decoded."""
+        """Return the decoded chunk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +128,7 @@ class PackedChunk:
 
     @property
     def summary(self) -> ChunkSummary:
-        """Return what is known of the chunk without decoding it."""
+        """Return the chunk's summary, without decoding it."""
         return self.source.summary(self.at)
 
     @property
@@ -145,17 +146,17 @@ AnyChunk = Chunk | PackedChunk
 
 
 def unpacked(chunk: AnyChunk) -> Chunk:
-    """Return a chunk, decoded if it is packed."""
+    """Return the chunk, decoding it if it is packed."""
     return chunk.unpacked if isinstance(chunk, PackedChunk) else chunk
 
 
 def summary_of(chunk: AnyChunk) -> ChunkSummary:
-    """Return what is known of a chunk without decoding it."""
+    """Return the chunk's summary; a packed chunk is not decoded."""
     return chunk.summary if isinstance(chunk, PackedChunk) else summarize(chunk)
 
 
 def shows_any(chunk: AnyChunk) -> bool:
-    """Return whether anything of the chunk is visible, as far as the chunk goes."""
+    """Return whether any group of the chunk is visible, other versions aside."""
     return bool(chunk.summary.visible if isinstance(chunk, PackedChunk) else chunk.visible)
 
 
@@ -170,6 +171,6 @@ def core_of(chunk: AnyChunk) -> int:
 
 
 def segments_of(chunks: Iterable[AnyChunk]) -> Iterator[Segment]:
-    """Yield all segments of some chunks, decoding one chunk at a time."""
+    """Yield all segments of the chunks, decoding one chunk at a time."""
     for chunk in chunks:
         yield from unpacked(chunk).segments()

@@ -1,19 +1,19 @@
-"""Replacement: a new version of a region, and what was appended to the old one meanwhile.
+"""Replacement: a new version of a region, and the segments appended to the old one meanwhile.
 
-1. A major compaction writes the *core set* of each chunk of its region at a new version; where
-   the region has no rows, tombstones hide what older versions would show.
-2. What is visible in the region and was no input, appended while the compaction ran, is *carried
-   over*: it gets the next partition of its chunk at the new version. Its file stays as it is.
-3. An append that was on its way when the version changed is carried over in the same manner, by
-   its own commit.
-4. A segment can be carried over if all its rows lie in one chunk of the layout. That is certain
-   where granularity stays or gets coarser in all of the region (``carries_appends``), so appends
-   go on beside such a compaction. Beside another one they wait; a segment that slips in although
-   the locks were lost is a conflict, never a loss.
+1. A major compaction writes the *core set* of each chunk of its region at a new version. Where
+   the region has no rows, tombstones hide the segments of older versions.
+2. Segments appended to the region while the compaction ran (visible, but not inputs) are *carried
+   over*: each gets the next partition of its chunk at the new version. Its file is not changed.
+3. An append that commits after the version changed is carried over in the same way, by its own
+   commit.
+4. A segment can be carried over if all its rows lie in one chunk of the layout. This is certain
+   if granularity stays or gets coarser in all of the region (``carries_appends``): appends
+   continue beside such a compaction and wait for any other. If an append slips in because locks
+   were lost, the commit is a conflict; no row is lost.
 5. Chunks of one version do not hide rows of each other.
 
-Source of the idea: Druid's concurrent append and replace (``upgrade_segments``), decided here in
-one place by the log instead of noted on the way by each appender.
+Source of the idea: Druid's concurrent append and replace (``upgrade_segments``). Here the log
+decides in one place; in Druid each appender records it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.time.layout import Layout
 
 
 def moved(segment: Segment, state: State) -> ChunkKey | Conflict:
-    """Return the chunk that an appended segment goes to now."""
+    """Return the chunk that an appended segment belongs to now."""
     interval = state.layout.holds(segment.time_min, segment.time_max)
     if interval is None:
         return _torn(segment, state.layout)
@@ -37,17 +37,16 @@ def moved(segment: Segment, state: State) -> ChunkKey | Conflict:
 
 
 def layout_after(plan: CompactionPlan, state: State) -> Layout:
-    """Return how time is cut once a major compaction is done."""
+    """Return the layout after a major compaction."""
     if plan.region is None or plan.granularity is None:
         return state.layout
     return state.layout.recut(plan.region, plan.granularity)
 
 
 def carries_appends(plan: CompactionPlan, layout: Layout) -> bool:
-    """Return whether whatever is appended by this layout fits one chunk of the plan's.
+    """Return whether every segment appended in this layout fits one chunk of the plan.
 
-    A region that is coarsened in one part and refined in another carries nothing: its locks are
-    taken as one.
+    If any part of the region is refined, no appends are carried over: one lock covers the region.
     """
     if plan.granularity is None:
         return True
@@ -57,7 +56,7 @@ def carries_appends(plan: CompactionPlan, layout: Layout) -> bool:
 def taken_over(
     found: PlanState, segments: Sequence[Segment], state: State
 ) -> tuple[Segment, ...] | Conflict:
-    """Return what else a completed major compaction publishes: carried segments, tombstones."""
+    """Return the carried segments and tombstones that a completed major compaction adds."""
     region, version = found.plan.interval, found.version or 0
     layout = layout_after(found.plan, state)
     inputs = set(found.inputs)
@@ -86,7 +85,7 @@ def taken_over(
 def tombstones(
     region: Interval, covered: Iterable[Interval], version: Instant, created: Instant
 ) -> Iterator[Segment]:
-    """Yield a tombstone for every stretch of the region that no chunk covers."""
+    """Yield a tombstone for every part of the region that no chunk covers."""
     at = region.start
     for interval in sorted(covered):
         if at < interval.start:
@@ -97,7 +96,7 @@ def tombstones(
 
 
 def closed_region(region: Interval, granularity: Granularity | None, state: State) -> Interval:
-    """Return the smallest region around this one that cuts no chunk apart, old or new."""
+    """Return the smallest enclosing region that splits no chunk, old or new."""
     before: Interval | None = None
     while region != before:
         before = region
@@ -112,9 +111,9 @@ def closed_region(region: Interval, granularity: Granularity | None, state: Stat
 
 
 def hidden_by_equals(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ChunkKey]]:
-    """Yield segments whose first or last row another chunk of their version hides, and that chunk.
+    """Yield each segment with a first or last row in a winning chunk of its version, and the chunk.
 
-    Of equal versions the chunk that begins later wins, then the one that ends earlier.
+    Among chunks of one version, the later start wins, then the earlier end.
     """
     members: dict[ChunkKey, list[Segment]] = {}
     for segment in segments:
@@ -131,7 +130,7 @@ def hidden_by_equals(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Chu
 
 
 def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, int]]:
-    """Return the first free partition and the size of the core set, by chunk."""
+    """Return the first free partition and the core set size, by chunk."""
     sizes: dict[ChunkKey, tuple[int, int]] = {}
     for segment in segments:
         count = sizes.get(segment.id.chunk, (0, 0))[0] + 1

@@ -2,20 +2,20 @@
 
 1. ``SegmentId = (interval, version, partition)`` within one table; ids are never used twice.
 2. First-generation partitions are 0..32767, made by appends; later generations 32768..65535,
-   made by compaction. At the limit a request is refused, never wrapped.
-3. A shard says what a segment stands for: the first-generation partitions
+   made by compaction. At the limit a request is refused; ids never wrap.
+3. A shard records what a segment stands for: the first-generation partitions
    ``[root_start, root_end)``, at ``minor_version``, together with ``group_size`` segments of equal
    range and minor version (its *atomic update group*). A first-generation segment p is
    ``[p, p+1)`` at minor version 0, alone in its group.
 4. A version that major compaction started has a *core set*: its first-generation partitions
-   ``[0, core)``, which count only together. What is appended to it later comes after them.
+   ``[0, core)``, which count only together. Segments appended later get the partitions after them.
 5. A row's *root address* is the file it was first written to (by that file's segment id) and its
-   row number there; it never changes. Lineage says where each row came from, in order, as run
-   lengths of root addresses. Where rows were sorted or left out, hidden columns of the file tell
-   (``ROOT``, ``ROW``), and ``roots`` says which roots they may name. Rollup knows neither.
-6. A *tombstone* is a segment without rows and without a file: in its interval nothing of lower
-   versions counts. A segment may be *carried over* to another id without touching its file, which
-   then still names its ``origin``.
+   row number there; it never changes. Lineage records the root address of each row, in order, as
+   run lengths. If rows were sorted or left out, hidden columns of the file (``ROOT``, ``ROW``)
+   record it instead, and ``roots`` lists the roots that they may name. Rollup tables have neither.
+6. A *tombstone* is a segment without rows and without a file: it hides all lower versions in its
+   interval. A segment may be *carried over* to another id without changing its file, which then
+   still names its ``origin``.
 
 Source of the idea: Apache Druid, "minor compaction" with segment locking
 (NumberedOverwritingShardSpec), its core partitions, tombstones and concurrent append and replace;
@@ -40,7 +40,7 @@ ROW = "__segtable_row"
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentId:
-    """Names one segment of a table, for ever."""
+    """The permanent id of one segment of a table."""
 
     interval: Interval
     version: Instant
@@ -52,7 +52,7 @@ class SegmentId:
 
     @staticmethod
     def parse(text: str) -> "SegmentId":
-        """Parse the form that ``str`` gives."""
+        """Parse the output of ``str``."""
         try:
             start, end, version, partition = text.split("_")
             return SegmentId(Interval.from_name(f"{start}_{end}"), int(version), int(partition))
@@ -78,7 +78,7 @@ class ChunkKey:
 
     @staticmethod
     def parse(text: str) -> "ChunkKey":
-        """Parse the form that ``str`` gives."""
+        """Parse the output of ``str``."""
         return SegmentId.parse(f"{text}_0").chunk
 
     def segment(self, partition: int) -> SegmentId:
@@ -88,14 +88,14 @@ class ChunkKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class GroupKey:
-    """Names an atomic update group inside its chunk."""
+    """The key of an atomic update group inside its chunk."""
 
     root_start: int
     root_end: int
     minor_version: int
 
     def overshadows(self, other: "GroupKey") -> bool:
-        """Druid's rule: my root range encloses the other's and my minor version is higher."""
+        """Return whether this group's root range encloses the other's at a higher minor version."""
         return (
             self.root_start <= other.root_start
             and self.root_end >= other.root_end
@@ -103,15 +103,15 @@ class GroupKey:
         )
 
     def overlaps(self, other: "GroupKey") -> bool:
-        """Tell whether the two root ranges share a first-generation partition."""
+        """Return whether the two root ranges share a first-generation partition."""
         return self.root_start < other.root_end and other.root_start < self.root_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """What a segment stands for among the segments of its chunk.
+    """The roots, minor version and group that a segment stands for in its chunk.
 
-    ``core`` is the size of the core set of the chunk's version; 0 where appends started it.
+    ``core`` is the size of the core set of the chunk's version; 0 if appends started the version.
     """
 
     partition: int
@@ -142,7 +142,7 @@ class Shard:
 
     @staticmethod
     def first_generation(partition: int, core: int = 0) -> "Shard":
-        """Return the shard of an appended segment, or of one of a core set."""
+        """Return the shard of a first-generation segment, appended or in a core set."""
         return Shard(
             partition=partition,
             root_start=partition,
@@ -160,7 +160,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``rows`` consecutive rows that were rows ``start..`` of the file of ``root``."""
+    """``rows`` consecutive rows, starting at row ``start`` of the file of ``root``."""
 
     root: SegmentId
     start: int
@@ -169,7 +169,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roots:
-    """Some roots of a chunk, as half-open ranges of partitions."""
+    """Roots of a chunk, as half-open ranges of partitions."""
 
     chunk: ChunkKey
     spans: tuple[tuple[int, int], ...]
@@ -188,26 +188,26 @@ class Segment:
     """The descriptor of one published data file, or of a tombstone.
 
     Attributes:
-        id: its name.
-        shard: what it stands for.
-        path: of its file, relative to the table's root; empty for a tombstone.
-        rows: in the file.
-        size: in bytes.
-        row_groups: of the file.
+        id: the segment's id.
+        shard: its roots, minor version and group.
+        path: the path of its file, relative to the table's root; empty for a tombstone.
+        rows: the number of rows in the file.
+        size: the file's size in bytes.
+        row_groups: the number of row groups in the file.
         time_min: the first event time.
         time_max: the last event time (inclusive).
-        created: when the attempt that wrote it began.
-        lineage: where its rows came from; empty if they are its own, or if ``roots`` is not.
-        events: how many ingested rows it stands for: ``rows``, but in rollup tables.
+        created: the start time of the attempt that wrote it.
+        lineage: the origin of its rows; empty if the file is its own root, or if ``roots`` is set.
+        events: the number of ingested rows it stands for; differs from ``rows`` in rollup tables.
         clustering: the order of its rows (``core.tables.clustering``); empty if none is promised.
-        origin: the id in its file's footer, if it was carried over.
-        replaces: what a new version stands for, in the first segment of each of its chunks; a
-            table whose log was lost can so tell what was appended meanwhile.
-        roots: which roots the hidden columns of its file may name; empty if it has none.
-        deletes_applied_through: the event up to which deletes are applied: rows deleted by then are
-            not in it, or (in a rollup table) were there before it came.
-        footer: the checksum of its file's footer, which has those of all other bytes; None if an
-            older version wrote the file.
+        origin: the id in its file's footer, if the segment was carried over.
+        replaces: the segments that a new version replaces, in the first segment of each of its
+            chunks. If the log is lost, recovery can so find the segments appended meanwhile.
+        roots: the roots that the hidden columns of its file may name; empty without such columns.
+        deletes_applied_through: the last event whose deletes are applied: the segment has no rows
+            deleted by then. In a rollup table, such deletes may also precede its rows.
+        footer: the checksum of its file's footer, which has the checksums of all other bytes;
+            None if an older segtable wrote the file.
     """
 
     id: SegmentId
@@ -247,7 +247,7 @@ class Segment:
         return self.origin or self.id
 
     def carried(self, segment_id: SegmentId, core: int) -> "Segment":
-        """Return the segment under another first-generation id; the same if it has it already."""
+        """Return the segment under another first-generation id; unchanged if id and shard match."""
         shard = Shard.first_generation(segment_id.partition, core=core)
         if (segment_id, shard) == (self.id, self.shard):
             return self
@@ -255,22 +255,22 @@ class Segment:
 
     @property
     def tombstone(self) -> bool:
-        """Tell whether the segment has no rows and no file."""
+        """Return whether the segment has no rows and no file."""
         return not self.rows
 
     @property
     def traced(self) -> bool:
-        """Tell whether the log knows where each row came from."""
+        """Return whether the log records where each row came from."""
         return not self.roots
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Return where its rows came from; nothing if hidden columns tell."""
+        """Return the runs of its rows; empty if hidden columns record them."""
         own = self.traced and self.rows
         return self.lineage or ((Run(self.file_id, 0, self.rows),) if own else ())
 
     def may_hold(self, root: SegmentId) -> bool:
-        """Tell whether it may have rows of a root, whose rows all lie in its time chunk."""
+        """Return whether it may have rows of a root; all of these lie in the root's time chunk."""
         if self.traced:
             return any(run.root == root for run in self.runs)
         return self.id.interval.overlaps(root.interval) and any(
@@ -282,9 +282,9 @@ class Segment:
 
 
 def concatenated(inputs: Iterable[Segment]) -> tuple[Run, ...]:
-    """Return the lineage of the rows of ``inputs`` one after another, neighbours joined.
+    """Return the lineage of the concatenated rows of ``inputs``, adjacent runs joined.
 
-    It is empty if one of them is untraced: then the hidden columns of the result have to tell.
+    It is empty if any input is untraced: then the output needs hidden columns.
     """
     inputs = tuple(inputs)
     if not all(segment.traced for segment in inputs):
@@ -300,7 +300,7 @@ def concatenated(inputs: Iterable[Segment]) -> tuple[Run, ...]:
 
 
 def roots_of(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return which roots the rows of the segments may have, neighbours joined."""
+    """Return the roots that the rows of the segments may have, adjacent ranges joined."""
     segments = tuple(segments)
     files = (run.root for segment in segments for run in segment.runs)
     runs = ((root.chunk, root.partition, root.partition + 1) for root in files)
@@ -309,7 +309,7 @@ def roots_of(segments: Iterable[Segment]) -> tuple[Roots, ...]:
 
 
 def named_roots(segment: Segment) -> Iterator[SegmentId]:
-    """Yield the roots that the hidden columns of a segment may name, of its own time."""
+    """Yield the roots that a segment's hidden columns may name, if they overlap its interval."""
     for some in segment.roots:
         if some.chunk.interval.overlaps(segment.id.interval):
             for start, end in some.spans:
@@ -317,7 +317,7 @@ def named_roots(segment: Segment) -> Iterator[SegmentId]:
 
 
 def root_span(segments: Sequence[Segment]) -> tuple[int, int]:
-    """Return the smallest root range that holds all the segments."""
+    """Return the smallest root range that covers all the segments."""
     return (
         min(s.shard.root_start for s in segments),
         max(s.shard.root_end for s in segments),
@@ -325,7 +325,7 @@ def root_span(segments: Sequence[Segment]) -> tuple[int, int]:
 
 
 def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
-    """Return the segment that hides lower versions in an interval without rows."""
+    """Return a segment without rows that hides lower versions in the chunk's interval."""
     return Segment(
         id=chunk.segment(0),
         shard=Shard.first_generation(0, core=1),
@@ -340,10 +340,10 @@ def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
 
 
 def replaced(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return which roots of which chunks the segments stand for, neighbours joined.
+    """Return the roots that the segments stand for, by chunk, adjacent ranges joined.
 
-    A segment that was carried over also stands for its origin, whose name its file has: the
-    range of one, at the origin's own partition (also of a later generation).
+    A carried segment also stands for its origin, the id in its file: a range of one at the
+    origin's own partition (of any generation).
     """
     segments = tuple(segments)
     own = ((s.id.chunk, s.shard.root_start, s.shard.root_end) for s in segments)
@@ -351,7 +351,7 @@ def replaced(segments: Iterable[Segment]) -> tuple[Roots, ...]:
 
 
 def inherited(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return what a compaction inside one version goes on standing for, besides its inputs."""
+    """Return what the outputs of a compaction inside one version replace besides its inputs."""
     segments = tuple(segments)
     before = (
         (each.chunk, start, end)

@@ -1,6 +1,6 @@
-"""Segments, and what points to their rows, as JSON.
+"""JSON codec of segments, their lineage and roots, and deletion vector files.
 
-What a segment does not have is left out, not written as null.
+Absent attributes are omitted, not written as null.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 def encode_segment(segment: Segment) -> Json:
-    """Return a descriptor as JSON."""
+    """Return a segment descriptor as JSON."""
     shard = segment.shard
     body: Json = {
         "id": str(segment.id),
@@ -51,7 +51,7 @@ def encode_segment(segment: Segment) -> Json:
 
 
 def decode_segment(body: Mapping[str, Any]) -> Segment:
-    """Parse what ``encode_segment`` wrote."""
+    """Parse the output of ``encode_segment``."""
     segment_id = SegmentId.parse(body["id"])
     return Segment(
         id=segment_id,
@@ -82,7 +82,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
 
 
 def encode_lineage(segment: Segment) -> list[list[int | str]]:
-    """Return the runs; a root of the segment's own chunk by its partition alone."""
+    """Return the runs as JSON; a root in the segment's own chunk is its partition alone."""
     own = segment.id.chunk
     return [
         [run.root.partition if run.root.chunk == own else str(run.root), run.start, run.rows]
@@ -91,7 +91,7 @@ def encode_lineage(segment: Segment) -> list[list[int | str]]:
 
 
 def decode_lineage(body: Iterable[Any], own: ChunkKey) -> tuple[Run, ...]:
-    """Parse what ``encode_lineage`` wrote of a segment of chunk ``own``."""
+    """Parse the output of ``encode_lineage`` for a segment of chunk ``own``."""
     return tuple(
         Run(own.segment(root) if isinstance(root, int) else SegmentId.parse(root), start, rows)
         for root, start, rows in body
@@ -99,12 +99,12 @@ def decode_lineage(body: Iterable[Any], own: ChunkKey) -> tuple[Run, ...]:
 
 
 def encode_roots(roots: tuple[Roots, ...]) -> Json:
-    """Return root ranges by chunk."""
+    """Return root ranges by chunk as JSON."""
     return {str(each.chunk): [list(span) for span in each.spans] for each in roots}
 
 
 def decode_roots(body: Mapping[str, Any]) -> tuple[Roots, ...]:
-    """Parse what ``encode_roots`` wrote."""
+    """Parse the output of ``encode_roots``."""
     return tuple(
         Roots(chunk=ChunkKey.parse(chunk), spans=tuple((start, end) for start, end in spans))
         for chunk, spans in body.items()
@@ -112,14 +112,14 @@ def decode_roots(body: Mapping[str, Any]) -> tuple[Roots, ...]:
 
 
 def encode_vectors(file: VectorFile) -> Json:
-    """Return what an event says of a file of deletion vectors."""
+    """Return a file of deletion vectors as JSON, as events record it."""
     rows = {str(root): count for root, count in file.rows.items()}
     checksum = {"checksum": file.checksum} if file.checksum else {}
     return {"path": file.path, "size": file.size, "rows": rows, **checksum}
 
 
 def decode_vectors(body: Mapping[str, Any]) -> VectorFile:
-    """Parse what ``encode_vectors`` wrote."""
+    """Parse the output of ``encode_vectors``."""
     rows = {SegmentId.parse(root): count for root, count in body["rows"].items()}
     return VectorFile(
         path=vectors_path(body["path"]),

@@ -1,7 +1,7 @@
 """A persistent sorted set of ranged items, in which items that overlap share a cell.
 
-1. Cells are disjoint and sorted; a cell is the union of the ranges of its items, and every
-   item of a cell reaches another one through overlaps. Touching ranges do not overlap.
+1. Cells are disjoint and sorted. The items of a cell are connected by overlaps, and the cell's
+   range is the union of theirs. Touching ranges do not overlap.
 2. Each change returns a new value that shares all untouched cells. Cells lie in blocks of at
    most ``2 * BLOCK``, so a change among n cells copies n / BLOCK + BLOCK references, not n.
 3. Inside a cell, items are sorted by key; keys sort by start first, so iteration is by start.
@@ -24,7 +24,7 @@ class Ranged(Protocol):
 
     @property
     def key(self) -> Any:
-        """Return what tells the item from all others; it sorts by start first."""
+        """Return the unique key of the item; keys sort by start first."""
 
     @property
     def start(self) -> int:
@@ -53,17 +53,17 @@ class Cell(Generic[T]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans(Generic[T]):
-    """A value; see the module. Equal sets may be cut into different blocks."""
+    """An immutable set; see the module. Equal sets may be split into different blocks."""
 
     blocks: tuple[tuple[Cell[T], ...], ...] = ()
 
     @staticmethod
     def of(items: Iterable[T]) -> "Spans[T]":
-        """Build from any items at once."""
+        """Build the set from items in any order."""
         return Spans(_blocks(_cells(sorted(items, key=_key))))
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both hold the same items."""
+        """Return whether both sets contain the same items."""
         return isinstance(other, Spans) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -73,7 +73,7 @@ class Spans(Generic[T]):
         return (item for block in self.blocks for cell in block for item in cell.items)
 
     def __bool__(self) -> bool:
-        """Tell whether there is any item."""
+        """Return whether the set has any items."""
         return bool(self.blocks)
 
     def cells(self, start: int, end: int) -> Iterator[Cell[T]]:
@@ -97,7 +97,7 @@ class Spans(Generic[T]):
                     yield item
 
     def find(self, start: int, end: int, key: Any) -> T | None:
-        """Return the item of this range and key."""
+        """Return the item with this range and key, or None."""
         for cell in self.cells(start, end):
             at = bisect_left(cell.items, key, key=_key)
             if at < len(cell.items) and cell.items[at].key == key:
@@ -105,7 +105,7 @@ class Spans(Generic[T]):
         return None
 
     def put(self, item: T) -> "Spans[T]":
-        """Add an item, or replace the one of equal key."""
+        """Add an item, replacing an item with an equal key."""
         touched = tuple(self.cells(item.start, item.end))
         if not touched:
             return self.splice(item.start, item.end, (item,))
@@ -119,7 +119,7 @@ class Spans(Generic[T]):
         return self._spliced(start, end, (joined,))
 
     def drop(self, item: T) -> "Spans[T]":
-        """Take away the item of equal range and key, if there is one."""
+        """Remove the item with an equal range and key, if present."""
         for cell in self.cells(item.start, item.end):
             rest = [other for other in cell.items if other.key != item.key]
             if len(rest) < len(cell.items):
@@ -127,7 +127,7 @@ class Spans(Generic[T]):
         return self
 
     def splice(self, start: int, end: int, items: Sequence[T]) -> "Spans[T]":
-        """Replace all cells that overlap a range by items, sorted by key, that lie in it."""
+        """Replace all cells that overlap a range by items within it, sorted by key."""
         return self._spliced(start, end, _cells(items))
 
     def _spliced(self, start: int, end: int, cells: Sequence[Cell[T]]) -> "Spans[T]":

@@ -1,23 +1,23 @@
-"""The timeline: all present segments of a table, and which of them readers see.
+"""The timeline: all present segments of a table, and the visible ones among them.
 
 1. Inside a chunk, one (interval, version), groups overshadow groups; see ``core.segments.chunk``.
-2. Between versions, at an instant: of the chunks whose interval holds it, the *complete* one of
-   the highest version wins. If none is complete, the highest that has any visible group wins. So
-   an incomplete higher version hides nothing. Of equal versions the later, then shorter interval
-   wins: so what is appended inside a tombstone shows.
-3. ``lookup`` shows, at every instant, the winner's visible groups, clipped to where it wins.
-4. A group's state: VISIBLE iff ``lookup`` shows it somewhere. Otherwise OVERSHADOWED iff a
-   visible group of its chunk with a higher minor version overlaps it, or other chunks of no lower
-   version win at every instant of its interval. Otherwise STANDBY: it waits for its missing
-   segments, or its chunk for its missing groups.
+2. Between versions: at each instant, the *complete* chunk of the highest version wins. If no chunk
+   is complete, the highest version with a visible group wins. So an incomplete higher version
+   hides nothing. Among equal versions, the later, then shorter interval wins, so segments
+   appended inside a tombstone are visible.
+3. ``lookup`` returns, for every instant, the winner's visible groups, clipped to where it wins.
+4. A group is VISIBLE iff ``lookup`` returns it for some instant. Otherwise it is OVERSHADOWED iff
+   a visible group of its chunk with a higher minor version overlaps it, or other chunks of equal
+   or higher version win at every instant of its interval. Otherwise it is STANDBY: segments of
+   the group, or other groups of its chunk, are missing.
 
-All this is a function of the segments present, whatever the order in which they came and went.
-A timeline is a value: a change shares everything but the chunks touched. Chunks may be *packed*
-(``packed_chunk``): which chunk wins is answered by their summaries, and only a chunk that is looked
-into is decoded.
+All this is a function of the segments present, not of the order in which they came and went.
+A timeline is immutable: a changed one shares all untouched chunks. Chunks may be *packed*
+(``packed_chunk``): their summaries decide which chunk wins, and a chunk is decoded only when its
+segments are needed.
 
 Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableManager. The latter
-depends on the order of arrival and can lose data when generations are nested; this cannot.
+depends on the order of arrival and can lose data when generations are nested; this one cannot.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,7 +47,7 @@ __all__ = ["Group", "GroupState", "Timeline", "Visible"]
 
 
 class GroupState(StrEnum):
-    """Where an atomic update group stands; rule 4."""
+    """The state of an atomic update group; rule 4."""
 
     STANDBY = "standby"
     VISIBLE = "visible"
@@ -56,7 +56,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visible:
-    """A visible group, and the part of its chunk's interval in which readers see it."""
+    """A visible group, and the part of its chunk's interval in which it is visible."""
 
     interval: Interval
     chunk: ChunkKey
@@ -66,7 +66,7 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A value; see the module."""
+    """An immutable timeline; see the module."""
 
     _chunks: IntervalIndex[AnyChunk] = field(default_factory=IntervalIndex)
     _count: int = 0
@@ -78,7 +78,7 @@ class Timeline:
 
     @staticmethod
     def of_packed(chunks: Iterable[PackedChunk], count: int) -> "Timeline":
-        """Return the timeline of chunks that are decoded on demand; ``count`` segments in all."""
+        """Return the timeline of packed chunks; ``count`` is their total number of segments."""
         return Timeline(IntervalIndex.of(chunks), count)
 
     def __len__(self) -> int:
@@ -86,15 +86,15 @@ class Timeline:
         return self._count
 
     def __contains__(self, segment_id: object) -> bool:
-        """Tell whether the segment is present, visible or not."""
+        """Return whether the segment is present, visible or not."""
         return isinstance(segment_id, SegmentId) and self.get(segment_id) is not None
 
     def with_changes(
         self, *, add: Iterable[Segment] = (), remove: Iterable[SegmentId] = ()
     ) -> "Timeline":
-        """Return the timeline with segments removed, then others added, at once.
+        """Return the timeline with segments removed, then segments added.
 
-        Removing what is absent and adding what is present change nothing.
+        Removing an absent segment or adding a present one has no effect.
 
         Raises:
             CorruptTable: if two segments have one id, or a group's segments disagree on its size.
@@ -114,7 +114,7 @@ class Timeline:
         return self if chunks is self._chunks else Timeline(chunks, count)
 
     def get(self, segment_id: SegmentId) -> Segment | None:
-        """Return a present segment."""
+        """Return a present segment, or None."""
         chunk = self._chunk(segment_id.chunk)
         return chunk.get(segment_id.partition) if chunk else None
 
@@ -123,17 +123,17 @@ class Timeline:
         return segments_of(self.chunks(interval))
 
     def chunk_keys(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
-        """Return the chunks of which anything is present, sorted."""
+        """Return the keys of chunks with present segments, sorted."""
         return tuple(chunk.key for chunk in self.chunks(interval))
 
     def chunks(self, interval: Interval | None = None) -> Iterator[AnyChunk]:
-        """Yield the chunks of which anything is present, sorted, packed ones as they are."""
+        """Yield the chunks with present segments, sorted, without decoding them."""
         if interval is None:
             return iter(self._chunks)
         return self._chunks.overlapping(interval.start, interval.end)
 
     def summary(self, chunk: ChunkKey) -> ChunkSummary:
-        """Return what is known of a chunk without decoding it."""
+        """Return the summary of a chunk, without decoding it."""
         found = self._chunks.find(chunk)
         return summary_of(found) if found else ChunkSummary(count=0)
 
@@ -143,12 +143,12 @@ class Timeline:
         return tuple(sorted(found.groups(), key=lambda g: g.key)) if found else ()
 
     def visible_groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
-        """Return the visible groups of one chunk, by root, whatever other versions show."""
+        """Return the visible groups of one chunk, by root, regardless of other versions."""
         found = self._chunk(chunk)
         return tuple(found.visible) if found else ()
 
     def complete(self, chunk: ChunkKey) -> bool:
-        """Tell whether visible groups cover all that any present segment of the chunk covers."""
+        """Return whether the chunk is complete (``Chunk.complete``)."""
         found = self._chunks.find(chunk)
         return found is not None and is_complete(found)
 
@@ -158,12 +158,12 @@ class Timeline:
         return core_of(found) if found else 0
 
     def max_minor(self, chunk: ChunkKey, root_start: int, root_end: int) -> int:
-        """Return the highest minor version of any group, full or not, over these roots, or 0."""
+        """Return the highest minor version among groups over these roots, full or not, or 0."""
         found = self._chunk(chunk)
         return found.max_minor(root_start, root_end) if found else 0
 
     def lookup(self, interval: Interval | None = None) -> tuple[Visible, ...]:
-        """Return what readers of an interval see, by interval start and then by root."""
+        """Return the visible groups of an interval, by interval start and then by root."""
         return tuple(
             Visible(interval=piece, chunk=chunk.key, group=group.key, segments=group.segments)
             for piece, chunk in self._winning(interval)
@@ -177,14 +177,14 @@ class Timeline:
         return tuple(segment for group in groups for segment in group.segments)
 
     def visible_chunks(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
-        """Return the chunks of ``lookup``, each once, by where they first win."""
+        """Return the chunks of ``lookup``, each once, by the first instant at which they win."""
         return tuple({chunk.key: None for _, chunk in self._winning(interval)})
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
-        """Return where a group stands.
+        """Return the state of a group (rule 4).
 
         Raises:
-            InvalidInput: if nothing of the group is present.
+            InvalidInput: if no segment of the group is present.
         """
         found = self._chunk(chunk)
         if found is None or found.group(group) is None:
@@ -212,7 +212,7 @@ class Timeline:
 
 
 def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
-    """Part chunks, sorted by start, where none overlaps the next."""
+    """Yield runs of overlapping chunks; ``chunks`` are sorted by start."""
     together: list[AnyChunk] = []
     end = 0
     for chunk in chunks:
@@ -228,7 +228,7 @@ def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
 def _winners(
     chunks: Iterable[AnyChunk], within: Interval | None
 ) -> Iterator[tuple[Interval, AnyChunk]]:
-    """Sweep over time with a heap of the chunks that have begun, the best on top."""
+    """Yield the winning chunks: sweep over time with a heap of begun chunks, the winner on top."""
     begin: list[tuple[Interval, AnyChunk]] = []
     for chunk in chunks:
         piece = chunk.key.interval.clip(within) if within else chunk.key.interval
@@ -262,7 +262,7 @@ def _preference(chunk: AnyChunk) -> tuple[bool, int, int, int]:
 
 
 def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:
-    """Tell whether others of no lower version win at every instant of the chunk."""
+    """Return whether other chunks of equal or higher version win at every instant of the chunk."""
     at = chunk.start
     for piece, winner in winning:
         if piece.start != at or winner == chunk.key or winner.version < chunk.key.version:

@@ -1,1 +1,1 @@
-"""What a table keeps: schema, rollup specification, metrics and clustering."""
+"""Table definitions: schema, rollup specification, metrics and clustering."""

@@ -1,11 +1,11 @@
-"""Orders: by which columns the rows of a segment are sorted.
+"""Orders: the columns by which the rows of a segment are sorted.
 
 1. An order is a list of columns, compared one after another (``carrier,origin``), or the *z-order*
-   of two to four columns, in which none is more important (``zorder(carrier,origin)``).
-2. Ascending; nulls first, as Spark sorts by default; NaN after all other numbers; text by its UTF-8
-   bytes. Rows that are equal so far are ordered by event time.
+   of two to four columns, which gives them equal weight (``zorder(carrier,origin)``).
+2. Sorting is ascending, nulls first (Spark's default), NaN after all other numbers, text by its
+   UTF-8 bytes. Rows with equal columns are sorted by event time.
 3. The empty order sorts by event time alone.
-4. The text form is what stands in a segment's ``clustering``, so equal orders have equal texts.
+4. A segment's ``clustering`` holds the text form, so equal orders have equal texts.
 
 Source of the idea: Hilbert/z-order clustering as in Hudi and Delta Lake; Orenstein & Merrett, "A
 class of data structures for associative searching" (1984).
@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 
 Curve = Literal["lexicographic", "zorder"]
 ZORDER_COLUMNS = range(2, 5)
-"""How many columns a z-order can have: with more, none of them would be narrowed down."""
+"""The number of columns of a z-order; with more, row ranges narrow down none of them."""
 
 _TEXT = re.compile(r"\s*(?:(?P<curve>zorder)\s*\((?P<inside>[^()]*)\)|(?P<plain>[^()]*))\s*")
 
@@ -32,7 +32,7 @@ class Order:
     curve: Curve = "lexicographic"
 
     def __post_init__(self) -> None:
-        """Refuse orders that cannot be written down or carried out."""
+        """Refuse column names without a text form, repeated columns and invalid z-orders."""
         for name in self.columns:
             if not name or name != name.strip() or re.search(r"[,()]", name):
                 raise InvalidInput(
@@ -50,16 +50,16 @@ class Order:
             )
 
     def __str__(self) -> str:
-        """Return the text that ``parse`` reads."""
+        """Return the text form, which ``parse`` reads."""
         names = ",".join(self.columns)
         return f"zorder({names})" if self.curve == "zorder" else names
 
     @staticmethod
     def parse(text: str) -> "Order":
-        """Parse ``a,b`` or ``zorder(a,b)``; nothing is the order by event time.
+        """Parse ``a,b`` or ``zorder(a,b)``; the empty text is the order by event time.
 
         Raises:
-            InvalidInput: with the text, if it is none of these.
+            InvalidInput: with the text, if it has another form.
         """
         match = _TEXT.fullmatch(text)
         if not match:

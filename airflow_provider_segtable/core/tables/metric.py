@@ -1,7 +1,7 @@
-"""Metrics of rollup tables: their kinds, what they are stored as, how they are written down.
+"""Metrics of rollup tables: their kinds, stored types and text form.
 
-The rules are those of ``core.tables.rollup_spec``, rule 2: a metric is a function of the *set* of
-rows of a group, so that it can be computed in parts, in any order.
+``core.tables.rollup_spec``, rule 2, defines them: a metric is a function of the *set* of rows of a
+group, so it can be computed in parts, in any order.
 """
 
 import re
@@ -12,11 +12,11 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.tables.schema import Column
 
 HIDDEN = "__segtable_"
-"""What the names of columns begin with that readers are never shown."""
+"""The name prefix of columns that are hidden from readers."""
 
 
 class MetricKind(StrEnum):
-    """What a metric computes."""
+    """The function that a metric computes."""
 
     SUM = "sum"
     MIN = "min"
@@ -30,12 +30,12 @@ class MetricKind(StrEnum):
 
     @property
     def sketch(self) -> bool:
-        """Tell whether it is one of Spark's sketches."""
+        """Return whether the metric is one of Spark's sketches."""
         return self in _ARGUMENTS
 
     @property
     def timed(self) -> bool:
-        """Tell whether the exact event time of its value is kept beside it."""
+        """Return whether the exact event time of its value is stored beside it."""
         return self in {MetricKind.FIRST, MetricKind.LAST}
 
 
@@ -54,7 +54,7 @@ _METRIC = re.compile(r"([^=]+)=\s*(\w+)\s*(?:\((.*)\))?\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric: its name in the table, its kind, its source column, the sketch's size."""
+    """A metric; ``argument`` is the size of a sketch."""
 
     name: str
     kind: MetricKind
@@ -62,7 +62,7 @@ class Metric:
     argument: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse metrics that mean nothing."""
+        """Refuse metrics whose source or argument does not fit their kind."""
         if self.kind is MetricKind.COUNT and self.source is not None:
             raise InvalidInput(
                 f"metric {self.name!r}: count counts rows, so it takes no column, "
@@ -88,7 +88,7 @@ class Metric:
             )
 
     def __str__(self) -> str:
-        """Return the form that ``parse`` reads."""
+        """Return the text form, which ``parse`` reads."""
         inside = [str(part) for part in (self.source, self.argument) if part is not None]
         return f"{self.name}={self.kind}" + (f"({','.join(inside)})" if inside else "")
 
@@ -97,7 +97,7 @@ class Metric:
         """Parse ``NAME=KIND``, ``NAME=KIND(COLUMN)`` or ``NAME=KIND(COLUMN,ARGUMENT)``.
 
         Raises:
-            InvalidInput: naming what is wrong.
+            InvalidInput: with the text or part that is invalid.
         """
         match = _METRIC.fullmatch(text)
         if not match:
@@ -111,19 +111,19 @@ class Metric:
 
     @property
     def size(self) -> int:
-        """Return the sketch's size as Spark counts it; Spark's default if none was given."""
+        """Return the sketch's size parameter; Spark's default if none was given."""
         return self.argument if self.argument is not None else _ARGUMENTS[self.kind][2]
 
     @property
     def at(self) -> str:
-        """Return the hidden column that keeps the exact time of a first or last value."""
+        """Return the hidden column for the exact time of a first or last value."""
         return f"{HIDDEN}at_{self.name}"
 
     def stored(self, source: Column | None) -> Column:
-        """Return the metric's column in the table, made from that source column.
+        """Return the metric's column in the table, derived from its source column.
 
         Raises:
-            SchemaMismatch: the source's type does not do.
+            SchemaMismatch: if the metric does not support the source's type.
         """
         if source is None:
             return Column(name=self.name, type="int64", nullable=False)
@@ -146,7 +146,7 @@ _WORKS_ON[MetricKind.KLL] = "an integer (up to int64 and uint32), float or doubl
 
 
 def orderly(kind: str) -> bool:
-    """Tell whether values of a type can be compared: then they can be grouped, too."""
+    """Return whether values of a type can be compared, and so grouped."""
     return bool(_DECIMAL.fullmatch(kind) or _ORDERED.fullmatch(kind))
 
 

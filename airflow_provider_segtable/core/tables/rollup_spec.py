@@ -1,9 +1,9 @@
-"""Rollup: what a table of aggregated rows is, and nothing of how it is computed.
+"""Rollup: the definition of a table of aggregated rows, without its computation.
 
-1. A rollup table stores, instead of the rows it is given, one row for each *group*: an event
-   time cut to the query granularity, and equal dimensions (null is a value like any other).
-2. What is left of the rows of a group are metrics. Each is a function of the *set* of rows, so
-   rows may be rolled up in parts, and the parts again, in any order:
+1. A rollup table stores one row for each *group* of ingested rows: rows of equal dimensions (null
+   is a value like any other) and equal event time, truncated to the query granularity.
+2. Metrics aggregate the rows of a group. Each is a function of the *set* of rows, so rows may be
+   rolled up in parts, and the parts again, in any order:
 
    ====================  =============================  =====================================
    kind                  stored as                      how
@@ -14,20 +14,20 @@
    first(column), last   the column's type              at the first or last exact event time;
                                                         ties: first the smallest, last the
                                                         largest value; nulls always lose
-   count                 int64, not null                rows, whatever they hold
+   count                 int64, not null                the number of rows
    hll(column[, lgK])    binary                         Spark's sketches; lgK, lgNomEntries
-   theta(column[, lgN])                                 and k as Spark has them
+   theta(column[, lgN])                                 and k are Spark's parameters
    kll(column[, k])
    ====================  =============================  =====================================
 
    Only sums of floating numbers depend on the order, in their last digits.
 3. Minus zero is stored as zero, so that equal numbers are one group and one extreme.
-4. Files hold more than is shown: ``__segtable_events`` (how many given rows a row stands for) and
+4. Files have hidden columns: ``__segtable_events`` (the number of ingested rows of the group) and
    ``__segtable_at_<metric>`` (the exact time in µs of the value that first or last kept).
-5. A table has two schemas: *input*, what an ingest brings (time, dimensions, sources), and
-   *stored*, what a reader sees (time, dimensions, metrics).
-6. The query granularity is at most as coarse as the table's: a group lies in one time chunk, that
-   of its cut time.
+5. A table has two schemas: *input*, the columns of ingested rows (time, dimensions, sources), and
+   *stored*, the columns that readers see (time, dimensions, metrics).
+6. The query granularity is at most as coarse as the table's, so a group lies in one time chunk,
+   that of its truncated time.
 
 Source of the idea: Druid's rollup (dimensionsSpec, metricsSpec, queryGranularity).
 """
@@ -73,7 +73,7 @@ MINUTE_US = 60 * SECOND_US
 
 
 class QueryGranularity(StrEnum):
-    """How event times are cut before rows are grouped; none keeps them, to the microsecond."""
+    """The steps to which event times are truncated for grouping; ``none`` truncates nothing."""
 
     NONE = "none"
     SECOND = "second"
@@ -90,10 +90,10 @@ class QueryGranularity(StrEnum):
 
     @staticmethod
     def parse(text: str) -> "QueryGranularity":
-        """Return the granularity of that name.
+        """Return the granularity of this name.
 
         Raises:
-            InvalidName: there is none.
+            InvalidName: if there is none.
         """
         try:
             return QueryGranularity(text)
@@ -105,7 +105,7 @@ class QueryGranularity(StrEnum):
 
     @property
     def width_us(self) -> int | None:
-        """Return how wide its steps are, counted from the epoch; None for calendar steps."""
+        """Return the width of its steps, counted from the epoch; None for calendar steps."""
         return _WIDTHS.get(self)
 
     @property
@@ -120,7 +120,7 @@ class QueryGranularity(StrEnum):
         return max(at - at % (self.width_us or 1), MIN_INSTANT)
 
     def fits(self, granularity: Granularity) -> bool:
-        """Tell whether it is at most as coarse as the time chunks."""
+        """Return whether it is at most as coarse as a table's granularity."""
         if granularity is Granularity.ALL:
             return True
         steps = list(QueryGranularity)
@@ -142,14 +142,14 @@ _CALENDAR = set(QueryGranularity) - set(_WIDTHS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollup:
-    """How a table rolls up.
+    """The rollup of a table.
 
     Attributes:
-        dimensions: what rows are grouped by, beside the cut event time; in the order in which
-            compaction sorts.
-        metrics: what is kept of a group.
-        query_granularity: how event times are cut.
-        sources: the columns that metrics are made of; filled in by ``bound``.
+        dimensions: the columns that rows are grouped by, besides the truncated event time; in the
+            order in which compaction sorts.
+        metrics: the aggregates of a group.
+        query_granularity: the granularity to which event times are truncated.
+        sources: the input columns of metrics; filled in by ``bound``.
     """
 
     dimensions: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class Rollup:
 
     @property
     def hidden(self) -> tuple[Column, ...]:
-        """Return the columns that files have beyond the stored schema, in their order."""
+        """Return the hidden columns of the files, in order."""
         times = [m.at for m in self.metrics if m.kind.timed]
         return (
             Column(name=EVENTS, type="int64", nullable=False),
@@ -182,18 +182,18 @@ class Rollup:
 
 
 def bound(rollup: Rollup, schema: Schema, *, time_column: str, granularity: Granularity) -> Rollup:
-    """Return the rollup with its sources found in the input schema, all checked.
+    """Check a rollup against the input schema, and return it with its sources.
 
     Args:
-        rollup: as the user gave it.
-        schema: what an ingest brings; every column must be of some use.
+        rollup: the rollup as the user gave it.
+        schema: the columns of ingested rows; each must be used.
         time_column: the event time.
-        granularity: of the table's time chunks.
+        granularity: the granularity of the table's time chunks.
 
     Raises:
-        SchemaMismatch: a column is missing, unused, or of a type that does not do.
-        InvalidName: a name is used twice.
-        InvalidInput: the query granularity is coarser than the table's.
+        SchemaMismatch: if a column is missing, unused, or of an unsupported type.
+        InvalidName: if a name is used twice.
+        InvalidInput: if the query granularity is coarser than the table's.
     """
     _check_granularity(rollup.query_granularity, granularity)
     if time_column in (*rollup.dimensions, *(metric.name for metric in rollup.metrics)):
@@ -212,7 +212,7 @@ def bound(rollup: Rollup, schema: Schema, *, time_column: str, granularity: Gran
 
 
 def stored_schema(rollup: Rollup, schema: Schema, *, time_column: str) -> Schema:
-    """Return what readers see of a table with that input schema: time, dimensions, metrics."""
+    """Return the stored schema for an input schema: time, dimensions, metrics."""
     kept = (time_column, *rollup.dimensions)
     sources = {column.name: column for column in schema.columns}
     metrics = (m.stored(sources[m.source] if m.source else None) for m in rollup.metrics)
@@ -220,7 +220,7 @@ def stored_schema(rollup: Rollup, schema: Schema, *, time_column: str) -> Schema
 
 
 def input_schema(rollup: Rollup, stored: Schema, *, time_column: str) -> Schema:
-    """Return what an ingest brings to a table with that stored schema (see ``bound``)."""
+    """Return the input schema for a stored schema; ``rollup`` comes from ``bound``."""
     kept = (time_column, *rollup.dimensions)
     columns = {column.name: column for column in stored.columns if column.name in kept}
     more = (column for column in rollup.sources if column.name not in kept)
@@ -276,7 +276,7 @@ def encode_rollup(rollup: Rollup) -> dict[str, Any]:
 
 
 def decode_rollup(body: Mapping[str, Any]) -> Rollup:
-    """Parse what ``encode_rollup`` wrote."""
+    """Parse the output of ``encode_rollup``."""
     return Rollup(
         dimensions=tuple(body["dimensions"]),
         metrics=tuple(

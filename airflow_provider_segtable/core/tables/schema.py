@@ -1,7 +1,7 @@
 """Table schemas, without a library: names, types as text, nullability.
 
-Types are written as Arrow names them (``int64``, ``timestamp[us, tz=UTC]``, ``list<int32>``,
-``struct<a: int64, b: string>``); ``data.arrow.arrow_schema`` turns them into Arrow and back.
+Types have Arrow's names (``int64``, ``timestamp[us, tz=UTC]``, ``list<int32>``,
+``struct<a: int64, b: string>``); ``data.arrow.arrow_schema`` converts them to Arrow and back.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Schema:
     columns: tuple[Column, ...]
 
     def __str__(self) -> str:
-        """Return the columns, comma separated."""
+        """Return the columns, separated by commas."""
         return ", ".join(map(str, self.columns))
 
     @property
@@ -36,5 +36,5 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     def find(self, name: str) -> Column | None:
-        """Return the column of that name, or None."""
+        """Return the column of this name, or None."""
         return next((column for column in self.columns if column.name == name), None)

@@ -1,9 +1,9 @@
-"""Half-open intervals of event time and the granularities that cut time into chunks.
+"""Half-open intervals of event time, and the granularities that split time into chunks.
 
 1. An instant is an ``int``: microseconds since 1970-01-01T00:00:00Z. No time zones anywhere.
 2. An interval ``[start, end)`` holds its start and not its end; empty intervals do not exist.
 3. Chunks of one granularity tile the whole range; a week starts on Monday.
-4. What a table can hold is the years 1 to 9999 (``MIN_INSTANT`` .. ``MAX_INSTANT``).
+4. A table can hold the years 1 to 9998, up to ``MAX_INSTANT`` (exclusive), the start of 9999.
 """
 
 import re
@@ -40,12 +40,12 @@ def moment(at: Instant) -> datetime:
 
 
 def iso(at: Instant) -> str:
-    """Return an instant as ISO 8601, e.g. ``2013-01-01T00:00:00Z`` (fraction only if any)."""
+    """Return an instant as ISO 8601, e.g. ``2013-01-01T00:00:00Z``; a zero fraction is omitted."""
     return moment(at).isoformat().replace("+00:00", "Z")
 
 
 def parse_instant(text: str) -> Instant:
-    """Parse ISO 8601; a date alone is its midnight, a time without zone is UTC.
+    """Parse ISO 8601; a date alone means its midnight, a time without zone is UTC.
 
     Raises:
         InvalidInput: if ``text`` is no ISO 8601 date or time.
@@ -100,7 +100,7 @@ class Interval:
     @staticmethod
     @lru_cache(maxsize=4096)  # a log names the same few chunks over and over
     def from_name(name: str) -> "Interval":
-        """Parse the form that ``name`` gives."""
+        """Parse the output of ``name``."""
         start, _, end = name.partition("_")
         return Interval(_from_compact(start), _from_compact(end))
 
@@ -113,19 +113,19 @@ class Interval:
         return Interval(parse_instant(start), parse_instant(end))
 
     def holds(self, at: Instant) -> bool:
-        """Tell whether the instant lies in the interval."""
+        """Return whether the instant lies in the interval."""
         return self.start <= at < self.end
 
     def encloses(self, other: "Interval") -> bool:
-        """Tell whether all of ``other`` lies in this interval."""
+        """Return whether all of ``other`` lies in this interval."""
         return self.start <= other.start and other.end <= self.end
 
     def overlaps(self, other: "Interval") -> bool:
-        """Tell whether the two share an instant."""
+        """Return whether the two share an instant."""
         return self.start < other.end and other.start < self.end
 
     def clip(self, other: "Interval") -> "Interval | None":
-        """Return what the two share, or None."""
+        """Return the intersection, or None if it is empty."""
         start, end = max(self.start, other.start), min(self.end, other.end)
         return Interval(start, end) if start < end else None
 
@@ -134,7 +134,7 @@ ALL_TIME = Interval(MIN_INSTANT, MAX_INSTANT)
 
 
 class Granularity(StrEnum):
-    """How a table cuts time into chunks."""
+    """The sizes of time chunks."""
 
     HOUR = "hour"
     DAY = "day"
@@ -178,7 +178,7 @@ class Granularity(StrEnum):
         return finer_first.index(self) <= finer_first.index(other)
 
     def chunks(self, interval: Interval) -> Iterator[Interval]:
-        """Yield the chunks that the interval touches, in order."""
+        """Yield the chunks that overlap the interval, in order."""
         at = interval.start
         while at < interval.end:
             chunk = self.chunk(at)

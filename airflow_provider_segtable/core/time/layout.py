@@ -1,16 +1,17 @@
-"""Layout: how a table's time is cut into chunks, here and there.
+"""Layout: the partition of a table's time into chunks.
 
-1. Time is cut by the table's granularity, but inside a *zone* by the zone's.
-2. A major compaction that changes the granularity of a region makes it a zone; zones are
-   disjoint, sorted, and joined where neighbours agree. One that agrees with the table is none.
-3. Every instant lies in exactly one chunk that counts for it. A chunk may stick out over the edge
-   of a zone; what it holds beyond the edge is not its to keep, and no row is put there.
-4. Chunks that stick out *cross* if, at one version, overshadowing would show the wrong one beyond
-   an edge (of equal versions the later start wins, then the earlier end). A new version must not
-   hold chunks that cross: its region is cut by one granularity (ADR 0012).
+1. The table's granularity determines the chunks, except where a *granularity override* applies.
+2. A major compaction that changes the granularity of a region overrides it there. Overrides are
+   disjoint and sorted; neighbours of equal granularity are joined. Overrides equal to the table's
+   granularity are dropped.
+3. Every instant belongs to exactly one chunk. A chunk may extend over the edge of an override;
+   instants beyond the edge belong to another chunk, and no row of this one lies there.
+4. Chunks that extend over an edge *cross* if, at one version, overshadowing would show the wrong
+   one beyond the edge (among equal versions, the later start wins, then the earlier end). A new
+   version must not have chunks that cross: its region has one granularity (ADR 0012).
 
-    granularity hour            | 00 | 01 | ... | 23 | 00 | 01 | ...
-    zone [Jan 1, Jan 2) by day  |      January 1     | 00 | 01 | ...
+    granularity hour                | 00 | 01 | ... | 23 | 00 | 01 | ...
+    override [Jan 1, Jan 2) by day  |      January 1     | 00 | 01 | ...
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,7 +23,7 @@ from airflow_provider_segtable.core.time.interval import Granularity, Instant, I
 
 @dataclass(frozen=True, slots=True, order=True)
 class GranularityOverride:
-    """A stretch of time that is cut by its own granularity."""
+    """An interval with its own granularity."""
 
     interval: Interval
     granularity: Granularity
@@ -30,7 +31,7 @@ class GranularityOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The table's granularity, and the zones that differ."""
+    """The table's granularity, and the overrides that differ from it."""
 
     granularity: Granularity
     overrides: tuple[GranularityOverride, ...] = ()
@@ -45,14 +46,14 @@ class Layout:
         return (override.granularity if override else self.granularity).chunk(at)
 
     def override(self, at: Instant) -> GranularityOverride | None:
-        """Return the zone that holds an instant."""
+        """Return the override at an instant, or None."""
         before = bisect_right(self.overrides, at, key=lambda override: override.interval.start) - 1
         if before >= 0 and self.overrides[before].interval.holds(at):
             return self.overrides[before]
         return None
 
     def granularities(self, region: Interval) -> frozenset[Granularity]:
-        """Return every granularity that cuts some part of the region."""
+        """Return all granularities in the region."""
         inside = [override for override in self.overrides if override.interval.overlaps(region)]
         found, at = {override.granularity for override in inside}, region.start
         for override in inside:
@@ -62,12 +63,12 @@ class Layout:
         return frozenset(found | {self.granularity}) if at < region.end else frozenset(found)
 
     def holds(self, first: Instant, last: Instant) -> Interval | None:
-        """Return the one chunk that both instants lie in, or None."""
+        """Return the chunk that holds both instants, or None if they lie in two."""
         chunk = self.chunk(first)
         return chunk if self.chunk(last) == chunk else None
 
     def edge(self, at: Instant) -> Instant:
-        """Return up to where rows from ``at`` on belong to the chunk of ``at`` (exclusive)."""
+        """Return the end (exclusive) of the instants from ``at`` on that belong to its chunk."""
         chunk = self.chunk(at)
         inside = self.override(at)
         if inside:
@@ -78,7 +79,10 @@ class Layout:
         return chunk.end
 
     def crossing(self, region: Interval) -> Granularity | None:
-        """Return the granularity of a zone at whose edge chunks of the region cross; rule 4."""
+        """Return the granularity of an override at whose edge chunks of the region cross; rule 4.
+
+        None if none cross.
+        """
         for edge in self._edges(region):
             before, after = self.chunk(edge - 1), self.chunk(edge)
             shared = before.clip(after)
@@ -94,7 +98,7 @@ class Layout:
         return None
 
     def _edges(self, region: Interval) -> list[Instant]:
-        """Return the edges of zones inside a region."""
+        """Return the edges of overrides inside a region."""
         first = bisect_right(
             self.overrides, region.start, key=lambda override: override.interval.end
         )
@@ -106,7 +110,7 @@ class Layout:
         return sorted(edge for edge in edges if region.start < edge < region.end)
 
     def recut(self, region: Interval, granularity: Granularity) -> "Layout":
-        """Return the layout after a region was cut anew."""
+        """Return the layout with a region repartitioned by a granularity."""
         kept = [piece for override in self.overrides for piece in _outside(override, region)]
         if granularity is not self.granularity:
             kept.append(GranularityOverride(region, granularity))
@@ -114,7 +118,7 @@ class Layout:
 
 
 def aligned(region: Interval, granularity: Granularity) -> Interval:
-    """Return the smallest stretch of whole chunks of a granularity that covers the region."""
+    """Return the smallest interval of whole chunks of a granularity that covers the region."""
     return Interval(granularity.chunk(region.start).start, granularity.chunk(region.end - 1).end)
 
 

@@ -1,7 +1,7 @@
-"""Predicates as Arrow computes them: three-valued, on tables and batches.
+"""Evaluation of predicates on Arrow tables and batches, in three-valued logic.
 
 Floating columns are compared as doubles, minus zero as zero and NaN as the largest number, so that
-the answer is that of Spark for the same predicate as SQL (``data.arrow.sql.to_sql``).
+the result equals Spark's for the same predicate in SQL (``data.arrow.sql.to_sql``).
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ _FUNCTIONS = {
 
 
 def matches(rows: pa.Table | pa.RecordBatch, predicate: Predicate) -> Any:
-    """Return, for each row, whether the predicate holds for it; null where that is unknown.
+    """Return for each row whether it matches the predicate; null if unknown.
 
     Raises:
         InvalidInput: a value does not fit its column.
@@ -85,7 +85,7 @@ def _unknown(column: Any) -> pa.Array:
 
 
 def _plain(column: Any) -> Any:
-    """Return a column in the form in which equal values are equal to Arrow, too."""
+    """Convert a column so that Arrow compares equal values as equal."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type):
@@ -94,10 +94,10 @@ def _plain(column: Any) -> Any:
 
 
 def scalar(value: Value, kind: pa.DataType, name: str) -> pa.Scalar:
-    """Return a predicate's value in the type of its column.
+    """Return a predicate's value in its column's type.
 
     Raises:
-        InvalidInput: it does not fit.
+        InvalidInput: the value does not fit the type.
     """
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     try:

@@ -1,8 +1,8 @@
-"""Table schemas as Arrow and back.
+"""Conversion of table schemas to Arrow and back.
 
-1. Types are text as Arrow prints them; parsing is a small recursive grammar, so that the log
-   needs no Arrow to be read.
-2. A type that text cannot carry exactly (dictionary, extension, union) is refused when the
+1. Types are text as Arrow prints them; only this module parses them, with a small recursive
+   grammar, so that the log can be read without Arrow.
+2. A type that text cannot represent exactly (dictionary, extension, union) is refused when the
    table is created.
 """
 
@@ -57,7 +57,7 @@ def parse_type(text: str) -> pa.DataType:
     """Parse a type as Arrow prints it.
 
     Raises:
-        SchemaMismatch: if it is none that a table can store.
+        SchemaMismatch: if a table cannot store the type.
     """
     if text in _PRIMITIVES:
         return _PRIMITIVES[text]

@@ -1,8 +1,8 @@
-"""Which rows equal some of a small table, in some columns.
+"""Lookup of rows by equality with the rows of a small table, in given columns.
 
-1. Each column's values are numbered, then the combinations of numbers that occur, column by column;
-   so a batch is looked up with a few vectorised steps, and nothing is built of it.
-2. Null equals null or nothing, as asked for. NaN equals NaN, and minus zero is zero.
+1. Each column's values are numbered, then the combinations of numbers that occur, column by column.
+   So a batch is looked up in a few vectorised steps, without building an index of the batch.
+2. Null equals null or nothing, as requested. NaN equals NaN, and minus zero is zero.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ Rows: TypeAlias = pa.Table | pa.RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The different combinations of values in some columns of a table, numbered from 0.
+    """The distinct combinations of values in some columns of a table, numbered from 0.
 
     Attributes:
-        columns: their names.
-        values: the different values of each.
-        combined: after each column, which combinations of numbers occur, ascending.
+        columns: the columns' names.
+        values: the distinct values of each column.
+        combined: after each column, the combinations of numbers that occur, ascending.
     """
 
     columns: tuple[str, ...]
@@ -36,10 +36,10 @@ class Keys:
 
     @staticmethod
     def of(rows: pa.Table, columns: Sequence[str], *, nulls: bool) -> "Keys":
-        """Return the keys of a table; ``nulls`` tells whether null equals null.
+        """Return the keys of a table; if ``nulls``, null equals null.
 
         Raises:
-            InvalidInput: a column's type has no equality here.
+            InvalidInput: a column's type is nested and cannot be compared.
         """
         values: list[pa.Array] = []
         combined: list[Numbers] = []
@@ -55,11 +55,11 @@ class Keys:
 
     @property
     def count(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self.combined[-1]) if self.combined else 0
 
     def find(self, rows: Rows) -> Numbers:
-        """Return for each row, of the same types, the number of the key that it equals, or -1."""
+        """Return for each row the number of its key, or -1; columns have the table's types."""
         so_far = np.zeros(rows.num_rows, np.int64)
         for name, values, combined in zip(self.columns, self.values, self.combined, strict=True):
             pairs = _paired(so_far, comparable(rows.column(name), name), values)
@@ -68,7 +68,7 @@ class Keys:
 
 
 def comparable(column: Any, name: str) -> Any:
-    """Return a column in the form in which equal values are equal to Arrow, too."""
+    """Convert a column so that Arrow compares equal values as equal."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -83,13 +83,13 @@ def comparable(column: Any, name: str) -> Any:
 
 
 def _paired(so_far: Numbers, column: Any, values: pa.Array) -> Numbers:
-    """Return a number for each pair of an earlier number and a value; -1 where one is unknown."""
+    """Return a number for each pair of an earlier number and a value; -1 if one is unknown."""
     found = pc.fill_null(pc.index_in(column, value_set=values), -1).cast(pa.int64()).to_numpy()
     return np.where((so_far < 0) | (found < 0), -1, so_far * max(len(values), 1) + found)
 
 
 def _ranked(pairs: Numbers, known: Numbers) -> Numbers:
-    """Return the place of each pair among those that occur, or -1."""
+    """Return the index of each pair among the known pairs, or -1."""
     if not len(known):
         return np.full(len(pairs), -1, np.int64)
     places = np.searchsorted(known, pairs).clip(max=len(known) - 1)

@@ -1,8 +1,8 @@
 """Event times of Arrow columns as instants.
 
 1. An event time is a timestamp of any unit and zone (naive means UTC) or a date (its midnight).
-2. Its instant is floored to the microsecond. What does not fit 64 bits saturates, so that an
-   absurd time is found by a range check and never wraps into a plausible one.
+2. Its instant is floored to the microsecond. A time that does not fit 64 bits saturates, so that a
+   range check finds it; it never wraps into a plausible time.
 """
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ _US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Tell whether a column of this type can be the event time."""
+    """Return whether a column of this type can be the event time."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 

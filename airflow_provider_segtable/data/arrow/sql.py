@@ -1,12 +1,12 @@
-"""Predicates as SQL text, read and written; the dialect is Spark's.
+"""Parsing and writing of predicates as SQL text; the dialect is Spark's.
 
-1. Read is what a ``Predicate`` can say: comparisons of a column with a value (on either side),
-   ``IN``, ``BETWEEN``, ``IS NULL``, ``AND``, ``OR``, ``NOT``, ``TRUE``, ``FALSE``, a boolean
-   column. All else is refused by name, and can be given to Spark, which reads everything.
-2. A value is one of its column's type; text beside a time or a date is read as such. Times without
-   zone are UTC.
-3. ``to_sql`` writes times with their zone and quotes every name, so that what it wrote means the
-   same in every session, and is read back as the same predicate.
+1. The parser accepts the expressions of a ``Predicate``: comparisons of a column with a value (on
+   either side), ``IN``, ``BETWEEN``, ``IS NULL``, ``AND``, ``OR``, ``NOT``, ``TRUE``, ``FALSE``, a
+   boolean column. It refuses all others by name; Spark accepts any expression.
+2. A value must have its column's type; text compared with a time or a date column is parsed as a
+   time or a date. Times without zone are UTC.
+3. ``to_sql`` writes times with their zone and quotes every name, so that its output means the same
+   in every session, and is parsed back to the same predicate.
 """
 
 import re
@@ -65,22 +65,22 @@ _TURNED = {
     Compares.MORE: Compares.LESS,
     Compares.AT_LEAST: Compares.AT_MOST,
 }
-_Tree: TypeAlias = Any  # what sqlglot's base class is called depends on its version
+_Tree: TypeAlias = Any  # the name of sqlglot's base class depends on its version
 _Type = exp.DataType.Type
 _TIMES = {_Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ, _Type.TIMESTAMPNTZ}
 
 
 def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
-    """Return what a condition in SQL says of the rows of a table.
+    """Parse a condition in SQL into a predicate.
 
     Args:
-        text: what may stand after ``WHERE``, in Spark's SQL.
-        schema: the columns it may name, letter for letter.
+        text: the condition, as after ``WHERE`` in Spark's SQL.
+        schema: the columns it may name; names are case-sensitive.
 
     Raises:
-        SchemaMismatch: naming a column that is not there.
-        InvalidInput: naming the part that is no SQL, no value of its column, or more than a
-            predicate can say.
+        SchemaMismatch: naming a column that is missing.
+        InvalidInput: naming the part that is not SQL, is not a value of its column, or is not
+            supported in a predicate.
     """
     try:
         trees = sqlglot.parse(text, dialect=_DIALECT)
@@ -95,7 +95,7 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
 
 
 class _Is(StrEnum):
-    """What a literal says of itself."""
+    """The kind of a literal, as written."""
 
     TEXT = "text"
     NUMBER = "a number"
@@ -113,7 +113,7 @@ class _Literal:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Turns a tree of sqlglot's into a predicate over the columns of a schema."""
+    """Converts an sqlglot tree into a predicate over the columns of a schema."""
 
     schema: pa.Schema
 
@@ -215,7 +215,7 @@ def _value(tree: _Tree, field: pa.Field) -> Value:
         raise _misfit(tree, field, f" ({error})") from None
     if value is None:
         raise _misfit(tree, field, f": it is {literal.kind}")
-    scalar(value, field.type, field.name)  # refuses what the type cannot hold
+    scalar(value, field.type, field.name)  # refuses a value that does not fit the type
     return value
 
 
@@ -252,7 +252,7 @@ def _cast(literal: _Literal | None, to: Any) -> _Literal | None:
     if literal is None:
         return None
     if literal.kind is _Is.NUMBER and to in exp.DataType.NUMERIC_TYPES:
-        return literal  # 1L, 1.5D: as what it counts is for the column to say
+        return literal  # 1L, 1.5D: the column's type decides
     if literal.kind is _Is.TEXT and to is _Type.DATE:
         return _Literal(_Is.DATE, literal.text)
     if literal.kind is _Is.TEXT and to in _TIMES:
@@ -261,7 +261,7 @@ def _cast(literal: _Literal | None, to: Any) -> _Literal | None:
 
 
 def _fitted(literal: _Literal, kind: pa.DataType) -> Value:
-    """Return a literal as a value of a column's type, or None if it is of another."""
+    """Return a literal as a value of a column's type, or None if it has another type."""
     text = literal.text
     match literal.kind:
         case _Is.NUMBER:

@@ -1,10 +1,10 @@
-"""Pieces of files into one file, decoded: without deleted rows, and each row with its address.
+"""Concatenation of pieces by decoding: drops deleted rows and stores every row's address.
 
 1. The order of rows is the order of the pieces, always. Memory is bounded as in ``rewrite``.
-2. All that the inputs tell of a row's address becomes the hidden columns: lineage, or the hidden
-   columns that they have.
-3. How many rows there are, and from when to when, is known only in the end; so the footer's
-   metadata is asked for then. If there are none, nothing is to be published.
+2. Row addresses come from the inputs' lineage, or else from their hidden columns. The output
+   stores them in hidden columns.
+3. The row count and the time range are known only at the end; so the footer's metadata is
+   requested then. If no row is left, the caller must not publish the file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ from airflow_provider_segtable.ports.files import DataFiles, Sink
 
 @dataclass(slots=True)
 class Tally:
-    """What went through: ``rows`` kept, ``dropped`` ones, the kept ones' first and last time."""
+    """Counts of ``rows`` kept and ``dropped``, and the bounds of the kept rows' event times."""
 
     time_column: str
     rows: int = 0
@@ -47,7 +47,7 @@ class Tally:
     times: list[Instant] = field(default_factory=list)
 
     def through(self, row_filter: RowFilter) -> Change:
-        """Return what is to be done to the rows of an input."""
+        """Return a function that filters and counts the rows of an input."""
 
         def change(rows: pa.Table, first: int) -> pa.Table:
             kept = row_filter.sifted(row_filter.addressed(rows, first), first)
@@ -68,17 +68,17 @@ def sift(
     tally: Tally,
     metadata: Callable[[Tally], Mapping[bytes, bytes]],
 ) -> None:
-    """Write the pieces' rows that are not deleted, in order, as one Parquet file.
+    """Write the pieces' live rows, in order, as one Parquet file.
 
     Args:
-        files: where the inputs are.
-        pieces: what to read, and the sieves of their segments; at least one.
-        sink: receives the file; the caller commits, if ``tally.rows`` is not 0.
-        tally: counts.
-        metadata: gives key-value metadata of the output, besides the Arrow schema.
+        files: the data files that hold the inputs.
+        pieces: the pieces to read, each with its segment's row filter; at least one.
+        sink: receives the file; the caller commits it unless ``tally.rows`` is 0.
+        tally: counts the rows.
+        metadata: returns the output's key-value metadata, besides the Arrow schema.
 
     Raises:
-        SchemaMismatch: an input's columns do not fit those of the first.
+        SchemaMismatch: an input's columns do not fit the first input's.
         RowsOutOfBalance: rows written differ from rows kept.
         CorruptTable: an input cannot be decoded.
     """

@@ -1,4 +1,4 @@
-"""Sets of row numbers as packed bits: what a task is told of deletion vectors."""
+"""Sets of row numbers as packed bits: the form in which tasks receive deletion vectors."""
 
 import zlib
 from collections.abc import Sequence
@@ -9,31 +9,31 @@ import numpy as np
 import numpy.typing as npt
 
 Bits: TypeAlias = bytes
-"""A set of row numbers as packed bits, least first, compressed."""
+"""A set of row numbers as compressed packed bits, least significant bit first."""
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 def bits_of(rows: Sequence[int] | npt.NDArray[np.uint32]) -> Bits:
-    """Return a set of row numbers, ascending, as bits."""
+    """Return ascending row numbers as bits."""
     flags = np.zeros(rows[-1] + 1 if len(rows) else 0, np.bool_)
     flags[np.asarray(rows, dtype=np.int64)] = True
     return zlib.compress(np.packbits(flags, bitorder="little").tobytes(), level=1)
 
 
 def flags_of(bits: Bits) -> Flags:
-    """Return which rows the bits name, as flags from row 0 on; later rows are not named."""
+    """Return the bits as flags from row 0 on; rows after the last flag are not in the set."""
     return np.unpackbits(_unzipped(bits), bitorder="little").view(np.bool_)
 
 
 @lru_cache(maxsize=1024)
 def packed_of(bits: Bits) -> npt.NDArray[np.uint8]:
-    """Return the bits by eight rows; kept in memory, for batch after batch asks for them."""
+    """Return the bits, eight rows a byte; cached, since every batch needs them."""
     return _unzipped(bits)
 
 
 def flags_between(bits: Bits, start: int, rows: int) -> Flags:
-    """Return which of so many rows from ``start`` on the bits name; the last may be missing."""
+    """Return flags of ``rows`` rows from ``start`` on; fewer if the bits end before."""
     skipped = start % 8
     some = packed_of(bits)[start // 8 : -(-(start + rows) // 8)]
     return np.unpackbits(some, bitorder="little")[skipped : skipped + rows].view(np.bool_)

@@ -1,10 +1,10 @@
-"""Sieves: where the rows of a segment come from, and which of them are deleted.
+"""Row filters: the root addresses of a segment's rows, and which rows are deleted.
 
-1. A sieve is plain data, fit to be sent to a task: whoever reads a segment's file asks it, batch by
-   batch, for root addresses and for the rows to keep.
-2. It knows the segment's runs; if there are none, the file's hidden columns tell (``ROOT``,
-   ``ROW``), and must be among the rows that it is asked about.
-3. In a rollup table rows have no address; its deletions are predicates over visible columns.
+1. A row filter is plain data that can be sent to a task. The reader of a segment's file applies it
+   to each batch, to add root addresses or to drop deleted rows.
+2. Addresses come from the segment's runs. If it has none, they come from the file's hidden columns
+   (``ROOT``, ``ROW``), which every batch must then include.
+3. In a rollup table rows have no address; its deletes are predicates over visible columns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,17 +30,17 @@ ADDRESS: "tuple[pa.Field[Any], ...]" = (
     pa.field(ROOT, pa.string(), nullable=False),
     pa.field(ROW, pa.int64(), nullable=False),
 )
-"""The hidden columns, as files have them."""
+"""The hidden columns, as files store them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFilter:
-    """What is to be known of one segment's rows.
+    """The addresses and the deletes of one segment's rows.
 
     Attributes:
-        runs: where they come from; empty if hidden columns tell, or nobody asks.
-        deleted: row numbers by root (as text): only those that apply to the segment.
-        predicates: of a rollup table: the rows they hold for are deleted.
+        runs: the rows' lineage; empty when stored in hidden columns or not needed.
+        deleted: deleted row numbers by root (as text), of the deletes that apply to the segment.
+        predicates: predicate deletes of a rollup table: matching rows are deleted.
     """
 
     runs: tuple[Run, ...] = ()
@@ -49,17 +49,17 @@ class RowFilter:
 
     @staticmethod
     def idle(segment: Segment) -> "RowFilter":
-        """Return the sieve of a segment none of whose rows are deleted."""
+        """Return the row filter of a segment without deleted rows."""
         return RowFilter(runs=segment.runs)
 
     @property
     def passes_all(self) -> bool:
-        """Tell whether no row is deleted."""
+        """Return whether no deletes apply."""
         return not self.deleted and not self.predicates
 
     @property
     def holds_back(self) -> bool:
-        """Tell whether a row is deleted; where only the file can tell, whether one may be."""
+        """Return whether a row is deleted; without runs, whether one may be."""
         return not self.passes_all and (not self.runs or self.deleted_rows() > 0)
 
     @property
@@ -70,10 +70,10 @@ class RowFilter:
         return (*hidden, *dict.fromkeys(named))
 
     def kept(self, rows: Rows, first: int) -> Flags | None:
-        """Return which rows are not deleted; None if that is all of them.
+        """Return flags of the live rows; None if no row is deleted.
 
         Args:
-            rows: some consecutive rows of the file, with the columns of ``reads`` at least.
+            rows: consecutive rows of the file, with the columns of ``reads`` at least.
             first: the number of the first one in the file.
         """
         if self.passes_all:
@@ -86,16 +86,16 @@ class RowFilter:
         return ~gone if gone.any() else None
 
     def sifted(self, rows: AnyRows, first: int) -> AnyRows:
-        """Return the rows that are not deleted."""
+        """Return the live rows."""
         kept = self.kept(rows, first)
         return rows if kept is None else rows.filter(pa.array(kept))
 
     def gone(self) -> Flags:
-        """Return which rows of the file are deleted, where runs tell."""
+        """Return flags of the file's deleted rows; requires runs."""
         return self._by_runs(sum(run.rows for run in self.runs), 0)
 
     def deleted_rows(self) -> int:
-        """Return how many rows vectors delete, where runs tell."""
+        """Return the number of rows that vectors delete; requires runs."""
         return int(self.gone().sum())
 
     def _by_runs(self, count: int, first: int) -> Flags:
@@ -120,7 +120,7 @@ class RowFilter:
         return gone
 
     def addressed(self, rows: AnyRows, first: int) -> AnyRows:
-        """Return rows with their addresses in the hidden columns, added if they are not there."""
+        """Return rows with the hidden columns, added from the runs if the segment has any."""
         if not self.runs:
             return rows
         names: dict[str, int] = {}
@@ -142,7 +142,7 @@ _NONE = np.zeros(0, np.uint8)
 
 
 def hidden_of(rows: Rows) -> tuple[list[str], npt.NDArray[np.int32], Numbers]:
-    """Return the roots that the hidden columns name, and for each row which one, and its number."""
+    """Return the hidden columns' roots, each row's index into the roots, and its row number."""
     if not rows.num_rows:
         return [], np.zeros(0, np.int32), np.zeros(0, np.int64)
     roots = rows.column(ROOT)
@@ -154,7 +154,7 @@ def hidden_of(rows: Rows) -> tuple[list[str], npt.NDArray[np.int32], Numbers]:
 
 
 def _overlapping(runs: Sequence[Run], first: int, count: int) -> Iterator[tuple[int, Run]]:
-    """Yield the parts of runs that rows ``first..first+count`` have, each with where it begins."""
+    """Yield the parts of runs among ``count`` rows from ``first`` on, each with its offset."""
     at = -first
     for run in runs:
         low, high = max(at, 0), min(at + run.rows, count)
@@ -166,11 +166,11 @@ def _overlapping(runs: Sequence[Run], first: int, count: int) -> Iterator[tuple[
 
 
 def with_addresses(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the hidden columns of addresses, last, if it has them already or not."""
+    """Return a schema with the hidden columns last, whether it has them already or not."""
     shown = [field for field in schema if field.name not in (ROOT, ROW)]
     return pa.schema([*shown, *ADDRESS])
 
 
 def row_filter_of(row_filters: Mapping[SegmentId, RowFilter], segment: Segment) -> RowFilter:
-    """Return a segment's sieve; an idle one if none is given."""
+    """Return a segment's row filter; an idle one if none is given."""
     return row_filters.get(segment.id) or RowFilter.idle(segment)

@@ -1,4 +1,4 @@
-"""The deletions of a state, as sieves for its segments: vector files are read once each."""
+"""The deletes of a state as row filters of its segments; each vector file is read once."""
 
 from collections.abc import Iterable, Mapping
 
@@ -16,10 +16,10 @@ from airflow_provider_segtable.ports.files import DataFiles
 def row_filters(
     files: DataFiles, state: State, segments: Iterable[Segment]
 ) -> dict[SegmentId, RowFilter]:
-    """Return a sieve for each segment, by its id.
+    """Return each segment's row filter, by segment id.
 
     Raises:
-        NotFound, CorruptTable: a vector file is gone or broken.
+        NotFound, CorruptTable: a vector file is missing or broken.
     """
     reader = _Reader(files)
     return {
@@ -35,13 +35,13 @@ def row_filters(
 def deleted_rows(
     files: DataFiles, deletions: Mapping[SegmentId, Iterable[Deletion]]
 ) -> dict[SegmentId, BitMap]:
-    """Return the rows that the deletions name, by root."""
+    """Return the deleted rows by root."""
     reader = _Reader(files)
     return {root: reader.rows(root, tuple(some)) for root, some in deletions.items()}
 
 
 class _Reader:
-    """Reads each file once, and makes each set of bits once."""
+    """Reads each vector file once and packs each set of rows once."""
 
     def __init__(self, files: DataFiles) -> None:
         self.files = files

@@ -1,10 +1,10 @@
 """Files of deletion vectors.
 
-1. A file is Arrow IPC, one row a root: its segment id, how many rows are deleted, and which, as a
-   roaring bitmap in the portable serialization (as Delta and Iceberg have it, for 32 bits).
-2. It is written once, under an unguessable name, and counts from the moment an event names it.
-3. The event names the checksum of its bytes, too: readers that know it take no other bytes.
-4. Only a driver comes here. Tasks are given ``bits``, and need no library for bitmaps.
+1. A file is Arrow IPC with one row per root: its segment id, the number of deleted rows, and the
+   rows as a roaring bitmap in the portable serialization (32 bits, as in Delta and Iceberg).
+2. It is written once, under an unguessable name. It takes effect once an event names it.
+3. The event also records the checksum of its bytes. A reader rejects bytes that differ from it.
+4. Only drivers read these files. Tasks receive ``bits`` and need no bitmap library.
 """
 
 import io
@@ -28,16 +28,16 @@ _SCHEMA = pa.schema(
 )
 
 Rows = Mapping[SegmentId, BitMap]
-"""Which rows, by root."""
+"""Deleted rows by root."""
 
 
 def vectors_path(token: str) -> str:
-    """Return the path of a file of vectors; ``token`` makes it unguessable."""
+    """Return the path of a vector file; ``token`` makes it unguessable."""
     return f"{FOLDER}/{token}.arrow"
 
 
 def write_vectors(files: DataFiles, rows: Rows, token: str) -> VectorFile:
-    """Write vectors that are not empty, by root in order.
+    """Write the vectors that are not empty, ordered by root.
 
     Raises:
         StorageError: nothing is left behind.
@@ -67,14 +67,14 @@ def read_vectors(files: DataFiles, path: str, checksum: str = "") -> dict[Segmen
     """Load the vectors of a file.
 
     Args:
-        files: where it is.
+        files: the data files that hold it.
         path: its path.
-        checksum: that of its bytes; not compared if empty.
+        checksum: the checksum of its bytes; not compared if empty.
 
     Raises:
-        NotFound: it is gone (cleaned, or lost).
-        ChecksumMismatch: its bytes are not those that were written.
-        CorruptTable: it is no such file, or contradicts itself.
+        NotFound: the file is missing (cleaned, or lost).
+        ChecksumMismatch: its bytes differ from the bytes written.
+        CorruptTable: it is not a vector file, or contradicts itself.
     """
     try:
         with files.open(path) as source:
@@ -107,7 +107,7 @@ def _bitmap(data: bytes, rows: int, path: str) -> BitMap:
 
 
 def united(several: Iterable[Rows]) -> dict[SegmentId, BitMap]:
-    """Return which rows at least one of the vectors names."""
+    """Return the union of the vectors, by root."""
     found: dict[SegmentId, BitMap] = {}
     for rows in several:
         for root, bitmap in rows.items():

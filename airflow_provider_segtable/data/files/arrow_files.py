@@ -1,11 +1,11 @@
 """Data files on object stores, through ``pyarrow.fs``.
 
-1. An object becomes visible when its stream is closed, wholly: that is the commit.
-2. pyarrow can not abort an upload: an uncommitted sink is closed and its object deleted. A
-   process that dies in between leaves an object under a name that nobody knows, litter that
-   the log never mentions, or an unfinished multipart upload.
-3. ``create`` looks whether the name is taken. That is no lock, and none is needed: names carry
-   a random token.
+1. Closing an object's stream is the commit: it makes the whole object visible.
+2. pyarrow cannot abort an upload: an uncommitted sink is closed and its object deleted. If the
+   process dies before that, it leaves an object that the log never names, or an unfinished
+   multipart upload: both are garbage.
+3. ``create`` checks whether the name is taken. The check is not a lock, and none is needed: names
+   include a random token.
 """
 
 import contextlib
@@ -108,12 +108,12 @@ class ArrowFiles:
             yield sink
         finally:
             if not sink.committed:
-                with contextlib.suppress(OSError):  # litter at worst, see rule 2
+                with contextlib.suppress(OSError):  # garbage at worst, see rule 2
                     sink._stream.close()  # noqa: SLF001 - same module
                     self._filesystem.delete_file(target)
 
     def delete(self, path: str) -> None:
-        """Delete an object; no error if it is not there."""
+        """Delete an object; no error if it is missing."""
         with translated(path), contextlib.suppress(FileNotFoundError):
             self._filesystem.delete_file(self._full(path))
 

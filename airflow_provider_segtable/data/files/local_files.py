@@ -1,13 +1,13 @@
-"""Data files in a directory of this machine.
+"""Data files in a local directory.
 
 1. A sink writes a hidden temporary file beside its target. Commit is: fsync the file, link it
    under its name (which fails if the name is taken), unlink the temporary, fsync the directory.
-2. Directories are durable too: each one's parent is synced before the first file goes in. No
-   symbolic link below the root is followed, neither to read nor to delete (``disk.folders``).
-3. Writing to disk starts while the file is still being written, in pieces of 16 MiB, so that
-   the sync at the end has little left to do.
-4. ``copy_from`` between two local files lets the kernel move the bytes (``copy_file_range``),
-   and falls back to reading and writing where the file system cannot.
+2. Directories are durable too: a directory's parent is synced before the first file is created in
+   it. No symbolic link below the root is followed, to read or to delete (``disk.folders``).
+3. Writeback starts while the file is still being written, in pieces of 16 MiB, so that the sync at
+   the end is short.
+4. ``copy_from`` between two local files lets the kernel copy the bytes (``copy_file_range``), and
+   falls back to reading and writing if the file system does not support that.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class LocalSource:
     """An open local data file."""
 
     def __init__(self, path: str, fd: int) -> None:
-        """Read from ``fd``, which stays the caller's to close."""
+        """Read from ``fd``, which the caller closes."""
         self.path = path
         self.fd = fd
         self.size = os.fstat(fd).st_size
@@ -92,16 +92,16 @@ class LocalSink:
                         raise
                     return done
                 if not moved:
-                    return done  # the end, or a file system that is not honest about it
+                    return done  # the end of the file, or a file system that reports it wrongly
                 done += moved
                 self.position += moved
         return done
 
     def _start_writeback(self) -> None:
-        """Let the disk begin with what is written, so that the sync at the end is short."""
+        """Start writing dirty pages to disk, so that the sync at the end is short."""
         size = self.position - self._started
         if size >= _WRITEBACK and _LINUX:
-            # This starts writing dirty pages, without waiting; they stay cached.
+            # This starts the writeback without waiting; the pages stay cached.
             os.posix_fadvise(self._fd, self._started, size, os.POSIX_FADV_DONTNEED)
             self._started = self.position
 
@@ -117,7 +117,7 @@ class LocalSink:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """An open folder, the name a file will have in it, and the one it has until then."""
+    """An open folder, a file's final name in it, and its temporary name."""
 
     parent: int
     name: str
@@ -164,7 +164,7 @@ class LocalFiles:
                     os.unlink(place.temporary, dir_fd=parent)
 
     def delete(self, path: str) -> None:
-        """Delete a file; no error if it is not there."""
+        """Delete a file; no error if it is missing."""
         with (
             translated(path),
             contextlib.suppress(FileNotFoundError),
@@ -189,6 +189,6 @@ def truncated(path: str, offset: int, length: int) -> CorruptTable:
 
 
 def copy_in_pieces(source: Source, sink: Sink, offset: int, length: int) -> None:
-    """Copy a range through memory, a bounded piece at a time."""
+    """Copy a range through memory, in bounded pieces."""
     for start in range(offset, offset + length, PIECE):
         sink.write(source.read_at(start, min(PIECE, offset + length - start)))

@@ -1,8 +1,8 @@
 """Opening a table's data files from its URI and storage options alone, in any process.
 
-1. Options are named as obstore names them, so that one set serves the log and the data files.
-   Keys that only obstore knows (time-outs, retries) are ignored here.
-2. ``memory://name`` is one store a process, shared by all who open it; for tests.
+1. Options have obstore's names, so that one set serves the log and the data files. Options that
+   only obstore supports (time-outs, retries) are ignored here.
+2. ``memory://name`` is one store per process, shared by all its users; for tests.
 """
 
 import io
@@ -91,7 +91,7 @@ class MemoryFiles:
         yield MemorySink(path, self.store)
 
     def delete(self, path: str) -> None:
-        """Delete a file; no error if it is not there."""
+        """Delete a file; no error if it is missing."""
         self.store.pop(inside(path, "memory"), None)
 
 
@@ -124,7 +124,7 @@ def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> Da
 
     Args:
         uri: a path, ``file://``, ``s3://``, ``gs://``, ``az://``, ``abfs[s]://`` or ``memory://``.
-        storage_options: as obstore names them, e.g. ``aws_access_key_id``, ``endpoint``,
+        storage_options: options by obstore's names, e.g. ``aws_access_key_id``, ``endpoint``,
             ``region``, ``allow_http``, ``account_name``, ``account_key``, ``skip_signature``.
 
     Raises:

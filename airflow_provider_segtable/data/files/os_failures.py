@@ -1,4 +1,4 @@
-"""Operating system errors as errors of the tree."""
+"""Translation of operating system errors into segtable's errors, for data files."""
 
 import errno
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _KINDS: dict[int, tuple[type[StorageError], str]] = {
     errno.EACCES: (ReadOnlyStorage, "may not be accessed: check permissions"),
     errno.EPERM: (ReadOnlyStorage, "may not be accessed: check permissions"),
 }
-_CODES_IN_TEXT = {  # object stores answer in words, pyarrow passes them on
+_CODES_IN_TEXT = {  # object stores answer in text, which pyarrow passes on
     "NO_SUCH_BUCKET": errno.ENOENT,
     "NoSuchBucket": errno.ENOENT,
     "ACCESS_DENIED": errno.EACCES,
@@ -36,7 +36,7 @@ _CODES_IN_TEXT = {  # object stores answer in words, pyarrow passes them on
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raise what ``OSError`` means for the data file at ``path``."""
+    """Translate an ``OSError`` about the data file at ``path``."""
     try:
         yield
     except OSError as error:
@@ -44,7 +44,7 @@ def translated(path: str) -> Iterator[None]:
 
 
 def translate(error: OSError, path: str) -> StorageError:
-    """Return the error of the tree that an ``OSError`` about ``path`` stands for."""
+    """Return the ``StorageError`` for an ``OSError`` about ``path``."""
     code = error.errno
     if code not in _KINDS:
         text = str(error)

@@ -1,9 +1,9 @@
-"""The files of some segments, as the log knows them: damage is noticed when they are read.
+"""Files of segments, checked against the log: damage is detected when they are read.
 
-1. A file of another size is refused, and so is one whose footer fails its checksum. What the footer
-   says then comes first: that it is another segment's file says more than that bytes differ.
-2. Everything else is compared when it is read (``checksums``).
-3. Files of segments without a checksum, which older versions wrote, are opened as they are.
+1. A file of another size is refused, and so is one whose footer fails its checksum. If that footer
+   names another segment, the error reports the segment instead: that is the more useful message.
+2. Other bytes are compared when they are read (``file_checksums``).
+3. Files of segments without a checksum, written by older versions, are opened unchecked.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ THREADS = 16
 
 
 class SegmentFiles:
-    """``DataFiles`` that check the files of some segments, and no others."""
+    """``DataFiles`` that check the files of given segments only."""
 
     def __init__(self, files: DataFiles, segments: Iterable[Segment]) -> None:
         """Check the files of ``segments``."""
@@ -33,8 +33,8 @@ class SegmentFiles:
         """Open a file for reading.
 
         Raises:
-            NotFound: it is not there.
-            CorruptTable: it is not what the log says.
+            NotFound: the file is missing.
+            CorruptTable: it differs from its entry in the log.
             ChecksumMismatch: its footer was damaged after it was written.
         """
         with self._files.open(path) as source:
@@ -48,15 +48,15 @@ class SegmentFiles:
             yield sink
 
     def delete(self, path: str) -> None:
-        """Delete a file; no error if it is not there."""
+        """Delete a file; no error if it is missing."""
         self._files.delete(path)
 
 
 def check_footers(files: DataFiles, segments: Iterable[Segment]) -> None:
-    """Compare the footers of segments' files, several at once, for a reader that does not.
+    """Compare the footers of segments' files, in parallel, for a reader without checks.
 
     Raises:
-        NotFound, CorruptTable, ChecksumMismatch: as ``SegmentFiles.open``, for the first such file.
+        NotFound, CorruptTable, ChecksumMismatch: as ``SegmentFiles.open``, for the first bad file.
     """
     summed = [segment for segment in segments if segment.footer]
     some = SegmentFiles(files, summed)
@@ -78,7 +78,7 @@ def check_bytes(files: DataFiles, segment: Segment) -> None:
 
 
 def check_whole(files: DataFiles, segment: Segment) -> None:
-    """Compare every byte of a segment's file, and what its footer says, for another reader.
+    """Check a segment's file for a reader without checks: its id, its row count, every byte.
 
     Raises:
         NotFound, CorruptTable, ChecksumMismatch: as ``SegmentFiles.open``.

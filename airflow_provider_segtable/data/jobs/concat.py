@@ -1,14 +1,14 @@
-"""Files into one file: row groups move undecoded where they can, else they are rewritten.
+"""Concatenation of files: row groups are moved undecoded where possible, else rewritten.
 
 1. The order of rows is the order of the inputs, always.
 2. A piece of a file is *moved* if its row groups are movable, large enough (``Grain``), and of the
-   output's shape: equal schema elements, column orders and Arrow schema, pages by writers whose
-   statistics can be believed.
-3. Runs of other pieces are decoded and encoded again, as row groups of full size; those come as
-   Parquet files in memory and are moved in like any other, so one way leads into the output.
+   output's shape: equal schema elements, column orders and Arrow schema, and pages by writers with
+   reliable statistics.
+3. Other pieces are decoded and encoded again, as row groups of full size. They become Parquet
+   files in memory and are moved from there, so that all row groups enter the output alike.
 4. A small piece alone between large ones is moved: rewriting it would gain nothing.
-5. Of the inputs' key-value metadata only ``ARROW:schema`` is kept. The rest is dropped: it speaks
-   of single files, or of the engine that wrote them.
+5. Of the inputs' key-value metadata only ``ARROW:schema`` is kept. The rest is dropped, because it
+   describes single files or the engine that wrote them.
 """
 
 import re
@@ -41,7 +41,7 @@ _SOUND_WRITERS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grain:
-    """Row groups of at least so many rows, or bytes, are worth moving as they are."""
+    """The least rows, or bytes, of a row group that is worth moving undecoded."""
 
     rows: int = 50_000
     size: int = 1 << 20
@@ -49,7 +49,7 @@ class Grain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """An input file, as far as its footer tells; ``file`` is a reason if it must be decoded."""
+    """An input file as its footer describes it; ``file`` is a reason if it must be decoded."""
 
     path: str
     footer: Footer
@@ -81,13 +81,13 @@ class Piece:
 
     @property
     def whole(self) -> bool:
-        """Tell whether it is all of its input."""
+        """Return whether the piece covers its whole input."""
         return not self.cut and (self.first, self.end) == (0, self.input.footer.group_count)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What moved row groups must have in common."""
+    """The properties that moved row groups must share."""
 
     schema: bytes
     column_orders: bytes
@@ -95,14 +95,14 @@ class _Shape:
 
 
 Step = Piece | tuple[Piece, ...]
-"""A piece to move, or a run of pieces to rewrite."""
+"""A piece to move, or consecutive pieces to rewrite together."""
 
 
 def read_input(source: Source, like: Input | None = None) -> Input:
-    """Load what merging needs to know of a file.
+    """Load a file's footer for merging.
 
     Raises:
-        CorruptTable: it is no whole Parquet file.
+        CorruptTable: it is not a whole Parquet file.
     """
     footer = read_footer(source, like.footer if like else None)
     return Input(path=source.path, footer=footer, file=examined(source, footer))
@@ -119,17 +119,17 @@ def merge(
     """Write the pieces' rows, in order, as one Parquet file.
 
     Args:
-        files: where the inputs are.
-        pieces: what to merge; at least one.
+        files: the data files that hold the inputs.
+        pieces: the pieces to merge; at least one.
         sink: receives the file; the caller commits.
         metadata: key-value metadata of the output, besides the Arrow schema.
-        grain: which row groups are worth moving.
+        grain: the least size of row groups that are moved.
 
     Returns:
         The number of row groups.
 
     Raises:
-        SchemaMismatch: an input's columns do not fit those of the first.
+        SchemaMismatch: an input's columns do not fit the first input's.
         RowsOutOfBalance: rows out differ from rows in.
         CorruptTable: an input cannot be decoded.
     """
@@ -159,24 +159,24 @@ def _move(files: DataFiles, piece: Piece, assembly: Assembly) -> None:
 
 
 def append_rewritten(assembly: Assembly, source: Source) -> None:
-    """Move what ``rewritten`` yields into an assembly."""
+    """Move a file that ``rewritten`` yielded into an assembly."""
     assembly.append(source, _surely(read_input(source)))
 
 
 def _surely(one: Input) -> Movable:
-    assert isinstance(one.file, Movable), one.file  # noqa: S101 - what _steps or pyarrow saw to
+    assert isinstance(one.file, Movable), one.file  # noqa: S101 - ensured by _steps or pyarrow
     return one.file
 
 
 def range_of(piece: Piece) -> Range:
-    """Return which rows a piece is."""
+    """Return the range of rows of a piece."""
     before = sum(group.rows for group in piece.input.footer.groups[: piece.first])
     groups = range(piece.first, piece.end)
     return Range(path=piece.input.path, groups=groups, first=before, cut=piece.cut)
 
 
 def _steps(pieces: Sequence[Piece], grain: Grain) -> tuple[list[Step], Footer]:
-    """Decide what is moved and what is rewritten, and whose schema the output has."""
+    """Choose the pieces to move and to rewrite, and the footer that gives the output's schema."""
     stay = _movable(pieces, grain)
     shapes = {_shape(piece.input) for piece in pieces}
     if all(stay) and len(shapes) == 1:
@@ -215,7 +215,7 @@ def _sound(pieces: Sequence[Piece]) -> bool:
 
 
 def _created_by(pieces: Sequence[Piece], steps: Sequence[Step]) -> bytes:
-    """Return the one writer of all pages, else us: then all writers are sound."""
+    """Return the writer of all pages if there is only one, else segtable (all are sound then)."""
     writers = {piece.input.footer.created_by for piece in pieces}
     only_moved = all(isinstance(step, Piece) for step in steps)
     return writers.pop() if only_moved and len(writers) == 1 else CREATED_BY

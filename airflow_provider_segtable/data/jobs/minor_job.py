@@ -1,18 +1,18 @@
-"""The minor-compaction kernel: adjacent small segments become few, rows in order.
+"""The minor-compaction kernel: merges adjacent small segments into few, and keeps row order.
 
 1. A job is plain data: it is pickled into a Spark task and needs nothing there but storage.
 2. Inputs are checked before anything is written: size, checksum of the footer, row count, and
-   that the footer's descriptor names the very segment. Other bytes are compared with their
-   checksums as they are read, so damage is never copied on.
+   that the footer's descriptor names the same segment. Other bytes are compared with their
+   checksums as they are read, so damage is never copied.
 3. Outputs are contiguous parts of the inputs' concatenation, about equal in bytes: cut between
-   inputs if there are enough of them, else between row groups, else between rows. An output
-   spans the event times of all inputs it has rows of: exact, unless an input was cut.
-4. Rows out equal rows in, less the deleted ones. Where none is deleted, rows pass through
-   undecoded, and the outputs' lineage, or the hidden columns that all inputs have, say where each
-   came from. Else rows are decoded (``sifting``), and all outputs have hidden columns.
-5. An output that no row is left for is empty: it has no file, but is there.
-6. Files get names that carry the attempt: two tries of one job never meet. After a failure the
-   files written so far are deleted: nobody can have heard of them.
+   inputs if there are enough, else between row groups, else between rows. An output's time range
+   covers all inputs that it has rows of: it is exact unless an input was cut.
+4. Rows out equal rows in, less the deleted rows. If no row is deleted, rows pass through undecoded;
+   their addresses stay in the outputs' lineage, or in hidden columns if all inputs have them.
+   Else rows are decoded (``filtered_concat``), and all outputs have hidden columns.
+5. An output without rows is an empty segment: it exists but has no file.
+6. File names include the attempt, so that two attempts at one job never collide. After a failure
+   the job deletes the files that it wrote: no reader can have seen them.
 
 Source of the idea: Druid's minor compaction; ``passthrough``.
 """
@@ -57,17 +57,17 @@ from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
 from airflow_provider_segtable.ports.files import DataFiles
 
 FILE_COST = 1024 * 1024
-"""What opening one more file costs, in bytes."""
+"""The cost of opening one more file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MinorJob:
-    """One minor compaction, fit to be sent to another process.
+    """One minor compaction, which can be sent to another process.
 
     ``inputs`` are in row order; ``outputs`` are ids and shards allocated for the result;
     ``created`` is when the attempt began; ``attempt`` becomes part of the file names (16 hex
-    digits, unique to each try; made here if left out). ``row_filters`` tell what is deleted,
-    nothing of inputs that are not among them; they know it up to event ``deletes_applied_through``.
+    digits, unique to each attempt; generated if left out). ``row_filters`` name the deleted rows,
+    as of event ``deletes_applied_through``; an input without a row filter has no deletes.
     """
 
     uri: str
@@ -83,16 +83,16 @@ class MinorJob:
 
     @property
     def cost(self) -> int:
-        """Return about how many bytes it handles."""
+        """Return the approximate number of bytes it handles."""
         return sum(segment.size + FILE_COST for segment in self.inputs)
 
     @property
     def title(self) -> str:
-        """Return what Spark's pages are to call it."""
+        """Return the job's title in the Spark UI."""
         return f"minor: {self.inputs[0].id.interval}"
 
     def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
-        """Do it; see ``run_minor``."""
+        """Run the job; see ``run_minor``."""
         return run_minor(self, files)
 
 
@@ -100,11 +100,11 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
     """Write a job's outputs and return their descriptors.
 
     Args:
-        job: what to do.
+        job: the compaction.
         files: the table's data files; opened from the job's URI if left out.
 
     Raises:
-        CorruptTable: an input is not what the log says; the message names the file.
+        CorruptTable: an input differs from its entry in the log; the message names the file.
         RowsOutOfBalance: rows out differ from rows in.
         StorageError: see ``ports.files``; nothing is left behind.
     """
@@ -120,19 +120,19 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
     written: list[Segment] = []
     try:
         for segment in (_passed if passing else _sifted)(files, job, inputs, parts):
-            written.append(segment)  # noqa: PERF402  # those before a failure have to be known
+            written.append(segment)  # noqa: PERF402  # a failure must delete the earlier ones
         if passing:
             _check_books(job.inputs, written)
     except Exception:
         for segment in (one for one in written if one.path):
-            with suppress(StorageError):  # what counts is why it failed
+            with suppress(StorageError):  # the first error is the one to report
                 files.delete(segment.path)
         raise
     return tuple(written)
 
 
 def _passing(job: MinorJob) -> bool:
-    """Tell whether no row has to be left out or to be given an address."""
+    """Return whether all rows can pass undecoded: none to drop, none to give an address."""
     alike = len({segment.traced for segment in job.inputs}) == 1
     return alike and not any(row_filter_of(job.row_filters, one).holds_back for one in job.inputs)
 
@@ -187,7 +187,7 @@ def cut(inputs: Sequence[Input], parts: int) -> list[list[Piece]]:
 
 
 def _grouped(pieces: Sequence[Piece], parts: int) -> list[list[Piece]]:
-    """Deal pieces out in order, none empty, each part's end nearest to its share of bytes."""
+    """Group pieces in order into non-empty parts that end nearest to their share of bytes."""
     total, seen, cuts = sum(piece.size for piece in pieces), 0, [0]
     for at, piece in enumerate(pieces):
         part = len(cuts)
@@ -224,7 +224,7 @@ Parts = Sequence[Sequence[Piece]]
 def _passed(
     files: DataFiles, job: MinorJob, inputs: Sequence[Input], parts: Parts
 ) -> Iterator[Segment]:
-    """Write outputs whose rows pass through."""
+    """Write the outputs without decoding their rows."""
     segments = {one.path: segment for one, segment in zip(inputs, job.inputs, strict=True)}
     runs, start = concatenated(job.inputs), 0
     for output, pieces in zip(job.outputs, parts, strict=True):
@@ -248,7 +248,7 @@ def _passed(
 def _sifted(
     files: DataFiles, job: MinorJob, inputs: Sequence[Input], parts: Parts
 ) -> Iterator[Segment]:
-    """Write outputs whose rows are decoded."""
+    """Write the outputs by decoding their rows."""
     row_filters = {
         one.path: row_filter_of(job.row_filters, segment)
         for one, segment in zip(inputs, job.inputs, strict=True)
@@ -258,7 +258,7 @@ def _sifted(
         planned = replace(_emptied(job, *output), replaces=replaces)
         segment = _sift(files, job, planned, [(p, row_filters[p.input.path]) for p in pieces])
         yield segment
-        replaces = () if segment.rows else replaces  # for a footer, and so for the first with one
+        replaces = () if segment.rows else replaces  # only the first output with a footer has them
 
 
 def _sift(

@@ -1,13 +1,13 @@
 """Writing first-generation segments.
 
-1. Rows are checked before anything is written: the table's columns and types, no null and no
-   absurd event time. Errors name the column or the row, the value, and what was expected.
+1. Rows are checked before anything is written: columns and types must match the table's, and event
+   times must be in range, never null. Errors name the column or row, the value and the expectation.
 2. A type that differs only in width or representation (timestamp unit, large strings, a
-   dictionary) is cast if that loses nothing; anything else is a mismatch.
+   dictionary) is cast if the cast is lossless; anything else is a mismatch.
 3. Row groups are large (a million rows or 128 MiB); statistics, page indexes and page checksums
    are on.
-4. The footer carries the segment's descriptor, with exact row count, first and last event time,
-   and how many given rows rolled-up ones stand for.
+4. The footer contains the segment's descriptor, with the exact row count, the first and last event
+   time, and the number of source rows that rolled-up rows represent.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ PARQUET: dict[str, Any] = {
     "write_page_checksum": True,
 }
 ENCODINGS = {ROW: "DELTA_BINARY_PACKED"}
-"""Row numbers mostly ascend: so they take half of what a dictionary or nothing would give."""
+"""Row numbers mostly ascend: deltas take half the space of a dictionary or of plain values."""
 
 
 def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
@@ -102,7 +102,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Tell whether two types mean the same and differ in representation at most."""
+    """Return whether two types differ in representation at most."""
     if pa.types.is_dictionary(found):
         return _akin(found.value_type, expected)
     if pa.types.is_dictionary(expected):
@@ -172,7 +172,7 @@ def check_times(
         first_row: the number of its first row, for messages.
 
     Raises:
-        TimeOutOfRange: if one is null or outside what a table can hold.
+        TimeOutOfRange: if one is null or outside the range of a table.
     """
     if not len(column):
         return None
@@ -199,7 +199,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a segment is among others; as in ``Segment``."""
+    """A segment's place among others; fields as in ``Segment``."""
 
     shard: Shard
     clustering: str = ""
@@ -208,7 +208,7 @@ class Standing:
 
 
 def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segment:
-    """Return the segment whose every row was deleted: it has no file, and any time of its chunk."""
+    """Return a segment without rows: it has no file, and its time range is its whole chunk."""
     return Segment(
         id=segment_id,
         shard=standing.shard,
@@ -225,7 +225,7 @@ def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segm
     )
 
 
-def write_segment(  # noqa: PLR0913 - each goes into the file
+def write_segment(  # noqa: PLR0913 - each is written to the file
     files: DataFiles,
     rows: pa.Table | Iterable[pa.RecordBatch],
     *,
@@ -237,22 +237,22 @@ def write_segment(  # noqa: PLR0913 - each goes into the file
     standing: Standing | None = None,
     definition: bytes = b"",
 ) -> Segment:
-    """Write a segment whose rows nobody has seen in this form, and return its descriptor.
+    """Write a segment from rows in memory or a stream, and return its descriptor.
 
     Args:
-        files: where to.
+        files: the data files to write to.
         rows: in the table's schema (see ``check_rows``); batches are streamed.
         segment_id: an allocated id.
         time_column: the event time, checked here too.
         created: when the append began.
-        token: 16 hex digits that nobody else can guess.
+        token: 16 unguessable hex digits.
         sort: sort the rows by event time first (stable); holds them in memory.
-        standing: what the segment is among others; by default it is of the first generation.
-        definition: the table's, for the footer (``data.parquet.descriptor.encode_definition``).
+        standing: the segment's place among others; first generation by default.
+        definition: for the footer, from ``data.parquet.descriptor.encode_definition``.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
-        TimeOutOfRange: an event time is null or absurd.
+        TimeOutOfRange: an event time is null or out of range.
         StorageError: nothing is visible.
     """
     path = segment_path(segment_id, token)
@@ -262,7 +262,7 @@ def write_segment(  # noqa: PLR0913 - each goes into the file
         raise InvalidInput(f"segment {segment_id} would have no rows")
     with files.create(path) as plain:
         sink = ChecksumSink(plain)
-        schema = first.schema.remove_metadata()  # it speaks of the rows' former home
+        schema = first.schema.remove_metadata()  # it describes the rows' source, not this file
         with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
             own = standing or Standing(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)

@@ -1,16 +1,17 @@
-"""Blocks: row groups of checked segments, and how sorting reads them.
+"""Blocks: row groups of checked segments, as sorting reads them.
 
 1. An input is checked before it is used: size, checksum of the footer, row count, and that the
-   footer's descriptor names the very segment (or the one it was carried over from). All that is
-   read of it is compared with its checksums.
-2. Columns come in the table's types; columns of few words stay dictionaries on the way. Hidden
-   columns (``__segtable_...``) come along; where a file lacks one, an event count is 1, else null.
-3. Root addresses are told by the file's hidden columns, or by the input's sieve. Deleted rows are
-   left out here, and nowhere later.
-4. What is decoded at once is bounded: neighbouring row groups up to ``most`` bytes together, a
+   footer's descriptor names the same segment (or the one it was carried over from). All bytes read
+   are compared with their checksums.
+2. Columns have the table's types; columns of few distinct values stay dictionaries while sorted.
+   Hidden columns (``__segtable_...``) are included; if a file lacks one, an event count is 1, any
+   other column null.
+3. Root addresses come from the file's hidden columns, or from the input's row filter. Deleted rows
+   are dropped here, and nowhere later.
+4. The bytes decoded at once are bounded: neighbouring row groups up to ``most`` bytes together, a
    larger row group in batches.
-5. Each row has an ordinal: the input's number, then the row number in its file, whatever of that
-   was deleted.
+5. Each row has an ordinal: the input's number, then the row number in its file, deleted rows
+   counted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,14 +37,14 @@ from airflow_provider_segtable.data.sort.ranges import ORDINAL_BITS, Ordinals, p
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 _WHOLE = 16 << 20
-"""Files up to this size are read in one go."""
+"""Files up to this size, in bytes, are read in one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """One row group of input number ``input``: ``rows`` rows from row ``first`` on, encoded size.
 
-    ``kept`` of its rows are not deleted; ``footer`` is the checksum of its file's footer.
+    ``kept`` is the number of live rows; ``footer`` is the checksum of its file's footer.
     """
 
     input: int
@@ -64,14 +65,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How rows look while they are sorted.
+    """The form of rows while they are sorted.
 
     Attributes:
-        schema: the output's, hidden columns included.
-        words: columns that stay dictionaries on the way.
-        width: decoded bytes a row, about.
+        schema: the output's schema, hidden columns included.
+        words: columns that stay dictionaries while sorted.
+        width: approximate decoded bytes per row.
         coded: columns (by path) that are written with a dictionary.
-        definition: the table's, as some input's footer has it.
+        definition: the table's definition, from some input's footer.
     """
 
     schema: pa.Schema
@@ -82,12 +83,12 @@ class Shape:
 
     @property
     def dictionaries(self) -> tuple[str, ...]:
-        """Return the columns that stay dictionaries: roots are few words in any case."""
+        """Return the columns that stay dictionaries: ``words``, and roots, which are always few."""
         return (*self.words, ROOT) if ROOT in self.schema.names else self.words
 
     @property
     def worded(self) -> pa.Schema:
-        """Return the schema with dictionaries."""
+        """Return the schema with dictionary types."""
         schema = self.schema
         for name in self.dictionaries:
             at = schema.get_field_index(name)
@@ -98,7 +99,7 @@ class Shape:
 
 @contextmanager
 def decoding(path: str) -> Iterator[None]:
-    """Raise ``CorruptTable`` for what pyarrow finds in a file."""
+    """Turn pyarrow's errors about a file into ``CorruptTable``."""
     try:
         yield
     except SegtableError:
@@ -108,7 +109,7 @@ def decoding(path: str) -> Iterator[None]:
 
 
 def seekable(source: Source) -> pa.BufferReader | SourceFile:
-    """Return a data file as pyarrow reads it."""
+    """Return a data file as a pyarrow input."""
     if source.size <= _WHOLE:
         return pa.BufferReader(source.read_at(0, source.size))
     return SourceFile(source)
@@ -116,7 +117,7 @@ def seekable(source: Source) -> pa.BufferReader | SourceFile:
 
 @contextmanager
 def opened(files: DataFiles, block: Block, words: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """Open a block's file; columns of ``words`` that it has come as dictionaries."""
+    """Open a block's file; its columns in ``words`` are read as dictionaries."""
     with files.open(block.path) as source, decoding(block.path):
         file = seekable(CheckedSource(source, block.footer) if block.footer else source)
         metadata = pq.read_metadata(file)
@@ -128,11 +129,11 @@ def opened(files: DataFiles, block: Block, words: Sequence[str] = ()) -> Iterato
 
 @contextmanager
 def checked(files: DataFiles, segment: Segment) -> Iterator[pq.ParquetFile]:
-    """Open a segment's file and make sure that it is what the log says.
+    """Open a segment's file and check it against its entry in the log.
 
     Raises:
-        NotFound: it is gone.
-        CorruptTable: it is another, or broken.
+        NotFound: the file is missing.
+        CorruptTable: it is another segment's file, or broken.
     """
     with (
         SegmentFiles(files, [segment]).open(segment.path) as source,
@@ -163,7 +164,7 @@ def _check_identity(metadata: pq.FileMetaData, segment: Segment) -> None:
 
 
 def blocks_of(parquet: pq.ParquetFile, number: int, segment: Segment) -> list[Block]:
-    """Return the row groups of an input that have rows."""
+    """Return the non-empty row groups of an input."""
     found, first = [], 0
     for group in range(parquet.metadata.num_row_groups):
         one = parquet.metadata.row_group(group)
@@ -177,7 +178,7 @@ def blocks_of(parquet: pq.ParquetFile, number: int, segment: Segment) -> list[Bl
 
 
 def left_out(parquet: pq.ParquetFile, block: Block, row_filter: RowFilter) -> tuple[int, int]:
-    """Return how many rows of a block are deleted, and how many ingested rows they stand for."""
+    """Return the number of deleted rows of a block, and of ingested rows that they represent."""
     if row_filter.passes_all:
         return 0, 0
     counted = [EVENTS] if EVENTS in parquet.schema_arrow.names else []
@@ -199,12 +200,12 @@ def left_out(parquet: pq.ParquetFile, block: Block, row_filter: RowFilter) -> tu
 def sifted(
     rows: pa.Table, row_filter: RowFilter, first: int, target: pa.Schema
 ) -> tuple[pa.Table, Flags | None]:
-    """Return the rows that are not deleted, and which these are (None: all).
+    """Return the live rows, and the flags that selected them (None: all rows).
 
     Args:
-        rows: all rows of a file from number ``first`` on, as many as there are.
-        row_filter: of the segment.
-        first: the number of the first row.
+        rows: consecutive rows of a file.
+        row_filter: the segment's row filter.
+        first: the number of the first row in the file.
         target: the columns and types to return; with addresses if it names them.
     """
     if ROOT in target.names:
@@ -222,14 +223,14 @@ def read_blocks(
     most: float,
     row_filters: Mapping[int, RowFilter],
 ) -> Iterator[tuple[pa.Table, Ordinals]]:
-    """Yield the rows of blocks that are not deleted, in order, with their ordinals.
+    """Yield the live rows of blocks, in order, with their ordinals.
 
     Args:
-        files: where they are.
+        files: the data files that hold the blocks.
         blocks: sorted by input and row group.
-        shape: how the rows shall look.
-        most: how many bytes may be decoded at once.
-        row_filters: of the inputs, by number.
+        shape: the form of the rows to return.
+        most: the bytes that may be decoded at once.
+        row_filters: the inputs' row filters, by input number.
 
     Raises:
         CorruptTable: a file cannot be decoded.
@@ -270,7 +271,7 @@ def _by_path(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def _batches(blocks: Sequence[Block], most: float) -> Iterator[list[Block]]:
-    """Group neighbouring row groups, so that their rows are neighbours too."""
+    """Group adjacent row groups, so that their rows are consecutive."""
     held: list[Block] = []
     for block in blocks:
         full = sum(one.rows for one in held) + block.rows > most
@@ -283,7 +284,7 @@ def _batches(blocks: Sequence[Block], most: float) -> Iterator[list[Block]]:
 
 
 def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    """Return rows in the target's columns and types, hidden columns filled in."""
+    """Return rows in the target's columns and types; fill in missing hidden columns."""
     for field in target:
         if field.name not in rows.column_names and _made_up(field.name):
             one = 1 if field.name == EVENTS else None
@@ -293,5 +294,5 @@ def fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
 
 
 def _made_up(name: str) -> bool:
-    """Tell whether a column may be missing; an address can only be known."""
+    """Return whether a missing column can be filled in: a hidden one, but not an address."""
     return name.startswith(HIDDEN) and name not in (ROOT, ROW)

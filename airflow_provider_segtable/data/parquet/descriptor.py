@@ -1,11 +1,11 @@
-"""What a data file says about itself, in its footer.
+"""Segment descriptors and table definitions in the footers of data files.
 
-1. The footer's key-value metadata has a ``segtable`` entry: the segment's descriptor as JSON,
-   with ``format`` first of all checked. A table whose log was lost can be rebuilt from it.
-2. Left out is what the file itself shows: path, size, number of row groups and its checksum.
-3. A file is taken for a segment only if this entry names that segment.
-4. A second entry, ``segtable.table``, is the table's definition and the version that its first
-   appends had. Compaction copies it from an input; files of older writers have none.
+1. The footer's key-value metadata has a ``segtable`` entry: the segment's descriptor as JSON.
+   Readers check its ``format`` first. If the log is lost, the table can be rebuilt from it.
+2. The entry omits properties of the file itself: path, size, number of row groups and checksum.
+3. A file is accepted as a segment's only if this entry names that segment.
+4. A second entry, ``segtable.table``, is the table's definition and the version of its first
+   appends. Compaction copies it from an input; files of older writers have none.
 """
 
 import json
@@ -45,13 +45,13 @@ def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> 
 
     Args:
         data: the entry's value.
-        path: of the file, relative to the table's root.
-        size: of the file, in bytes.
-        row_groups: how many the file has.
+        path: the file's path, relative to the table's root.
+        size: the file's size, in bytes.
+        row_groups: the file's number of row groups.
 
     Raises:
         UnsupportedFormat: written by a newer segtable.
-        CorruptTable: it is no descriptor.
+        CorruptTable: it is not a descriptor.
     """
     try:
         body = json.loads(data)
@@ -70,11 +70,11 @@ def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> 
 
 
 def read_descriptor(files: DataFiles, path: str) -> Segment:
-    """Load the descriptor that a data file carries.
+    """Load the descriptor from a data file.
 
     Raises:
         NotFound: there is no such file.
-        CorruptTable: it is no Parquet file, or carries no descriptor.
+        CorruptTable: it is not a Parquet file, or has no descriptor.
         UnsupportedFormat: written by a newer segtable.
     """
     with files.open(path) as source:
@@ -85,10 +85,10 @@ def read_descriptor(files: DataFiles, path: str) -> Segment:
 
 
 def described(source: Source, footer: Footer) -> Segment:
-    """Return the segment that a footer describes, with what the file itself shows.
+    """Return the segment that a footer describes, with the file's own path, size and checksum.
 
     Raises:
-        CorruptTable: the footer carries no descriptor, or it is broken.
+        CorruptTable: the footer has no descriptor, or a broken one.
         UnsupportedFormat: written by a newer segtable.
     """
     segment = decode_descriptor(
@@ -101,17 +101,17 @@ def described(source: Source, footer: Footer) -> Segment:
 
 
 def encode_definition(table: TableCreated, base_version: Instant) -> bytes:
-    """Return the footer entry of the table that a file belongs to."""
+    """Return the footer entry that defines a file's table."""
     body = {"format": FORMAT, "base_version": base_version, **encode_table(table)}
     return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
-    """Parse what ``encode_definition`` wrote: the table, and its base version.
+    """Parse the output of ``encode_definition``: the table, and its base version.
 
     Raises:
         UnsupportedFormat: written by a newer segtable.
-        CorruptTable: it is no definition.
+        CorruptTable: it is not a definition.
     """
     try:
         body = json.loads(data)
@@ -126,16 +126,16 @@ def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
 
 
 def definition_entry(data: bytes | None) -> dict[bytes, bytes]:
-    """Return the key-value metadata that hands a definition on; none if there is none."""
+    """Return the key-value metadata for a definition; empty without one."""
     return {TABLE_KEY: data} if data else {}
 
 
 def read_definition(files: DataFiles, path: str) -> bytes:
-    """Load the definition that a data file carries, as it stands there; empty if it has none.
+    """Load the raw definition from a data file; empty if it has none.
 
     Raises:
         NotFound: there is no such file.
-        CorruptTable: it is no Parquet file.
+        CorruptTable: it is not a Parquet file.
     """
     with files.open(path) as source:
         return read_footer(source).metadata.get(TABLE_KEY, b"")

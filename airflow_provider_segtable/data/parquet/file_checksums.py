@@ -8,20 +8,20 @@
                  ^ blocks of 128 KiB <------------------------- their lengths and CRC-32s
 
 1. The *body*, from the file's first byte to the last page, is cut into blocks. Their lengths and
-   CRC-32s stand in the footer's key-value metadata, written when the last page is.
-2. The *tail* is everything behind the body: page indexes, footer, its length, the magic number.
-   Its place and CRC-32 stand in the descriptor of the event that publishes the file.
-3. ``CheckedSource`` gives out no byte of a block that it has not compared, so whoever reads through
-   it gets the bytes that were written, or ``ChecksumMismatch``. Blocks are small, so that reading
-   one column does not read the file.
-4. Bytes that are copied from a checked file keep the block's checksum: it was just compared.
-5. A file without a footer checksum in its descriptor is read as it is: older versions wrote it.
+   CRC-32s are in the footer's key-value metadata, which is written after the last page.
+2. The *tail* is everything after the body: page indexes, footer, its length, the magic number.
+   Its start and CRC-32 are in the descriptor of the event that publishes the file.
+3. ``CheckedSource`` compares a block before it returns any byte of the block, so its readers get
+   the bytes that were written, or ``ChecksumMismatch``. Blocks are small, so that reading one
+   column does not read the whole file.
+4. A block that is copied whole from a checked file keeps its checksum: it was just compared.
+5. A file without a footer checksum in its descriptor is read unchecked: an older version wrote it.
 
-Parquet's own page checksums are written, too, for readers that do not come through here (Spark's,
+Parquet's own page checksums are also written, for readers that do not use this module (Spark's,
 other engines): they cover pages without their headers, and neither indexes nor footer.
 
 Source of the idea: HDFS, which keeps a CRC for every chunk of a block; Iceberg's manifests, which
-name what a file must be from outside of it.
+record a file's expected properties outside the file.
 """
 
 import struct
@@ -44,17 +44,17 @@ KEY = b"segtable.checksums"
 BLOCK = 128 << 10
 _ENTRY = struct.Struct("<II")
 _FEW = 4
-"""Up to so many blocks are joined to one that is held, instead of loading that again."""
+"""The most blocks to join to the held block; beyond that the held block is loaded again."""
 
 Block = tuple[int, int]
-"""The length and CRC-32 of some neighbouring bytes."""
+"""The length and CRC-32 of consecutive bytes."""
 
 
 class ChecksumSink:
-    """A ``Sink`` that computes checksums of what passes through; ``entry`` ends the body."""
+    """A ``Sink`` that computes checksums of the bytes written; ``entry`` ends the body."""
 
     def __init__(self, sink: Sink) -> None:
-        """Write to ``sink``, which is empty so far."""
+        """Write to ``sink``, which must be empty."""
         self._sink = sink
         self._blocks: list[Block] = []
         self._length = self._crc = 0
@@ -72,7 +72,7 @@ class ChecksumSink:
 
     @property
     def footer(self) -> FooterChecksum:
-        """Return the checksum of everything behind the body."""
+        """Return the checksum of the tail."""
         return FooterChecksum(self._tail_start, self._crc)
 
     def write(self, data: bytes) -> None:
@@ -91,7 +91,7 @@ class ChecksumSink:
                 self._end_block()
 
     def copy_from(self, source: Source, offset: int, length: int) -> None:
-        """Append a range of another file; whole blocks of a checked one keep their checksums."""
+        """Append a range of another file; whole blocks of a checked file keep their checksums."""
         if not isinstance(source, CheckedSource) or self._tail_start >= 0:
             copy_in_pieces(source, self, offset, length)
             return
@@ -129,13 +129,13 @@ class _Held:
 
 
 class CheckedSource:
-    """A ``Source`` whose bytes are compared with their checksums before they are given out."""
+    """A ``Source`` that compares bytes with their checksums before it returns them."""
 
     def __init__(self, source: Source, footer: FooterChecksum) -> None:
         """Load and compare the tail.
 
         Raises:
-            ChecksumMismatch: it is not what the log says.
+            ChecksumMismatch: it differs from the log's checksum.
         """
         self.path = source.path
         self.size = source.size
@@ -157,14 +157,14 @@ class CheckedSource:
         return whole if isinstance(whole, bytes) and len(whole) == len(found) else bytes(found)
 
     def view(self, offset: int, length: int) -> memoryview:
-        """Return exactly ``length`` bytes from ``offset``, not copied where that can be.
+        """Return exactly ``length`` bytes from ``offset``, without a copy where possible.
 
         Raises:
-            ChecksumMismatch: a block that has some of them is not what was written.
+            ChecksumMismatch: a block in the range differs from the bytes written.
         """
         end = offset + length
         if offset < 0 or length <= 0 or end > self.size:
-            return memoryview(self._source.read_at(offset, length))  # which says what is wrong
+            return memoryview(self._source.read_at(offset, length))  # raises the right error
         tail = memoryview(self._tail)
         if offset >= self._start:
             return tail[offset - self._start : end - self._start]
@@ -175,7 +175,7 @@ class CheckedSource:
         """Compare every byte.
 
         Raises:
-            ChecksumMismatch: one is not what was written.
+            ChecksumMismatch: a block differs from the bytes written.
         """
         for offset in range(0, self._start, PIECE):
             self._body(offset, min(offset + PIECE, self._start))
@@ -183,7 +183,7 @@ class CheckedSource:
     def pieces(self, offset: int, length: int) -> Iterator[tuple[bytes, list[Block]]]:
         """Yield a range in compared pieces, each with the whole blocks that it consists of.
 
-        A piece that is but a part of a block comes without.
+        A piece that is only part of a block has no blocks.
         """
         end = offset + length
         while offset < end:
@@ -205,7 +205,7 @@ class CheckedSource:
             offset = stop
 
     def _table(self) -> list[int]:
-        """Return where blocks end; loaded from the tail when first needed."""
+        """Return the ends of the blocks; loaded from the tail when first needed."""
         if not self._ends:
             try:
                 entries = pq.read_metadata(pa.BufferReader(self._tail)).metadata or {}
@@ -233,10 +233,10 @@ class CheckedSource:
         return whole[offset - begin : end - begin]
 
     def _blocks(self, first: int, last: int) -> memoryview:
-        """Load and compare blocks ``first`` to ``last``; hold the last: the next read begins there.
+        """Load and compare blocks ``first`` to ``last``; hold the last one for the next read.
 
         Raises:
-            ChecksumMismatch: one is not what was written.
+            ChecksumMismatch: a block differs from the bytes written.
         """
         start, at = self._ends[first - 1] if first else 0, 0
         raw = memoryview(self._source.read_at(start, self._ends[last] - start))
@@ -262,7 +262,7 @@ def _decoded(path: str, entry: bytes) -> list[Block]:
 
 
 def footer_checksum(source: Source, metadata: Mapping[bytes, bytes]) -> FooterChecksum | None:
-    """Return the checksum of a file's footer as it is; None if an older version wrote the file.
+    """Compute the checksum of a file's current tail; None if an older version wrote the file.
 
     Args:
         source: the open file.

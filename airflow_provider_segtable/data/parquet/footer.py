@@ -1,13 +1,13 @@
-"""Parquet footers: read far enough to move row groups into another file, and written.
+"""Parquet footers: reads the fields needed to move row groups to another file, and writes footers.
 
 1. A file ends with its footer (``FileMetaData``), the footer's length and ``PAR1``.
-2. Of the row groups only positions, lengths and row counts are noted, each with the place where
-   it stands in the footer's bytes, so that it can be replaced there.
-3. A footer whose row groups have something unknown, encrypted or external is readable
-   (schema, rows, metadata), but ``foreign`` says why its row groups must not be moved.
+2. Only positions, lengths and row counts of row groups are read, each with its span in the
+   footer's bytes, so that it can be replaced there.
+3. A footer whose row groups have unknown, encrypted or external parts is readable (schema, rows,
+   metadata), but ``foreign`` gives the reason why its row groups must not be moved.
 
-Source: apache/parquet-format, ``parquet.thrift``; the moving of row groups is what parquet-java
-does in ``ParquetFileWriter.appendFile``.
+Source: apache/parquet-format, ``parquet.thrift``; row groups are moved as in parquet-java's
+``ParquetFileWriter.appendFile``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _TAIL = 64 << 10
 _KNOWN_VERSIONS = {1, 2}
-_FOOTER_FIELDS = set(range(1, 8))  # behind them: encryption
+_FOOTER_FIELDS = set(range(1, 8))  # later fields: encryption
 
 _COLUMN_META: thrift.Shape = {
     **dict.fromkeys((1, 2, 3, 4, 5, 6, 8, 12, 13, 16, 17), SKIP),
@@ -64,12 +64,12 @@ _GROUP: thrift.Shape = {
 }
 
 Marks = Mapping[str, Span]
-"""The noted numbers of one struct by name: where each starts and ends, and its value."""
+"""The numbers read from one struct, by name: each with its start, end and value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One row group: its place in the footer's bytes and what was noted in it."""
+    """One row group: its span in the footer's bytes, and the numbers read from it."""
 
     start: int
     end: int
@@ -88,7 +88,7 @@ class Group:
 
     @property
     def extent(self) -> tuple[int, int]:
-        """Return where the group's column chunks start and end in the file."""
+        """Return the start and end of the group's column chunks in the file."""
         starts = [chunk_start(column) for column in self.columns]
         ends = (
             start + column["size"][2] for start, column in zip(starts, self.columns, strict=True)
@@ -97,7 +97,7 @@ class Group:
 
 
 def chunk_start(column: Marks) -> int:
-    """Return where a column chunk starts: at its dictionary page if it has one."""
+    """Return the start of a column chunk: its dictionary page if it has one."""
     data = column["data"][2]
     dictionary = column["dictionary"][2] if "dictionary" in column else 0
     return dictionary if 0 < dictionary < data else data
@@ -105,11 +105,11 @@ def chunk_start(column: Marks) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """What a Parquet file says about itself.
+    """The footer of a Parquet file.
 
-    ``start`` is the footer's place in the file; ``data`` its bytes; ``schema`` and
-    ``column_orders`` are raw Thrift lists; ``tail`` are the file's last bytes before the footer,
-    as many as came along. ``foreign`` is why row groups must not be moved, or empty.
+    ``start`` is the footer's offset in the file; ``data`` its bytes; ``schema`` and
+    ``column_orders`` are raw Thrift lists; ``tail`` is the part before the footer that was read
+    with it. ``foreign`` is the reason why row groups must not be moved, or empty.
     """
 
     path: str
@@ -132,10 +132,10 @@ def read_footer(source: Source, like: Footer | None = None) -> Footer:
 
     Args:
         source: the open file.
-        like: another file's footer; where its schema is the same, reading is faster.
+        like: another file's footer; reading is faster if the schemas are equal.
 
     Raises:
-        CorruptTable: the file is truncated, garbled, or no Parquet file.
+        CorruptTable: the file is truncated, garbled, or not a Parquet file.
         UnsupportedFormat: the whole footer is encrypted.
     """
     size = source.size
@@ -164,7 +164,7 @@ def read_footer(source: Source, like: Footer | None = None) -> Footer:
 
 
 def _parsed(blank: Footer, like: Footer | None) -> Footer:
-    """Return the footer with everything read; raw fields first, then what they mean."""
+    """Return the footer parsed: first the raw fields, then their values."""
     data, at, field = blank.data, 0, 0
     known = {2: like.schema, 7: like.column_orders} if like else {}
     raw: dict[int, bytes] = {}
@@ -258,7 +258,7 @@ def _checked(footer: Footer) -> Footer:
             f"{footer.path}: {rows} rows in its row groups, {footer.rows} in its footer: restore it"
         )
     for group in footer.groups:
-        start, end = group.extent if group.rows else (len(MAGIC),) * 2  # empty ones point anywhere
+        start, end = group.extent if group.rows else (len(MAGIC),) * 2  # empty: offsets arbitrary
         if start < len(MAGIC) or end > footer.start:
             raise CorruptTable(
                 f"{footer.path}: a row group at {start}..{end} lies outside the file's "
@@ -276,7 +276,7 @@ def footer_bytes(
     metadata: Iterable[tuple[bytes, bytes]],
     created_by: bytes,
 ) -> bytes:
-    """Return a footer with its length and magic: schema and column orders as in ``like``."""
+    """Return a footer with its length and magic; schema and column orders as in ``like``."""
     pairs = [
         b"\x18" + thrift.binary(key) + b"\x18" + thrift.binary(value) + b"\0"
         for key, value in metadata

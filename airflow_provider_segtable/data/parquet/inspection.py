@@ -1,15 +1,14 @@
 """Inspecting one data file against its descriptor; reads only.
 
-1. By its footer: size, that it is Parquet, whose segment it is, its checksum, rows, row groups,
-   columns.
-2. By its bytes: each is compared with its checksum.
-   By its rows: how many; event times inside the time chunk and ``[time_min, time_max]``; sorted
-   as ``clustering`` says; rollup events sum up.
-3. A lexicographic order can be seen in the rows, and so is checked, across batches. A z-order is
-   over ranks that only its writer knew, so it is believed. Ties go by event time; in rollup tables
-   by the other dimensions first, so there only the order's own columns are compared.
-4. Root addresses: the hidden columns are there exactly where ``roots`` says so. No row is without
-   an address, none has one of other roots, no two have the same.
+1. Footer: size, Parquet format, segment id, checksum, rows, row groups, columns.
+2. Bytes: each block is compared with its checksum.
+   Rows: their number; event times inside the time chunk and ``[time_min, time_max]``; sorted by
+   ``clustering``; rollup events add up.
+3. A lexicographic order is visible in the rows, so it is checked, across batches. A z-order is over
+   ranks that only its writer had, so it is not checked. Ties are ordered by event time; in rollup
+   tables by the other dimensions first, so only the order's own columns are compared there.
+4. Root addresses: the hidden columns exist exactly if ``roots`` requires them. Every row has an
+   address, its root is one of ``roots``, and no two rows have the same address.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,23 +44,23 @@ from airflow_provider_segtable.ports.files import DataFiles
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a file; ``code`` is a stable word."""
+    """A problem of a file; ``code`` is a stable word."""
 
     code: str
     what: str
 
 
 def stored(table: TableCreated) -> pa.Schema:
-    """Return the columns that a table's files have."""
+    """Return the columns of a table's files."""
     shown = to_arrow(table.schema)
     return physical_schema(shown, table.rollup) if table.rollup else shown
 
 
 def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:
-    """Look at a file without decoding its rows.
+    """Check a file without decoding its rows.
 
     Raises:
-        NotFound: the file is not there.
+        NotFound: the file is missing.
         UnsupportedFormat: written by a newer segtable.
     """
     problems: list[Problem] = []
@@ -98,25 +97,25 @@ def _columns(files: DataFiles, path: str) -> frozenset[str]:
 
 
 def inspect_bytes(files: DataFiles, segment: Segment) -> list[Problem]:
-    """Compare every byte of a file with its checksum; none, if an older version wrote it.
+    """Compare every byte of a file with its checksums; no bytes if an older version wrote it.
 
     Raises:
-        NotFound: the file is not there.
+        NotFound: the file is missing.
     """
     try:
         check_bytes(files, segment)
     except ChecksumMismatch as error:
         return [Problem("wrong-checksum", str(error))]
     except (CorruptTable, UnsupportedFormat):
-        return []  # other looks find that
+        return []  # the footer and row checks report that
     return []
 
 
 def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:
-    """Decode every row of a file, checksums apart; each kind of problem is named once.
+    """Decode and check every row of a file, without checksums; each code is reported once.
 
     Raises:
-        NotFound: the file is not there.
+        NotFound: the file is missing.
     """
     seen = _Seen(segment=segment, table=table)
     try:
@@ -137,7 +136,7 @@ def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> lis
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of a file's rows so far; ``last`` is the last row's sort columns."""
+    """Checks of a file's rows so far; ``last`` is the last row's sort columns."""
 
     segment: Segment
     table: TableCreated
@@ -148,7 +147,7 @@ class _Seen:
     numbers: dict[str, list[Numbers]] = field(default_factory=dict)
 
     def look(self, batch: pa.RecordBatch) -> None:
-        """Look at some more rows."""
+        """Check more rows."""
         if not batch.num_rows:
             return
         self._times(instants(batch.column(self.table.time_column)))
@@ -160,7 +159,7 @@ class _Seen:
         self._order(batch)
 
     def close(self) -> None:
-        """Add up."""
+        """Check the totals."""
         rows, events = self.segment.rows, self.segment.events
         if self.rows != rows:
             self._say("wrong-rows", lambda: f"it has {self.rows} rows, the log says {rows}")

@@ -4,20 +4,20 @@
 
     input A   PAR1 | chunks ............ | blooms | column ix | offset ix | footer
     input B   PAR1 | chunks ... | blooms | column ix | offset ix | footer
-                      |  one copy an input
+                      |  one copy per input
     output    PAR1 | chunks of A | chunks of B | blooms | column ix A,B | offset ix A,B | footer
 
 1. The column chunks of one input lie between its first and its last chunk; that range is copied
-   in one piece, so all its offsets move by one shift. What else lies in the range comes along.
-2. Column indexes hold no offsets and are copied as they are; offset indexes hold the offset of
-   every page and are patched; both stand together before the new footer.
+   in one piece, so all its offsets move by one shift. Other bytes in the range are copied too.
+2. Column indexes contain no offsets and are copied unchanged; offset indexes contain the offset of
+   every page and are patched; both are written before the new footer.
 3. Bloom filters outside the range are copied one by one, which needs their length.
 4. The row group structs of the old footers are copied with every absolute offset replaced: file
    offset, data, dictionary and index page, bloom filter, column index, offset index; and the
    ordinal. All other fields, statistics included, stay byte for byte.
 5. Row groups without rows are left out.
-6. Whatever does not fit these rules makes a file *foreign*: ``examined`` says why, and the file
-   has to be decoded.
+6. A file that does not fit these rules is *foreign*: ``examined`` returns the reason, and the file
+   must be decoded.
 
 Source of the idea: parquet-java ``ParquetFileWriter.appendFile``, which drops page indexes and
 bloom filters or rewrites them one chunk at a time.
@@ -55,7 +55,7 @@ _PAGE_LOCATION: thrift.Shape = {1: "offset", 2: SKIP, 3: SKIP}
 class Movable:
     """A file whose row groups can be moved: its footer, and its page indexes' bytes.
 
-    ``pages`` has, for each offset index by its place in the file, where its offsets stand.
+    ``pages`` maps the file offset of each offset index to the spans of its page offsets.
     """
 
     footer: Footer
@@ -64,7 +64,7 @@ class Movable:
     pages: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
 
     def index(self, column: Marks, name: str) -> bytes:
-        """Return a chunk's column or offset index, as it stands in the file."""
+        """Return the bytes of a chunk's column or offset index."""
         if name not in column:
             return b""
         start = column[name][2] - self.index_start
@@ -72,7 +72,7 @@ class Movable:
 
 
 def examined(source: Source, footer: Footer) -> Movable | str:
-    """Return the file's row groups as movable, or the reason why they are not."""
+    """Return the file as movable, or the reason why it is not."""
     if footer.foreign:
         return footer.foreign
     columns = [column for group in footer.groups if group.rows for column in group.columns]
@@ -123,7 +123,7 @@ def _with_indexes(source: Source, footer: Footer, columns: Sequence[Marks]) -> M
 
 
 def _page_offsets(data: bytes, start: int, length: int) -> list[Span]:
-    """Return where the page offsets of an offset index stand, relative to its start."""
+    """Return the spans of the page offsets in an offset index, relative to its start."""
     data = data[start : start + length]
     found: list[Span] = []
     at = last = 0
@@ -145,7 +145,7 @@ def _page_offsets(data: bytes, start: int, length: int) -> list[Span]:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """A row group in its new place: by how much it moved, its blooms, its page indexes."""
+    """A moved row group: its shift, its bloom filters' new offsets, its page indexes."""
 
     footer: Footer
     group: Group
@@ -176,13 +176,13 @@ class Assembly:
         return len(self._moved)
 
     def append(self, source: Source, file: Movable, first: int = 0, end: int | None = None) -> None:
-        """Move the row groups ``[first, end)`` of a file in, undecoded.
+        """Append the row groups ``[first, end)`` of a file, undecoded.
 
         Args:
             source: the open file.
-            file: what ``examined`` found in it.
+            file: the result of ``examined``.
             first: the first row group.
-            end: behind the last row group; None for all.
+            end: one past the last row group; None for all.
         """
         groups = [group for group in file.footer.groups[first:end] if group.rows]
         if not groups:
@@ -207,7 +207,7 @@ class Assembly:
     def _blooms(
         self, source: Source, group: Group, body: tuple[int, int], shift: int
     ) -> dict[int, int]:
-        """Return the new place of each old bloom filter; copies those outside the body."""
+        """Return the new offset of each bloom filter; copy the filters outside the body."""
         places: dict[int, int] = {}
         for column in group.columns:
             if "bloom" in column:
@@ -223,9 +223,9 @@ class Assembly:
         """Write page indexes and footer.
 
         Args:
-            metadata: all key-value metadata the file shall have, but for that of the sink.
-            created_by: who wrote the pages, for readers that know old writers' faults.
-            like: where schema and column orders come from.
+            metadata: the file's key-value metadata, except the sink's own.
+            created_by: the writer of the pages, for readers with workarounds for old writers.
+            like: the footer to take schema and column orders from.
         """
         own = self._sink.entry() if isinstance(self._sink, ChecksumSink) else {}
         column_at = self._sink.position
@@ -282,12 +282,12 @@ def _group_bytes(moved: _Moved, ordinal: int, column_at: int, offset_at: int) ->
 def _page_edits(moved: _Moved, column: Marks) -> list[tuple[Span, int]]:
     edits = [(column["data"], column["data"][2] + moved.shift)]
     for name in ("dictionary", "index"):
-        if name in column and column[name][2] > 0:  # some writers say 0 for none
+        if name in column and column[name][2] > 0:  # some writers store 0 for a missing page
             edits.append((column[name], column[name][2] + moved.shift))
     if "bloom" in column:
         edits.append((column["bloom"], moved.blooms[column["bloom"][2]]))
     if "file_offset" in column and column["file_offset"][2]:
-        # Deprecated: 0, or the first page, or a copy of the metadata that is not taken along.
+        # Deprecated: 0, or the first page, or a copy of the metadata, which is not copied.
         old = column["file_offset"][2]
         inside = moved.body[0] <= old < moved.body[1]
         edits.append((column["file_offset"], old + moved.shift if inside else 0))

@@ -1,10 +1,10 @@
-"""Rows decoded and encoded again, as Parquet files in memory of one full row group each.
+"""Rewriting: rows are decoded and encoded as Parquet files in memory, one full row group each.
 
 1. Memory is bounded: one row group decoded, one encoded.
-2. Columns of few words stay dictionaries on the way, which saves decoding and hashing each value.
-   Which these are, the first file tells; where words hardly repeat it would cost, threefold. Roots
-   of addresses always are.
-3. What is read may be changed on the way: rows left out, columns filled in.
+2. Columns of few distinct values stay dictionaries, which saves decoding and hashing each value.
+   They are chosen by the first file's sizes: if values hardly repeat, a dictionary takes three
+   times as long. Address roots always stay dictionaries.
+3. Rows may be changed between reading and writing: rows dropped, columns filled in.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,22 +31,22 @@ from airflow_provider_segtable.ports.files import DataFiles, Source
 
 ARROW_SCHEMA = b"ARROW:schema"
 _WHOLE = 32 << 20
-"""Files up to this size are read in one go."""
+"""Files up to this size, in bytes, are read in one call."""
 
 Change = Callable[[pa.Table, int], pa.Table]
-"""What is done to rows, given the number of the first one in its file."""
+"""A function that changes rows, given the number of the first one in its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Rows to be read.
+    """A range of rows to read.
 
     Attributes:
-        path: of the file.
-        groups: its row groups.
+        path: the file's path.
+        groups: the row groups.
         first: the number of their first row in the file.
-        cut: which rows of the row groups (None: all).
-        change: what to do to them, if anything.
+        cut: the rows ``[start, stop)`` of the row groups (None: all).
+        change: a change to apply to the rows, if any.
     """
 
     path: str
@@ -65,7 +65,7 @@ def arrow_schema(footer: Footer) -> pa.Schema:
 
 
 def empty_file(schema: pa.Schema) -> Source:
-    """Return a file without rows, for the schema that our writer gives it."""
+    """Return a file without rows, whose footer has the schema as segtable writes it."""
     return _encoded(schema.empty_table())
 
 
@@ -114,7 +114,7 @@ def _seekable(source: Source) -> pa.BufferReader | SourceFile:
 def _cut(
     batches: Iterable[pa.RecordBatch], start: int, stop: int
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Yield what rows ``start..stop`` have of each batch, and where that begins."""
+    """Yield the part of each batch in rows ``[start, stop)``, with its first row's number."""
     at = 0
     for batch in batches:
         low, high = max(start - at, 0), min(stop - at, batch.num_rows)
@@ -136,7 +136,7 @@ def _paths(metadata: pq.FileMetaData) -> set[str]:
 
 
 def _with_dictionaries(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schema:
-    """Return the schema with top-level columns of few words as dictionaries."""
+    """Return the schema with top-level columns of few distinct values as dictionaries."""
     if (at := schema.get_field_index(ROOT)) >= 0:
         field = schema.field(at).with_type(pa.dictionary(pa.int32(), pa.string()))
         schema = schema.set(at, field)
@@ -151,7 +151,7 @@ def _with_dictionaries(schema: pa.Schema, metadata: pq.FileMetaData) -> pa.Schem
 
 
 def _repeats(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> bool:
-    """Tell whether a column chunk's dictionary is small beside its data."""
+    """Return whether a column chunk's dictionary is small beside its data."""
     if not (pa.types.is_string(kind) or pa.types.is_binary(kind)) or not chunk.has_dictionary_page:
         return False
     dictionary = chunk.data_page_offset - (chunk.dictionary_page_offset or 0)
@@ -161,14 +161,14 @@ def _repeats(chunk: pq.ColumnChunkMetaData, kind: pa.DataType) -> bool:
 def _encoded(table: pa.Table) -> Source:
     stream = pa.BufferOutputStream()
     rows = max(1, table.num_rows)
-    options = {**PARQUET, "store_schema": False}  # the output keeps that of its inputs
+    options = {**PARQUET, "store_schema": False}  # the output keeps its inputs' schema
     options |= _encodings(table.schema)
     pq.write_table(table.unify_dictionaries(), stream, row_group_size=rows, **options)
     return MemorySource("a rewritten row group", stream.getvalue().to_pybytes())
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Return the options by which some columns have an encoding and all others a dictionary."""
+    """Return the options that give columns in ``ENCODINGS`` theirs, and all others dictionaries."""
     known = {name: how for name, how in ENCODINGS.items() if name in schema.names}
     if not known:
         return {}

@@ -1,12 +1,11 @@
 """Reading the rows of one segment as Arrow batches.
 
-1. Columns come in the order asked for, in the table's types, whatever the file stored.
-2. ``clip`` keeps rows whose event time lies in it; a segment that lies in it wholly (by its
+1. Columns come in the requested order, in the table's types, whatever types the file stores.
+2. ``clip`` keeps rows with event times in the interval; a segment that lies wholly inside (by its
    descriptor) is not filtered.
-3. Bytes are compared with their checksums as they are read (``checksums``), unless that is
+3. Bytes are compared with their checksums as they are read (``file_checksums``), unless that is
    switched off.
-4. A ``row_filter`` holds deleted rows back, and tells the others' root addresses if they are asked
-   for.
+4. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 """
 
 import io
@@ -68,7 +67,7 @@ class SourceFile(io.RawIOBase):
         )
 
 
-def read_segment(  # noqa: PLR0913 - each names what is read
+def read_segment(  # noqa: PLR0913 - each selects data to read
     files: DataFiles,
     segment: Segment,
     *,
@@ -83,20 +82,20 @@ def read_segment(  # noqa: PLR0913 - each names what is read
     """Yield a segment's rows.
 
     Args:
-        files: where the segment's file is.
+        files: the data files that hold the segment.
         segment: its descriptor.
         schema: the table's Arrow schema.
         time_column: the name of the event time column.
-        columns: which columns, in which order; all if None.
-        clip: keep only rows with event time in it.
-        row_filter: what is deleted; nothing if None.
+        columns: the columns to read, in order; all if None.
+        clip: keep only rows with event times in this interval.
+        row_filter: the segment's row filter; no deletes if None.
         addressed: add each row's root address, as the hidden columns ``ROOT`` and ``ROW``.
         checked: compare bytes with their checksums.
 
     Raises:
-        NotFound: the file is gone (cleaned, or lost).
+        NotFound: the file is missing (cleaned, or lost).
         ChecksumMismatch: the file was damaged after it was written.
-        CorruptTable: the file is not what the log says.
+        CorruptTable: the file differs from its entry in the log.
     """
     row_filter = row_filter or RowFilter.idle(segment)
     wanted = list(schema.names if columns is None else columns)
@@ -105,7 +104,7 @@ def read_segment(  # noqa: PLR0913 - each names what is read
     target = pa.schema([schema.field(name) for name in wanted])
     hidden = (ROOT, ROW) if addressed and not row_filter.runs else ()
     read = [*wanted, *([time_column] if clip else []), *row_filter.reads, *hidden]
-    words = [ROOT] if ROOT in read else []  # pyarrow insists that it is there
+    words = [ROOT] if ROOT in read else []  # pyarrow requires that the column is read
     if addressed:
         target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
     try:
@@ -136,6 +135,6 @@ def _clipped(batch: pa.RecordBatch, time_column: str, clip: Interval) -> pa.Reco
 
 def _in_schema(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     if not target.names:
-        return batch.select([])  # keeps the number of rows; a cast would not
+        return batch.select([])  # keeps the row count; an empty batch from arrays would not
     arrays = [batch.column(field.name).cast(field.type) for field in target]
     return pa.RecordBatch.from_arrays(arrays, schema=target)

@@ -1,12 +1,12 @@
-"""Sorted rows into Parquet: one writer for all sorted segments, and what a row will take there.
+"""The Parquet writer of all sorted segments, and its estimate of bytes per row.
 
 1. Row groups are smaller than an append's: a quarter of a million rows, so that readers of a
    sorted file skip more of it, and the next sort reads less.
-2. Dictionaries stay dictionaries; each row group gets the words that it has. The file's Arrow
-   schema is the table's, as if the words had been written one by one.
-3. A dictionary is written where a sorted sample is smaller with it; text always tries, row numbers
-   (``ROW``) never do.
-4. The bytes of dictionaries are spread over a full row group when a small sample is measured.
+2. Dictionaries stay dictionaries; each row group stores only the values that it contains. The
+   file's Arrow schema is the table's, without dictionary types.
+3. A dictionary is written if a sorted sample is smaller with it; always tried for text, never for
+   row numbers (``ROW``).
+4. When a small sample is measured, dictionary bytes are spread over a full row group.
 """
 
 from collections.abc import Iterable
@@ -26,12 +26,12 @@ ARROW_SCHEMA = b"ARROW:schema"
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with its dictionaries' word types."""
+    """Return a schema with dictionary types replaced by their value types."""
     return pa.schema([field.with_type(plain(field.type)) for field in schema])
 
 
 def arrow_schema_entry(schema: pa.Schema) -> bytes:
-    """Return the footer entry with which pyarrow's writer keeps a schema."""
+    """Return the footer entry in which pyarrow's writer stores a schema."""
     stream = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), stream, **PARQUET)
     entry: bytes = pq.read_metadata(pa.BufferReader(stream.getvalue())).metadata[ARROW_SCHEMA]
@@ -43,7 +43,7 @@ def writer(
 ) -> pq.ParquetWriter:
     """Return a writer of rows in ``schema``, which may have dictionaries.
 
-    Only columns of ``coded`` are written with one: trying costs as much as all the rest.
+    Only columns in ``coded`` are written with dictionaries: trying them costs as much as all else.
     """
     sorting = None
     if not keying.grids:
@@ -63,7 +63,7 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def group_rows(rows: pa.Table) -> int:
-    """Return how many rows to write as one row group: full ones, about equal."""
+    """Return the rows of each row group: as few groups as possible, of about equal size."""
     width = max(1, rows.nbytes // max(1, rows.num_rows))
     most = max(1, min(SORTED_ROWS, GROUP_BYTES // width))
     groups = -(-rows.num_rows // most)
@@ -78,7 +78,7 @@ def sorted_rows(rows: pa.Table, keying: Keying) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """How sorted rows encode: bytes a row, and columns (by path) that gain by a dictionary."""
+    """The encoding of sorted rows: bytes per row, and columns (by path) with a dictionary."""
 
     width: float
     coded: frozenset[str]
@@ -88,8 +88,8 @@ def probed(rows: pa.Table, coded: Iterable[str] | None = None) -> Probe:
     """Encode a sample of sorted rows.
 
     Args:
-        rows: of one row group.
-        coded: the columns that get a dictionary; found out if left out.
+        rows: the rows of one row group.
+        coded: the columns that get a dictionary; chosen here if left out.
     """
     rows = rows.unify_dictionaries()
     bare = _encodings(rows.schema)
@@ -123,7 +123,7 @@ def _text(rows: pa.Table, path: str) -> bool:
 
 
 def _encoded(rows: pa.Table, how: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return, for each column, bytes a row in this sample, and in a full row group."""
+    """Return each column's bytes per row in this sample, and in a full row group."""
     stream = pa.BufferOutputStream()
     count = max(1, rows.num_rows)
     options = {**PARQUET, **how}

@@ -1,15 +1,15 @@
 """Just enough Thrift (compact protocol) to edit Parquet footers without rebuilding them.
 
-1. A struct is never turned into objects. ``scan`` walks its bytes once and notes where the
-   wanted numbers stand; ``patched`` copies the bytes with other numbers in those places. So
-   whatever else a writer put there survives, byte for byte.
-2. A shape says what to do with each field: ``SKIP``, ``FORBID``, a mark (note the number under
+1. A struct is never turned into objects. ``scan`` walks its bytes once and records the spans of the
+   wanted numbers; ``patched`` copies the bytes with other numbers in those spans. So all other
+   fields survive, byte for byte.
+2. A shape gives an action for each field: ``SKIP``, ``FORBID``, a mark (record the number under
    this name) or another shape (a struct). A field that the shape does not name raises
    ``UnknownField``: it might be an offset.
 3. Broken input raises ``BrokenThrift``, never anything else.
 
 Numbers are zigzag varints; lists and structs delimit themselves, so equal bytes at the same
-place mean equal values, and a prefix that was seen before can be stepped over in one comparison.
+offset mean equal values, and a known prefix can be skipped in one comparison.
 
 Source: Apache Thrift, ``doc/specs/thrift-compact-protocol.md``.
 """
@@ -31,11 +31,11 @@ _MAX_DEPTH = 32
 
 
 class BrokenThrift(ValueError):
-    """The bytes are no Thrift struct."""
+    """The bytes are not a Thrift struct."""
 
 
 class UnknownField(ValueError):
-    """A field that this reader does not know, or must not touch."""
+    """A field that is unknown to this reader, or forbidden."""
 
 
 def varint(value: int) -> bytes:
@@ -64,7 +64,7 @@ def list_header(size: int, kind: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return an unsigned number and where it ends."""
+    """Return an unsigned number and its end."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -78,13 +78,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_number(data: bytes, at: int) -> tuple[int, int]:
-    """Return a signed number and where it ends."""
+    """Return a signed number and its end."""
     raw, at = read_varint(data, at)
     return raw >> 1 ^ -(raw & 1), at
 
 
 def read_binary(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return bytes and where they end."""
+    """Return bytes and their end."""
     size, at = read_varint(data, at)
     if at + size > len(data):
         raise BrokenThrift(f"string at {at} passes the end")
@@ -92,7 +92,7 @@ def read_binary(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read_list(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return a list's size, the kind of its elements and where they start."""
+    """Return a list's size, the kind of its elements and their start."""
     head = data[at]
     size = head >> 4
     if size < 15:
@@ -104,7 +104,7 @@ def read_list(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def read_field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """Return a field's id, kind and where its value starts; kind 0 is the end of the struct."""
+    """Return a field's id, its kind and its value's start; kind 0 is the end of the struct."""
     head = data[at]
     if head > 15:
         return last + (head >> 4), head & 15, at + 1
@@ -115,7 +115,7 @@ def read_field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 
 def skip(data: bytes, at: int, kind: int, depth: int = 0) -> int:
-    """Return where a value of ``kind`` ends."""
+    """Return the end of a value of ``kind``."""
     if I16 <= kind <= I64:
         while data[at] > 0x7F:
             at += 1
@@ -175,17 +175,17 @@ def _skip_rare(data: bytes, at: int, kind: int, depth: int) -> int:
 
 
 def scan(data: bytes, at: int, shape: Shape, found: dict[str, Span], field: int = 0) -> int:
-    """Note the marked numbers of a struct.
+    """Record the marked numbers of a struct.
 
     Args:
         data: the bytes.
-        at: where the struct starts.
-        shape: what to look for.
-        found: filled with mark to span, the last one winning.
-        field: the id of the field before ``at``, if the struct's first ones were read already.
+        at: the start of the struct.
+        shape: the fields to look for.
+        found: filled with mark to span; the last one wins.
+        field: the id of the field before ``at``, if the first fields were read already.
 
     Returns:
-        Where the struct ends.
+        The end of the struct.
     """
     while True:
         head = data[at]
@@ -214,7 +214,7 @@ def scan(data: bytes, at: int, shape: Shape, found: dict[str, Span], field: int 
 
 
 def patched(data: bytes, start: int, end: int, edits: Iterable[tuple[Span, int]]) -> bytes:
-    """Copy ``data[start:end]`` with other numbers in the places of the spans, in order."""
+    """Copy ``data[start:end]`` with other numbers in place of the spans, in order."""
     parts: list[bytes] = []
     for span, value in edits:
         parts += (data[start : span[0]], number(value))

@@ -1,9 +1,9 @@
-"""How many groups there will be when runs are rolled up together, without looking at the rows.
+"""Estimates of the number of groups after rollup across runs, without reading the rows.
 
 1. A group's key is hashed; keys whose hash falls into one of 64 parts are *noted*. Equal keys are
-   noted in every run or in none, so distinct noted ones, times 64, is about how many groups there
-   are.
-2. Hashes mean the same in every process.
+   noted in every run or in none, so the number of groups is about 64 times the number of distinct
+   noted keys.
+2. Hashes are the same in every process.
 
 Source of the idea: distinct sampling, Gibbons, "Distinct sampling for highly-accurate answers"
 (2001).
@@ -19,11 +19,11 @@ from airflow_provider_segtable.data.sort.sort_keys import Numbers, ordered_bits
 
 PARTS = 64
 ENOUGH = 30
-"""With fewer noted keys a range's own number says too little."""
+"""With fewer noted keys the estimate of a single range is too inexact."""
 
 
 def noted(rows: pa.Table, columns: Sequence[str]) -> Numbers:
-    """Return the hash of each row's key; those that are not noted are 0."""
+    """Return the hash of each row's key, 0 if the key is not noted."""
     mixed = np.zeros(rows.num_rows, np.uint64)
     for name in columns:
         mixed = _mixed(mixed * np.uint64(31) + _values(rows.column(name).combine_chunks()))
@@ -51,10 +51,10 @@ def _mixed(values: Numbers) -> Numbers:
 
 
 def groups(rows: Sequence[float], found: Sequence[Sequence[Numbers]]) -> list[float]:
-    """Return about how many groups each range has.
+    """Estimate the number of groups in each range.
 
     Args:
-        rows: of each range, rolled up in each run for itself.
+        rows: the rows of each range, rolled up within each run only.
         found: the noted hashes of each range, by run.
     """
     counts = [len(np.unique(np.concatenate(some))) if some else 0 for some in found]

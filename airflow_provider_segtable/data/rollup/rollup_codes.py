@@ -1,11 +1,11 @@
-"""Columns as whole numbers that sort like their values, and rows grouped by such numbers.
+"""Columns as integers that sort like their values, and grouping of rows by such integers.
 
-1. Every orderly column becomes int64 *codes*: comparing codes compares values. Numbers are their
-   own codes (floats by their bits, NaN above all), text and decimals are ranked by their words.
-2. Groups are numbered in the order of (first column, second, ...), nulls first, so that what is
-   grouped is sorted, too.
-3. Keys are joined into one number. Where few keys are possible a table of them tells a row's group
-   (no hashing, no sorting); else keys and row numbers are packed into one number and sorted.
+1. Every sortable column becomes int64 *codes*: comparing codes compares values. Numbers are their
+   own codes (floats by their bits, NaN above all), text and decimals are ranked by their values.
+2. Groups are numbered in the order of (first column, second, ...), nulls first, so that grouped
+   rows are sorted, too.
+3. Keys are joined into one number. If few keys are possible, a table maps keys to groups (no
+   hashing, no sorting); else keys and row numbers are packed into one number and sorted.
 """
 
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ _SIGN = np.int64(-(2**63))
 _MONDAY_US = 4 * DAY_US  # 1970-01-05
 _UNITS = {QueryGranularity.MONTH: "M", QueryGranularity.YEAR: "Y"}
 _TABLE_ROWS = 4
-"""A table of possible keys has at most so many entries a row."""
+"""The most entries per row in a table of possible keys."""
 _SMALL = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """A column as codes; ``valid`` is None if there are no nulls, ``words`` are in order."""
+    """A column as codes; ``valid`` is None if there are no nulls, ``words`` are sorted."""
 
     values: Longs
     valid: Flags | None
@@ -74,7 +74,7 @@ def _numbers(values: Longs, kind: pa.DataType, mask: Flags | None) -> pa.Array:
 
 
 def combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, whatever its chunks and their dictionaries."""
+    """Return a column as one array, with one dictionary."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if pa.types.is_dictionary(column.type):
@@ -83,7 +83,7 @@ def combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def coded(column: pa.Array | pa.ChunkedArray) -> Codes:
-    """Return a column of an orderly type as codes."""
+    """Return a column of a sortable type as codes."""
     array = combined(column)
     kind = array.type
     if not (pa.types.is_dictionary(kind) or _numeric(kind)):
@@ -97,7 +97,7 @@ def coded(column: pa.Array | pa.ChunkedArray) -> Codes:
 
 
 def validity(array: pa.Array) -> Flags | None:
-    """Return which values are not null; None if all are."""
+    """Return flags of the values that are not null; None if there are no nulls."""
     if not array.null_count:
         return None
     return np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False))
@@ -116,7 +116,7 @@ def _own_codes(array: pa.Array) -> Longs:
     kind = array.type
     if pa.types.is_floating(kind):
         floats = plain(array.cast(pa.float64())) + 0.0  # no minus zero
-        floats[np.isnan(floats)] = np.nan  # one of them, the positive
+        floats[np.isnan(floats)] = np.nan  # one NaN only, the positive
         bits = floats.view(np.int64)
         return np.asarray(bits ^ ((bits >> 63) & ~_SIGN))
     if kind == pa.uint64():
@@ -129,14 +129,14 @@ def _own_codes(array: pa.Array) -> Longs:
 
 
 def plain(array: pa.Array) -> NDArray[Any]:
-    """Return numbers as numpy has them; what stands for a null is any number."""
+    """Return numbers as a numpy array; nulls become arbitrary numbers."""
     if array.null_count:
         array = array.fill_null(0)
     return np.asarray(array.to_numpy(zero_copy_only=False))
 
 
 def _ranked(array: pa.DictionaryArray, kind: pa.DataType) -> Codes:
-    found = array.dictionary.dictionary_encode()  # its words may be null, or there twice
+    found = array.dictionary.dictionary_encode()  # a dictionary may have nulls and duplicates
     order = pc.sort_indices(found.dictionary).to_numpy()
     ranks = np.empty(len(order) + 1, np.int64)
     ranks[order] = np.arange(len(order))
@@ -155,19 +155,19 @@ def _ranked(array: pa.DictionaryArray, kind: pa.DataType) -> Codes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """A time column cut to a query granularity, as numbers of steps."""
+    """A time column truncated to a query granularity, as numbers of steps."""
 
     codes: Codes
     granularity: QueryGranularity
 
     def column(self, rows: Longs) -> pa.Array:
-        """Return the cut times of these rows, in the column's type."""
+        """Return the truncated times of these rows, in the column's type."""
         steps = self.codes.values[rows]
         return _times(_starts(steps, self.granularity), self.codes.kind)
 
 
 def cut_times(column: pa.Array | pa.ChunkedArray, granularity: QueryGranularity) -> Steps:
-    """Return a time column without nulls cut to a granularity."""
+    """Truncate a time column without nulls to a granularity."""
     array = combined(column)
     at = plain(instants(array))
     return Steps(Codes(_steps(at, granularity), None, array.type), granularity)
@@ -216,7 +216,7 @@ def _check_nanoseconds(at: Longs) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Rows in groups: the group of each row, a row of each group; groups are in order."""
+    """Rows in groups: the group of each row, and one row of each group; groups are sorted."""
 
     of_row: NDArray[np.intp]
     a_row: Longs
@@ -244,7 +244,7 @@ def grouped(keys: Sequence[Codes], rows: int) -> Groups:
 
 
 def _from_zero(codes: Codes, most: int) -> tuple[Longs, int]:
-    """Return codes from 0 on, the null first, and how many there are."""
+    """Return codes from 0 on, null first, and the number of possible codes."""
     values, valid = codes.values, codes.valid
     known = values if valid is None else values[valid]
     if not len(known):
@@ -262,7 +262,7 @@ def _from_zero(codes: Codes, most: int) -> tuple[Longs, int]:
 
 
 def _dense(key: Longs, count: int, most: int, low: int = 0) -> tuple[Longs, int]:
-    """Number the keys that occur, in order; keys are ``low`` to ``low + count - 1``."""
+    """Renumber the keys that occur, in order; keys lie in ``low`` to ``low + count - 1``."""
     if count <= most:
         seen = np.zeros(count, np.bool_)
         seen[key - low if low else key] = True

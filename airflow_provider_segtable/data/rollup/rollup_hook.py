@@ -1,7 +1,7 @@
-"""Where sorting meets rollup: rows of equal dimensions become one, in any stage.
+"""Rollup during sorting: rows of equal dimensions become one, in any stage.
 
-1. Without a rollup nothing happens.
-2. The books are kept in events: how many ingested rows the rows stand for.
+1. Without a rollup, rows pass unchanged.
+2. The balance check counts events: the number of ingested rows that the rows represent.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Rolling:
 
     @property
     def wanted(self) -> bool:
-        """Tell whether there is one."""
+        """Return whether the table has a rollup."""
         return self.rollup is not None
 
     def rolled(self, rows: pa.Table, time_column: str) -> pa.Table:
-        """Return the rows rolled up."""
+        """Return the rows rolled up; unchanged without a rollup."""
         if self.rollup is None or not rows.num_rows:
             return rows
         from airflow_provider_segtable.data.rollup.rollup_rows import rolled_up
@@ -33,7 +33,7 @@ class Rolling:
         return table
 
     def events(self, rows: pa.Table) -> int:
-        """Return how many ingested rows they stand for."""
+        """Return the number of ingested rows that the rows represent."""
         if EVENTS not in rows.column_names:
             return int(rows.num_rows)
         return int(pc.sum(rows.column(EVENTS)).as_py() or 0)

@@ -1,9 +1,9 @@
-"""Metrics of groups: one number or value a group out of its rows'.
+"""Metrics of groups: aggregates each group's values to one.
 
-1. Sums of whole numbers and decimals are exact or refused; no order of adding makes a difference.
-   They are summed as they are where they cannot overflow, else in limbs of 32 bits.
-2. Minimum, maximum, first and last compare codes (``rollup_codes``), so one way serves all types.
-3. Nulls take no part; of a group without values the result is null.
+1. Sums of integers and decimals are exact or refused, in any order of rows. They are summed
+   directly if they cannot overflow, else in limbs of 32 bits.
+2. Minimum, maximum, first and last compare codes (``rollup_codes``), in the same way for all types.
+3. Nulls are ignored; the result of a group without values is null.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ _DECIMAL_END = 10**38
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """The rows that take part, and which groups have any (None: all)."""
+    """The rows with values, and flags of the groups that have any (None: all)."""
 
     of_row: NDArray[np.intp]
     groups: int
@@ -59,7 +59,7 @@ def _of(values: NDArray[Any], valid: Flags | None) -> NDArray[Any]:
 
 
 def sizes(groups: Groups) -> pa.Array:
-    """Return how many rows each group has."""
+    """Return the number of rows in each group."""
     return pa.array(np.bincount(groups.of_row, minlength=groups.count).astype(np.int64))
 
 
@@ -163,10 +163,10 @@ def timed(
     """Return the first or last values, and their exact times.
 
     Args:
-        metric: says which.
-        column: the values; nulls take no part.
+        metric: the metric, which selects first or last.
+        column: the values; nulls are ignored.
         at: the exact time of each row, in µs.
-        groups: of the rows.
+        groups: the groups of the rows.
     """
     codes = coded(column)
     part = _part(groups, codes.valid)

@@ -1,17 +1,17 @@
-"""Rolling up rows: given ones into rolled-up ones, and those again into fewer.
+"""Rolling up rows: input rows into physical rows, and physical rows into fewer.
 
-1. *Physical* rows are what files hold: the stored schema and the hidden columns of
-   ``core.tables.rollup_spec``. ``from_input`` makes them of given rows, ``rolled_up`` of physical
-   rows; both give one row a group, sorted by dimensions, then time, nulls first.
-2. However rows are split, rolled up and joined, the end is the same (but for the last digits of
-   floating sums), and the sum of ``__segtable_events`` is the number of given rows.
-3. Sketches are Spark's and stay opaque here: tables that have them roll up by
+1. *Physical* rows are the rows in files: the stored schema and the hidden columns of
+   ``core.tables.rollup_spec``. ``from_input`` makes them from input rows, ``rolled_up`` from
+   physical rows; both return one row per group, sorted by dimensions, then time, nulls first.
+2. However rows are split, rolled up and joined, the result is the same (except the last digits of
+   floating sums), and the sum of ``__segtable_events`` is the number of input rows.
+3. Sketches are Spark's and opaque here: tables with sketches are rolled up by
    ``spark.writes.dataframe_rollup``.
-4. Dictionaries stay dictionaries; nothing is needed but Arrow and numpy.
+4. Dictionaries stay dictionaries; only Arrow and numpy are needed.
 5. ``RollupJob`` is minor compaction of a rollup table: adjacent small segments become few, rolled
-   up as far as these go. Its books are kept in events, those of deleted rows left out. Where fewer
-   groups are left than segments asked for, rows are not rolled up but only divided; where deletions
-   leave fewer rows, some segments are empty.
+   up among themselves. Its balance check counts events, less those of deleted rows. If there are
+   fewer groups than outputs, rows are only divided, not rolled up; if deletes leave fewer rows than
+   outputs, some outputs are empty.
 
 Source of the idea: Druid's IncrementalIndex and its combining aggregator factories.
 """
@@ -72,7 +72,7 @@ _ALL_EVENTS = Metric(name=EVENTS, kind=MetricKind.COUNT)
 
 
 def physical_schema(table_schema: pa.Schema, rollup: Rollup) -> pa.Schema:
-    """Return what files hold: the stored schema, then the hidden columns."""
+    """Return the schema of files: the stored schema, then the hidden columns."""
     return pa.schema([*table_schema, *to_arrow(Schema(rollup.hidden))])
 
 
@@ -82,19 +82,19 @@ def visible(rows: pa.Table) -> pa.Table:
 
 
 def from_input(rows: pa.Table, rollup: Rollup, *, time_column: str) -> pa.Table:
-    """Roll up given rows.
+    """Roll up input rows.
 
     Args:
-        rows: in the input schema.
-        rollup: of the table.
+        rows: rows in the input schema.
+        rollup: the table's rollup.
         time_column: the event time.
 
     Returns:
-        Physical rows, one a group, sorted by dimensions, then time.
+        Physical rows, one per group, sorted by dimensions, then time.
 
     Raises:
         InvalidInput: the rollup has sketches, or a sum does not fit.
-        TimeOutOfRange: an event time is null or absurd.
+        TimeOutOfRange: an event time is null or out of range.
     """
     check_arrow(rollup)
     check_times(rows.column(time_column), time_column)
@@ -113,15 +113,15 @@ def from_input(rows: pa.Table, rollup: Rollup, *, time_column: str) -> pa.Table:
 
 
 def rolled_up(rows: pa.Table, rollup: Rollup, *, time_column: str) -> pa.Table:
-    """Roll up physical rows, of any mixture of generations, perfectly.
+    """Roll up physical rows of any generations, completely.
 
     Args:
-        rows: with the columns of ``physical_schema``.
-        rollup: of the table.
+        rows: rows with the columns of ``physical_schema``.
+        rollup: the table's rollup.
         time_column: the event time.
 
     Returns:
-        Physical rows, one a group, sorted by dimensions, then time.
+        Physical rows, one per group, sorted by dimensions, then time.
 
     Raises:
         InvalidInput: the rollup has sketches, or a sum does not fit.
@@ -140,7 +140,7 @@ def rolled_up(rows: pa.Table, rollup: Rollup, *, time_column: str) -> pa.Table:
 
 
 def check_arrow(rollup: Rollup) -> None:
-    """Refuse a rollup that only Spark can do.
+    """Refuse a rollup that requires Spark.
 
     Raises:
         InvalidInput: it has sketches.
@@ -166,7 +166,7 @@ def _exact(rows: pa.Table, metric: Metric) -> Longs:
 
 
 def _made_schema(given: pa.Schema, rollup: Rollup, time_column: str) -> pa.Schema:
-    """Return the physical schema of what is made of rows with the given schema."""
+    """Return the physical schema of rows rolled up from the given schema."""
     fields = [given.field(name) for name in (time_column, *rollup.dimensions)]
     for metric in rollup.metrics:
         source = None
@@ -193,11 +193,11 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupJob:
-    """One minor compaction of a rollup table, fit to be sent to another process.
+    """One minor compaction of a rollup table, which can be sent to another process.
 
     ``inputs``, ``outputs``, ``row_filters`` and ``deletes_applied_through`` are as in
-    ``data.jobs.minor_job``; ``schema`` is the table's, as stored; ``attempt`` is 16 hex digits,
-    unique to each try.
+    ``data.jobs.minor_job``; ``schema`` is the table's stored schema; ``attempt`` is 16 hex digits,
+    unique to each attempt.
     """
 
     uri: str
@@ -214,12 +214,12 @@ class RollupJob:
 
     @property
     def cost(self) -> int:
-        """Return how many bytes it reads."""
+        """Return the number of bytes it reads."""
         return sum(segment.size for segment in self.inputs)
 
     @property
     def title(self) -> str:
-        """Return what Spark's pages are to call it."""
+        """Return the job's title in the Spark UI."""
         return f"roll up {len(self.inputs)} segments into {len(self.outputs)}"
 
     def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
@@ -228,9 +228,9 @@ class RollupJob:
         Raises:
             InvalidInput: the rollup has sketches, a sum does not fit, or there are fewer rows
                 than outputs (and none is deleted).
-            CorruptTable: an input is not what the log says; the message names the file.
-            RowsOutOfBalance: the outputs stand for other numbers of given rows than the inputs'
-                rows that are not deleted.
+            CorruptTable: an input differs from its entry in the log; the message names the file.
+            RowsOutOfBalance: the outputs represent a different number of ingested rows than the
+                inputs' live rows.
             StorageError: nothing is left behind.
         """
         check_arrow(self.rollup)
@@ -249,13 +249,13 @@ class RollupJob:
             self._check_books(written, dropped)
         except Exception:
             for segment in (one for one in written if one.path):
-                with suppress(StorageError):  # what counts is why it failed
+                with suppress(StorageError):  # the first error is the one to report
                     files.delete(segment.path)
             raise
         return tuple(written)
 
     def _read(self, files: DataFiles, segment: Segment, schema: pa.Schema) -> tuple[pa.Table, int]:
-        """Return the rows that are not deleted, and for how many events the others stand."""
+        """Return the live rows, and the number of events of the deleted rows."""
         found = read_descriptor(files, segment.path).id
         if found != segment.file_id:
             raise CorruptTable(

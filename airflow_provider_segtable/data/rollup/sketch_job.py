@@ -1,9 +1,9 @@
 """Compacting a rollup table with sketches: a job that only a Spark driver can run.
 
-1. Sketches are Spark's, and merging them moves rows from task to task. So this job is not sent to a
+1. Sketches are Spark's, and merging them moves rows between tasks. So this job is not sent to a
    task: ``spark.driver.distribution`` recognises it, and runs ``spark.writes.sketch_compaction`` on
    the driver.
-2. Anywhere else it says which metric is the sketch, and where to go.
+2. Elsewhere the job raises an error that names the sketch metrics and the way to run it.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from airflow_provider_segtable.ports.files import DataFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SketchJob:
-    """All of one compaction.
+    """One whole compaction.
 
-    ``spec`` and ``inputs`` say what is rolled up into what; ``outputs`` gives ids once it is known
-    how many segments there will be.
+    ``spec`` and ``inputs`` define the rollup; ``outputs`` allocates ids once the number of segments
+    is known.
     """
 
     spec: SortSpec
@@ -29,24 +29,24 @@ class SketchJob:
 
     @property
     def attempt(self) -> str:
-        """Return the attempt; files get names of their own, as each task's try must."""
+        """Return the attempt of the compaction; each Spark task attempt names its own files."""
         return self.spec.attempt
 
     @property
     def cost(self) -> int:
-        """Return how many bytes it reads."""
+        """Return the number of bytes it reads."""
         return sum(segment.size for segment in self.inputs)
 
     @property
     def title(self) -> str:
-        """Return what Spark's pages are to call it."""
+        """Return the job's title in the Spark UI."""
         return f"roll up {len(self.inputs)} segments with sketches"
 
     def run(self, files: DataFiles | None = None) -> Any:  # noqa: ARG002  # every job has this
-        """Refuse.
+        """Refuse to run outside Spark.
 
         Raises:
-            InvalidInput: always; names the sketch.
+            InvalidInput: always; names the sketches.
         """
         sketches = self.spec.rollup.sketches if self.spec.rollup else ()
         raise InvalidInput(

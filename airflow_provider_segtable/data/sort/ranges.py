@@ -1,16 +1,16 @@
-"""Ranges of the sort key: which rows belong together, and where to cut.
+"""Ranges of the sort key, and the choice of their bounds.
 
 1. The key of a row: its target time chunk, its place on the z-order curve (if that is the order),
-   the order's columns, the rest of the dimensions (rollup), the event time. Rows of equal keys are
-   told apart by their *ordinal*: input number, then row number. So any group of rows can be cut.
-2. A *mark* is where a range begins: the leading ``depth`` components of the key of a row that
-   exists (all: ordinal included). What is left out is below everything: the mark is the first
-   possible row with these values. Range n are the rows from mark n-1 on and before mark n.
-3. Marks come from a sample, and there is a sampled row between any two, so no range is empty.
+   the order's columns, the rest of the dimensions (rollup), the event time. Rows with equal keys
+   are distinguished by their *ordinal*: input number, then row number. So any rows can be cut.
+2. A *mark* is the lower bound of a range: the leading ``depth`` components of the key of an
+   existing row (all: ordinal included). Components left out compare below all values, so the mark
+   is the first possible row with its values. Range n holds rows from mark n-1 on, before mark n.
+3. Marks come from a sample, with a sampled row between any two, so no range is empty.
 4. A mark is put where the order's columns change, if they change near the wanted place; else where
    the event time changes; else between rows of equal keys, which rollup forbids.
 5. A z-order is over ranks: each column is cut at the quantiles of the sample, so skew and units do
-   not matter; a value's rank is that of the first quantile it fills.
+   not matter; a value that fills several quantiles has the rank of the first.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from airflow_provider_segtable.data.sort.sort_keys import (
 )
 
 ORDINAL_BITS = 40
-"""An ordinal is the input's number, then so many bits of row number."""
+"""The bits of an ordinal below the input's number: the row number."""
 GRID_BITS = 10
 
 Ordinals = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ Slices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How a z-order ranks one column: distinct values in order, and the rank of each."""
+    """The ranks of one column in a z-order: distinct values in order, and the rank of each."""
 
     values: pa.Array
     ranks: npt.NDArray[np.uint64]
@@ -49,10 +49,10 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Keying:
-    """How rows are compared.
+    """The definition of the sort key.
 
-    ``order`` counts the order's columns, which come first in ``columns``; the event time is among
-    them, last if the order does not name it.
+    ``order`` is the number of the order's columns, which come first in ``columns``. ``columns``
+    includes the event time, last if the order does not name it.
     """
 
     columns: tuple[str, ...]
@@ -71,24 +71,24 @@ class Keying:
 
     @property
     def many(self) -> bool:
-        """Tell whether the key begins with the target chunk."""
+        """Return whether the key begins with the target chunk."""
         return len(self.intervals) > 1
 
     @property
     def order_depth(self) -> int:
-        """Return how many components of the key make up the order."""
+        """Return the number of key components that make up the order."""
         return self.order + self.many + bool(self.grids)
 
     @property
     def depth(self) -> int:
-        """Return how many components the key has, without the ordinal."""
+        """Return the number of key components, without the ordinal."""
         return len(self.columns) + self.many + bool(self.grids)
 
     def chunks(self, rows: pa.Table) -> Ordinals:
         """Return the number of each row's target chunk.
 
         Raises:
-            RowsOutOfBalance: a row lies in none; it would be lost.
+            RowsOutOfBalance: a row lies in no target chunk and would be lost.
         """
         times = np.asarray(instants(rows.column(self.time_column)).to_numpy(zero_copy_only=False))
         found = np.searchsorted(self._starts, times, side="right") - 1
@@ -102,7 +102,7 @@ class Keying:
         return found
 
     def components(self, rows: pa.Table, marks: "Marks") -> list[Codes]:
-        """Return the codes of each component of the key, of rows and marks."""
+        """Return the codes of rows and marks for each component of the key."""
         count = len(marks)
         codes: list[Codes] = []
         if self.many:
@@ -139,7 +139,7 @@ class Keying:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Where ranges begin, in order: values of the key's columns, chunks, ordinals, depths."""
+    """The lower bounds of ranges, in order: key column values, chunks, ordinals, depths."""
 
     values: pa.Table
     chunks: Ordinals
@@ -147,7 +147,7 @@ class Marks:
     depths: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
-        """Return the number of marks; there is one range more."""
+        """Return the number of marks, one less than the ranges."""
         return len(self.depths)
 
     @staticmethod
@@ -159,7 +159,7 @@ class Marks:
         return Marks(values=values, chunks=nothing, ordinals=nothing, depths=nothing)
 
     def some(self, which: Sequence[int]) -> "Marks":
-        """Return these marks only."""
+        """Return the marks of these numbers."""
         places = np.array(which, np.int64)
         return Marks(
             values=self.values.take(pa.array(places)),
@@ -170,7 +170,7 @@ class Marks:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a dictionary's words, or the type itself."""
+    """Return the value type of a dictionary type; other types unchanged."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
@@ -191,7 +191,7 @@ def assigned(keying: Keying, rows: pa.Table, ordinals: Ordinals, marks: Marks) -
     begins = np.maximum.accumulate(keys.marks)
     slices = np.searchsorted(begins, keys.rows, side="right")
     full = marks.depths > keying.depth
-    for number in np.flatnonzero(full)[::-1]:  # rows of its key, but before it
+    for number in np.flatnonzero(full)[::-1]:  # rows with the mark's key, but a lower ordinal
         equal = (slices == number + 1) & (keys.rows == keys.marks[number])
         slices[equal & (ordinals < marks.ordinals[number])] = number
     return slices
@@ -213,7 +213,7 @@ def _interleaved(ranks: Sequence[npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint
 
 
 def grid_of(values: pa.Array) -> Grid:
-    """Return the ranks of a column by a sample of its values."""
+    """Return a column's grid from a sample of its values."""
     codes = column_codes(values, values.slice(0, 0))
     order = np.argsort(codes.rows, kind="stable")
     ordered = codes.rows[order]
@@ -230,7 +230,7 @@ def _decoded(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Rows that stand for many: values of the key's columns, ordinals, and for how many each."""
+    """Sampled rows: values of the key's columns, ordinals, and the rows that each represents."""
 
     values: pa.Table
     ordinals: Ordinals
@@ -238,7 +238,7 @@ class Sample:
 
 
 def joined(samples: Sequence[Sample]) -> Sample:
-    """Return samples as one."""
+    """Return the concatenation of samples."""
     return Sample(
         values=pa.concat_tables([sample.values for sample in samples]).combine_chunks(),
         ordinals=np.concatenate([sample.ordinals for sample in samples]),
@@ -271,11 +271,11 @@ def cut(
     """Cut the key of the sampled rows into ranges.
 
     Args:
-        keying: how rows are compared.
-        sample: rows that exist.
-        counts: the exact number of rows of each target chunk.
-        wanted: how many ranges each target chunk shall have, about.
-        divisible: rows of equal keys may be parted.
+        keying: the sort key.
+        sample: sampled rows.
+        counts: the exact number of rows in each target chunk.
+        wanted: the approximate number of ranges for each target chunk.
+        divisible: whether rows of equal keys may be separated.
     """
     codes = keying.components(sample.values, Marks.none(keying, sample.values.schema))
     codes.append(number_codes(sample.ordinals.astype(np.uint64), np.zeros(0, np.uint64)))
@@ -327,7 +327,7 @@ def _ranges(
 
 
 def _first_difference(columns: Sequence[npt.NDArray[np.uint64]]) -> npt.NDArray[np.int64]:
-    """Return for each row the first column in which it differs from the one before."""
+    """Return for each row the first column in which it differs from the row before."""
     differs = np.full(len(columns[0]), len(columns), np.int64)
     for level, column in reversed(list(enumerate(columns))):
         differs[1:][column[1:] != column[:-1]] = level
@@ -340,7 +340,7 @@ def _places(
     usable: npt.NDArray[np.bool_],
     wanted: int,
 ) -> list[int]:
-    """Return where to cut sorted rows into ``wanted`` parts, each time at the best place near."""
+    """Return the cuts of sorted rows into ``wanted`` parts, each at the best place nearby."""
     if wanted < 2 or len(weights) < 2:
         return []
     before = np.concatenate([[0.0], np.cumsum(weights)])[:-1]

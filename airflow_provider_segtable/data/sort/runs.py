@@ -1,9 +1,9 @@
-"""Runs: rows parted by range, on their way from the scatter to the gather stage.
+"""Runs: files of rows by range, written by the scatter stage and read by the gather stage.
 
 1. A run is an Arrow IPC file below ``data/_runs/``: one record batch for each range that has rows,
    dictionaries once, not compressed: it lives for minutes and is read from the page cache.
-2. Whoever gathers reads only the batches of its ranges.
-3. Runs are no part of the table: the log never names them, and nobody needs them after a crash.
+2. A gather job reads only the batches of its ranges.
+3. Runs are not part of the table: the log never names them, and they are garbage after a crash.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,10 +22,10 @@ FOLDER = "data/_runs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortRun:
-    """A written run: its path, and for each of its batches the range and the rows.
+    """A written run: its path, and the range and row count of each batch.
 
-    ``density`` is how many bytes a row takes in the output, by a sample of the run; with rollup,
-    ``noted`` are hashes of keys in each batch (see ``distinct``).
+    ``density`` is the output's bytes per row, measured on a sample of the run; with rollup,
+    ``noted`` contains hashes of the keys in each batch (see ``distinct``).
     """
 
     path: str
@@ -43,7 +43,7 @@ class SortRun:
 def write_run(
     files: DataFiles, path: str, schema: pa.Schema, parts: Iterable[tuple[int, pa.Table]]
 ) -> SortRun:
-    """Write rows by range; each range comes once, in order."""
+    """Write rows by range; ``parts`` has each range once, in order."""
     ranges: list[int] = []
     rows: list[int] = []
     with files.create(path) as sink:
@@ -64,7 +64,7 @@ def read_run(
     """Yield the rows of ranges ``[first, end)``, each batch with the number of its range.
 
     Raises:
-        NotFound: the run is gone.
+        NotFound: the run is missing.
         CorruptTable: it cannot be read.
     """
     batches = run.between(first, end)

@@ -1,10 +1,10 @@
-"""How ranges become segments, parts and jobs.
+"""Grouping of ranges into segments, parts and jobs.
 
-1. A time chunk with rows becomes as many segments as its bytes are target sizes, rounded, at least
-   one; a segment is some ranges in a row, and all are of about equal size.
-2. Between segments a mark that does not part equal values of the order is taken if one is near.
+1. The number of a time chunk's segments is its bytes divided by the target size, rounded, at least
+   one. A segment is a run of consecutive ranges; all segments have about equal size.
+2. Segments are cut at a mark that keeps equal values of the order together, if one is near.
 3. A segment is gathered in parts of bounded size. Segments that fit into one part together are
-   gathered by one job, so that what they share is read once.
+   gathered by one job, so that their common inputs are read once.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """Rows of a segment and of a part; ``most`` segments in all (0: any number)."""
+    """The rows of a segment and of a part; at most ``most`` segments in all (0: no limit)."""
 
     RANGES: ClassVar[int] = 16
     """Ranges for each segment: fine enough to balance segments."""
@@ -72,7 +72,7 @@ def _balanced(
 
 
 def packed(segments: Sequence[Span], rows: Sequence[float], sizing: Sizing) -> list[list[Span]]:
-    """Return which segments one job gathers: neighbours that fit into one part."""
+    """Return the segments of each gather job: neighbours that fit into one part."""
     packs: list[list[Span]] = []
     held = 0.0
     for first, end in segments:
@@ -88,7 +88,7 @@ def packed(segments: Sequence[Span], rows: Sequence[float], sizing: Sizing) -> l
 
 
 def parts_of(pack: Sequence[Span], rows: Sequence[float], sizing: Sizing) -> list[Span]:
-    """Return what is read and sorted at once; several segments are one part."""
+    """Return the ranges to read and sort at once; several segments form one part."""
     first, end = pack[0][0], pack[-1][1]
     if len(pack) > 1:
         return [(first, end)]
@@ -99,7 +99,7 @@ def parts_of(pack: Sequence[Span], rows: Sequence[float], sizing: Sizing) -> lis
 
 
 def batches(blocks: Sequence[Block], share: float, parallelism: int) -> list[list[Block]]:
-    """Group blocks, in order, into bounded batches of like size, enough for all tasks."""
+    """Group blocks, in order, into bounded batches of similar size, enough for all tasks."""
     total = sum(block.rows for block in blocks)
     wanted = -(-total // max(1, int(share)))
     wanted = -(-wanted // parallelism) * parallelism

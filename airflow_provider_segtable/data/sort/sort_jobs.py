@@ -1,13 +1,13 @@
-"""The jobs that move rows: scatter parts them by range, gather sorts ranges into segments.
+"""The jobs that move rows: scatter divides them by range, gather sorts ranges into segments.
 
-1. A scatter job reads some row groups (bounded), parts their rows by range and writes them as a
-   run. It need not sort: gathering does, and sorting integers costs little beside moving rows.
-2. A gather job reads its ranges, from runs or straight from row groups that may have rows of them,
-   sorts them by key and writes them; equal keys stay in the order of the inputs.
-3. A large segment is gathered in *parts*, ranges one after another, each no more than its share of
-   memory. Small segments are gathered several at once, so that what they share is read once.
-4. With rollup, rows are rolled up when they are scattered and again, wholly, when gathered.
-5. A segment that no row is left for is empty: it has no file, but is there.
+1. A scatter job reads some row groups (bounded), divides their rows by range and writes a run. It
+   need not sort: the gather job does, and sorting integers costs little beside moving rows.
+2. A gather job reads its ranges from runs, or directly from row groups that may have their rows,
+   sorts them by key and writes them; rows of equal keys stay in the order of the inputs.
+3. A large segment is gathered in *parts*: consecutive ranges, each within its share of memory.
+   Several small segments are gathered at once, so that their common inputs are read once.
+4. With rollup, rows are rolled up in part when scattered, and completely when gathered.
+5. A segment without rows is empty: it exists but has no file.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,10 +54,10 @@ PROBE_ROWS = 32_768
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What scatter and gather jobs share; ``most`` is how many bytes may be decoded at once.
+    """The settings that scatter and gather jobs share; ``most`` bytes may be decoded at once.
 
-    ``roots`` are those that the inputs may have rows of; ``deletes_applied_through`` is the event
-    up to which the jobs' sieves know what is deleted.
+    ``roots`` are the roots that may occur in the inputs; ``deletes_applied_through`` is the last
+    event whose deletes are in the jobs' row filters.
     """
 
     uri: str
@@ -77,9 +77,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterJob:
-    """Part the rows of some blocks by range; ``folder`` is where the run goes.
+    """Divide the rows of some blocks by range; ``folder`` receives the run.
 
-    ``row_filters`` are those of the blocks' inputs, by number.
+    ``row_filters`` are the row filters of the blocks' inputs, by input number.
     """
 
     task: Task
@@ -90,16 +90,16 @@ class ScatterJob:
 
     @property
     def cost(self) -> int:
-        """Return about how many bytes it handles."""
+        """Return the approximate number of bytes it handles."""
         return sum(block.size for block in self.blocks)
 
     @property
     def title(self) -> str:
-        """Return what Spark's pages are to call it."""
+        """Return the job's title in the Spark UI."""
         return f"sort: part {len(self.blocks)} row groups"
 
     def run(self, files: DataFiles | None = None) -> tuple[SortRun, ...]:
-        """Do it; a row group larger than memory becomes several runs.
+        """Run the job; a row group larger than memory becomes several runs.
 
         Raises:
             CorruptTable: an input cannot be decoded.
@@ -112,7 +112,7 @@ class ScatterJob:
                 runs.append(_scattered(self, files, held, len(runs)))
         except Exception:
             for run in runs:
-                with suppress(StorageError):  # what counts is why it failed
+                with suppress(StorageError):  # the first error is the one to report
                     files.delete(run.path)
             raise
         return tuple(runs)
@@ -122,7 +122,7 @@ Read = list[tuple[pa.Table, Ordinals]]
 
 
 def _bounded(files: DataFiles, job: ScatterJob) -> Iterator[Read]:
-    """Yield rows as read, together about what may be decoded at once."""
+    """Yield tables as read, in lists of about the size that may be decoded at once."""
     held: Read = []
     size, task = 0, job.task
     for rows, ordinals in read_blocks(
@@ -153,12 +153,12 @@ def _scattered(job: ScatterJob, files: DataFiles, held: Read, number: int) -> So
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return tables as one, with one chunk a column."""
+    """Return the concatenation of tables, with one chunk per column."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
 def _parted(rows: pa.Table, labels: Slices) -> Iterator[tuple[int, pa.Array]]:
-    """Yield each label that occurs, in order, with its rows' numbers."""
+    """Yield each label that occurs, in order, with the numbers of its rows."""
     if not rows.num_rows:
         return
     top = int(labels.max())
@@ -181,7 +181,7 @@ def _noted(
 
 
 def _density(rows: pa.Table, found: Sequence[tuple[int, pa.Array]], task: Task) -> float:
-    """Return bytes a row of the run in a sorted file, by some ranges in a row in its middle."""
+    """Estimate the run's bytes per row in a sorted file, from consecutive ranges in its middle."""
     ends = np.cumsum([len(places) for _, places in found])
     start = max(0, int(ends[-1]) // 2 - PROBE_ROWS // 2)
     first, last = np.searchsorted(ends, [start, start + PROBE_ROWS - 1], side="right")
@@ -207,13 +207,13 @@ class GatherJob:
 
     Attributes:
         outputs: the segments, in order of their ranges.
-        parts: the ranges that are read and sorted at once.
-        runs: where the rows are, or
-        blocks: row groups that may have some, with the first and last range of each.
-        row_filters: of the blocks' inputs, by number.
+        parts: the ranges to read and sort at once.
+        runs: the runs that hold the rows; if empty, ``blocks`` hold them.
+        blocks: row groups that may have rows of the ranges, with the first and last range of each.
+        row_filters: the row filters of the blocks' inputs, by input number.
         clustering: the order's text.
         created: when the attempt began.
-        size: about how many bytes it reads.
+        size: the approximate number of bytes it reads.
     """
 
     task: Task
@@ -229,18 +229,18 @@ class GatherJob:
 
     @property
     def cost(self) -> int:
-        """Return about how many bytes it handles."""
+        """Return the approximate number of bytes it handles."""
         return self.size
 
     @property
     def title(self) -> str:
-        """Return what Spark's pages are to call it."""
+        """Return the job's title in the Spark UI."""
         return f"sort: write {self.outputs[0].id}" + (
             f" and {len(self.outputs) - 1} more" if len(self.outputs) > 1 else ""
         )
 
     def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
-        """Do it.
+        """Run the job.
 
         Raises:
             CorruptTable: an input or a run cannot be decoded.
@@ -261,7 +261,7 @@ class GatherJob:
                 written.append(_write(self, files, output, iter(some)))
         except Exception:
             for segment in (one for one in written if one.path):
-                with suppress(StorageError):  # what counts is why it failed
+                with suppress(StorageError):  # the first error is the one to report
                     files.delete(segment.path)
             raise
         return tuple(written)
@@ -306,7 +306,7 @@ def _from_blocks(
         if task.rolling.wanted:
             rows = task.rolling.rolled(rows, task.keying.time_column)  # noqa: PLW2901
         labels = assigned(task.keying, rows, ordinals, marks)
-        if one:  # 0: before the part, if it does not begin at the first range
+        if one:  # label 0 is before the part, unless the part begins at the first range
             labels = np.where(labels == int(first > 0), first, -1)
         inside = (labels >= first) & (labels < end)
         if inside.all():
@@ -339,7 +339,7 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
 
 @dataclass(slots=True)
 class _Written:
-    """What was written of a segment so far."""
+    """Counts of the rows of a segment written so far."""
 
     rows: int = 0
     events: int = 0
@@ -384,7 +384,7 @@ def _described(job: GatherJob, output: Output, seen: _Written) -> Segment:
 
 
 def _groups(task: Task, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield sorted row groups; only one is there twice."""
+    """Yield sorted row groups; only one row group at a time is copied."""
     for part in parts:
         rows = task.rolling.rolled(part, task.keying.time_column)
         keys = task.keying.keys(rows)

@@ -1,15 +1,15 @@
-"""Sort keys: the values of several columns as one integer a row, so that numbers are compared.
+"""Sort keys: the values of several columns as one integer per row, so that integers are compared.
 
 1. Each column's values become *codes*: integers from 1 on, in the column's order (nulls first, NaN
-   last, -0.0 equal to 0.0). Numbers and times keep their distances; words and all other types are
-   ranked among the distinct values that occur, dictionaries by their words alone.
-2. *Marks* are values to compare rows with, coded together with them. Code 0 is below all rows; what
-   lies outside the rows' values keeps its side, so marks never widen the codes.
-3. Codes of several columns are put together into 64 bits. If they need more, what is there so far
-   is ranked first, which always makes room.
-4. Codes mean something only among what was coded together.
-5. Sorting is stable: the row number goes into the free bits if it fits (then numbers are sorted and
-   nothing else), else ties are put in order afterwards.
+   last, -0.0 equal to 0.0). Numbers and times keep their distances; text and all other types are
+   ranked among the distinct values that occur, dictionaries by their distinct values alone.
+2. *Marks* are values to compare rows with, coded together with them. Code 0 is below all rows. A
+   mark outside the rows' values keeps its side, so marks never widen the codes.
+3. Codes of several columns are combined into 64 bits. If they need more, the code combined so far
+   is replaced by its rank, which always frees enough bits.
+4. Codes are comparable only if they were made by the same call.
+5. Sorting is stable: the row number goes into the free bits if it fits (then plain integers are
+   sorted), else ties are put in order afterwards.
 
 Source of the idea: normalised keys as in Graefe, "Implementing sorting in database systems" (2006).
 """
@@ -35,7 +35,7 @@ _LAST = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Codes of rows (1 and more) and of marks; ``top`` is at least the largest of them."""
+    """Codes of rows (1 and more) and of marks; ``top`` is at least the largest code."""
 
     rows: Numbers
     marks: Numbers
@@ -43,7 +43,7 @@ class Codes:
 
 
 def check_sortable(name: str, kind: pa.DataType) -> None:
-    """Refuse a column that cannot be sorted by.
+    """Refuse a column that cannot be a sort column.
 
     Raises:
         InvalidInput: naming the column and its type.
@@ -76,7 +76,7 @@ def _is_number(kind: pa.DataType) -> bool:
 def ordered_bits(column: pa.Array) -> Numbers | None:
     """Return numbers and times as unsigned numbers of the same order, or None for other types.
 
-    Nulls are anything.
+    The numbers of nulls are arbitrary.
     """
     return _bits(column).copy() if _is_number(column.type) else None
 
@@ -92,7 +92,7 @@ def _valid(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _bits(array: pa.Array) -> Numbers:
-    """Return numbers as unsigned ones of the same order; nulls are anything."""
+    """Return numbers as unsigned ones of the same order; those of nulls are arbitrary."""
     kind = array.type
     if pa.types.is_floating(kind):
         return _float_bits(array.cast(pa.float64()))
@@ -147,7 +147,7 @@ def _places(domain: Numbers, values: Numbers) -> Numbers:
 
 
 def _ranked(rows: pa.Array, marks: pa.Array) -> Codes:
-    """Code any values by their rank among the distinct ones."""
+    """Code values of any type by their rank among the distinct values."""
     if not pa.types.is_dictionary(rows.type):
         rows = rows.dictionary_encode()
     words = rows.dictionary
@@ -173,7 +173,7 @@ def _found(values: pa.Array, domain: pa.Array) -> Indices:
 
 
 def composed(columns: Sequence[Codes]) -> Codes:
-    """Return one code for the codes of several columns, the first counting most."""
+    """Combine the codes of several columns into one; the first column is most significant."""
     whole = columns[0]
     for column in columns[1:]:
         if whole.top.bit_length() + column.top.bit_length() > 64:
@@ -199,7 +199,7 @@ def _dense(codes: Codes) -> Codes:
 
 
 def stable_order(codes: Codes) -> Indices:
-    """Return the row numbers in the order of their codes, equal ones as they stand."""
+    """Return the row numbers in the order of their codes; equal codes keep their row order."""
     count = len(codes.rows)
     bits = max(count - 1, 0).bit_length()
     if bits + codes.top.bit_length() <= 64:
@@ -225,5 +225,5 @@ def _settle(order: Indices, same: npt.NDArray[np.bool_]) -> None:
 
 
 def is_sorted(codes: Codes) -> bool:
-    """Tell whether the rows are in order already."""
+    """Return whether the rows are in order already."""
     return bool((codes.rows[1:] >= codes.rows[:-1]).all())

@@ -1,9 +1,9 @@
-"""What to sort, and the plan that a survey leads to.
+"""The specification of a sort, and the plan made from the sort sample.
 
 1. The order is checked before anything is read.
-2. How many ranges a time chunk gets: several for each segment to be, and enough that what is moved
-   at once stays within its share of memory.
-3. The plan gathers *directly* from the inputs if that reads little twice.
+2. A time chunk gets several ranges for each segment to be written, and enough ranges that the rows
+   moved at once stay within their share of memory.
+3. The plan gathers *directly* from the inputs if few bytes are then read more than once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from airflow_provider_segtable.data.sort.sort_keys import Indices, check_sortabl
 from airflow_provider_segtable.data.sort.sort_sample import Surveyed, SurveyJob, physical
 
 DIRECT = 2.0
-"""Gathering straight from the inputs may read so many times their bytes."""
+"""The most bytes that gathering directly from the inputs may read, as a multiple of their size."""
 SAMPLED_BLOCKS = 24
 SAMPLED_ROWS = 50_000
 POINTS = 60
@@ -46,26 +46,26 @@ POINTS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortSpec:
-    """What to sort, and into what.
+    """The specification of a sort.
 
     Attributes:
-        uri: of the table.
-        storage_options: of the table.
-        schema: the table's.
+        uri: the table's URI.
+        storage_options: the table's storage options.
+        schema: the table's schema.
         time_column: the event time.
-        order: how rows are sorted; empty: by event time.
+        order: the sort order; if empty, by event time.
         intervals: the target time chunks, sorted and disjoint; most may stay empty.
         target_size: wanted bytes of a segment.
         memory: decoded bytes that one task may hold.
-        parallelism: how many tasks may run at once.
+        parallelism: the number of tasks that may run at once.
         attempt: 16 hex digits, part of every file name.
         created: when the attempt began.
-        rollup: the table's.
-        replaces: what the result stands for, kept in the first segment of each time chunk.
-        most: there may be no more segments than that (0: any number).
+        rollup: the table's rollup.
+        replaces: the roots that the result replaces, kept in the first segment of each time chunk.
+        most: the most segments allowed (0: no limit).
         member: at least one segment is needed, an empty one if no row is left.
-        row_filters: what is deleted, by input; nothing from those that are not there.
-        deletes_applied_through: the event up to which the sieves know what is deleted.
+        row_filters: row filters by input; an input without one has no deletes.
+        deletes_applied_through: the last event whose deletes are in the row filters.
     """
 
     uri: str
@@ -87,18 +87,18 @@ class SortSpec:
     deletes_applied_through: int = 0
 
     def sieves_of(self, inputs: Sequence[Segment]) -> dict[int, RowFilter]:
-        """Return the sieves of inputs, by their numbers."""
+        """Return the row filters of inputs, by input number."""
         return {number: row_filter_of(self.row_filters, one) for number, one in enumerate(inputs)}
 
     @property
     def share(self) -> float:
-        """Return how many decoded bytes are moved at once."""
+        """Return the decoded bytes that may be moved at once."""
         return self.memory / 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortPlan:
-    """What the survey led to; ``row_filters`` are by the inputs' numbers."""
+    """The plan of a sort; ``row_filters`` are by input number."""
 
     spec: SortSpec
     row_filters: Mapping[int, RowFilter]
@@ -109,7 +109,7 @@ class SortPlan:
 
     @property
     def direct(self) -> bool:
-        """Tell whether to gather straight from the inputs."""
+        """Return whether to gather directly from the inputs."""
         if self.ranges.count == 1:
             return True
         if self.spec.rollup is not None:
@@ -122,7 +122,7 @@ class SortPlan:
         return read <= DIRECT * sum(block.size for block, _, _ in self.blocks)
 
     def sizing(self, density: float) -> Sizing:
-        """Return how large segments and parts shall be."""
+        """Return the sizes of segments and parts."""
         return Sizing(
             rows=max(1.0, self.spec.target_size / max(density, 1e-9)),
             part=self.spec.share / self.task.shape.width,
@@ -131,10 +131,10 @@ class SortPlan:
 
 
 def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
-    """Return how rows are compared, before a sample is there.
+    """Return the sort key as known before sampling.
 
     Raises:
-        InvalidInput: the order names a column that is not there or cannot be sorted by.
+        InvalidInput: the order names a column that is missing or cannot be sorted by.
     """
     for name in spec.order.columns:
         if name not in schema.names:
@@ -157,7 +157,7 @@ def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
 def survey_jobs(
     spec: SortSpec, inputs: Sequence[Segment], schema: pa.Schema, keying: Keying
 ) -> list[SurveyJob]:
-    """Return the jobs of the first stage."""
+    """Return the jobs of the sample stage."""
     groups = sum(max(1, segment.row_groups) for segment in inputs)
     rows = sum(segment.rows for segment in inputs)
     size = sum(segment.size for segment in inputs)
@@ -187,7 +187,7 @@ def survey_jobs(
 def planned(
     spec: SortSpec, inputs: Sequence[Segment], keying: Keying, surveys: Sequence[Surveyed]
 ) -> SortPlan:
-    """Return the plan that the surveys lead to; one of them at least found rows."""
+    """Return the plan from the sort samples; at least one of them has rows."""
     surveys = [one for one in surveys if one.blocks]
     sample = joined([one.sample for one in surveys])
     if spec.order.curve == "zorder":
@@ -242,17 +242,17 @@ def _shape(spec: SortSpec, surveys: Sequence[Surveyed]) -> Shape:
 
 
 def _wanted(spec: SortSpec, counts: Indices, density: float, width: float) -> list[int]:
-    """Return how many ranges to make in each time chunk."""
+    """Return the number of ranges to make in each time chunk."""
     segments = np.maximum(1, np.round(counts * density / spec.target_size))
     parts = np.ceil(counts * width / spec.share)
     several = np.where(segments > 1, segments * Sizing.RANGES, 1)
-    nearly = counts * density > spec.target_size / 2  # the estimate may turn out low
+    nearly = counts * density > spec.target_size / 2  # the estimate may be too low
     several = np.where((segments == 1) & nearly, Sizing.RANGES, several)
     return [int(n) for n in np.maximum(several, parts * np.where(parts > 1, 2, 1))]
 
 
 def _spans(keying: Keying, survey: Surveyed, ranges: Ranges) -> tuple[list[int], list[int]]:
-    """Return the first and last range in which each block may have rows."""
+    """Return for each block the first and last range that may have rows of it."""
     last = ranges.count - 1
     known = pa.array(np.flatnonzero(survey.bounded))
     ends = [[0, last] for _ in survey.blocks]

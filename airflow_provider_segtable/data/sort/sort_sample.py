@@ -1,16 +1,16 @@
-"""The first stage of sorting: what is there, learned from footers and a sample.
+"""The first stage of sorting: the sort sample, taken from footers and some row groups.
 
 1. Inputs are checked here, all of them, before anything is written.
-2. Of each row group the bounds of its keys are noted, from statistics. Bounds of the columns make
-   bounds of the key: no row is below the least of each. Where one is missing, the row group is
-   *unbounded*: it may have rows anywhere.
-3. Sampled are rows of every n-th row group in the order of their keys, so that sorted and
-   unsorted inputs are both well seen.
-4. Deleted rows are counted exactly, which reads no more than tells them; they are in no sample and
-   in no other count, and a row group without any other row is not looked at again.
-5. Rows are counted exactly for each target time chunk; a row group that lies in one by its
-   statistics is not read for that.
-6. What a row takes, decoded and in a sorted file, is measured on a few row groups.
+2. Each row group's key bounds come from statistics. Bounds of the columns make bounds of the key:
+   no row is below the least value of every column. If a bound is missing, the row group is
+   *unbounded*: it may have rows in any range.
+3. Rows are sampled from every n-th row group in the order of their keys, so that both sorted and
+   unsorted inputs are represented.
+4. Deleted rows are counted exactly, by reading only the columns that identify them. No sample or
+   other count includes them, and a row group without live rows is not read again.
+5. Rows are counted exactly for each target time chunk. If statistics place a row group in one
+   chunk, the row group is not read for the count.
+6. The bytes of a row, decoded and in a sorted file, are measured on a few row groups.
 
 Source of the idea: splitters by sampling, as in TeraSort and Spark's range partitioner.
 """
@@ -50,14 +50,14 @@ PROBE_ROWS = 32_768
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """What a survey found.
+    """The sort sample of some inputs.
 
-    ``low`` and ``high`` are the bounds of the blocks' keys; ``bounded`` tells whose are known.
-    ``counts`` are rows of each target chunk; ``density`` and ``width`` bytes a row in a sorted
-    file, and decoded; ``words`` how many sampled blocks have few words in a
-    column; ``coded`` the columns that gain by a dictionary; ``definition`` the table's, as some
-    footer has it; ``dropped`` the rows that are deleted, or with rollup the ingested rows that
-    they stand for.
+    ``low`` and ``high`` are the bounds of the blocks' keys; ``bounded`` flags the blocks with known
+    bounds. ``counts`` are the rows of each target chunk; ``density`` and ``width`` are bytes per
+    row in a sorted file and decoded; ``words`` counts, by column, the sampled blocks with few
+    distinct values; ``coded`` are the columns that a dictionary makes smaller; ``definition`` is
+    the table's, from some footer; ``dropped`` counts the deleted rows, or with rollup the ingested
+    rows that they represent.
     """
 
     blocks: tuple[Block, ...]
@@ -78,11 +78,11 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyJob:
-    """Look at some inputs.
+    """Sample some inputs.
 
-    ``numbers`` are the inputs' places in the whole, ``row_filters`` are theirs, by number; every
-    ``stride``-th row group is sampled, ``rate`` is the share of all rows that shall be in the
-    sample.
+    ``numbers`` are the inputs' numbers among all inputs, ``row_filters`` their row filters by
+    number. Every ``stride``-th row group is sampled; ``rate`` is the wanted share of all rows in
+    the sample.
     """
 
     uri: str
@@ -99,19 +99,19 @@ class SurveyJob:
 
     @property
     def cost(self) -> int:
-        """Return about how many bytes it handles."""
+        """Return the approximate number of bytes it handles."""
         return 1 + sum(segment.size for segment in self.inputs) // max(1, 2 * self.stride)
 
     @property
     def title(self) -> str:
-        """Return what Spark's pages are to call it."""
+        """Return the job's title in the Spark UI."""
         return f"sort: look at {len(self.inputs)} segments"
 
     def run(self, files: DataFiles | None = None) -> Surveyed:
-        """Do it.
+        """Run the job.
 
         Raises:
-            CorruptTable: an input is not what the log says.
+            CorruptTable: an input differs from its entry in the log.
             RowsOutOfBalance: a row lies in no target time chunk.
         """
         files = open_files(self.uri, self.storage_options) if files is None else files
@@ -120,7 +120,7 @@ class SurveyJob:
 
 @dataclass(slots=True)
 class _Footers:
-    """What footers and sieves tell: each list has an entry for each block."""
+    """Data from footers and row filters; each list has one entry per block."""
 
     blocks: list[Block] = field(default_factory=list)
     bounds: list[list[tuple[Any, Any]] | None] = field(default_factory=list)
@@ -180,14 +180,14 @@ def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
 
 
 def physical(schema: pa.Schema, hidden: "Iterable[pa.Field[Any]]", rolling: Rolling) -> pa.Schema:
-    """Return what is sorted: the schema, what files hide, and addresses, but with rollup."""
+    """Return the schema of sorted rows: visible and hidden columns, and addresses unless rolled."""
     for one in hidden:
         schema = schema.append(one)
     return schema if rolling.wanted else with_addresses(schema)
 
 
 def _bounds(group: pq.RowGroupMetaData, job: SurveyJob) -> list[tuple[Any, Any]] | None:
-    """Return the bounds of each column of the key, or None if one is not known."""
+    """Return the bounds of each key column, or None if one is unknown."""
     columns = {group.column(at).path_in_schema: at for at in range(group.num_columns)}
     found = []
     for name in job.keying.columns:
@@ -298,7 +298,7 @@ def _sample(
 
 
 def _points(job: SurveyJob, files: DataFiles, block: Block, shape: Shape, scale: float) -> Sample:
-    """Draw rows of one block; the same ones whenever it is asked again."""
+    """Draw a sample of one block's rows; the same rows on every call."""
     names, row_filter = job.keying.columns, job.row_filters[block.input]
     columns = None if job.rolling.wanted else (*names, *row_filter.reads)
     rows = _read(files, block, columns, shape.dictionaries)
@@ -345,7 +345,7 @@ def _repeats(chunk: pq.ColumnChunkMetaData, schema: pa.Schema) -> bool:
 def _probed(
     job: SurveyJob, files: DataFiles, picked: Sequence[Block], shape: Shape
 ) -> tuple[float, float, frozenset[str]]:
-    """Return bytes a row in a sorted file, and decoded, and what gains by a dictionary."""
+    """Return bytes per row sorted and decoded, and the columns that a dictionary makes smaller."""
     step = max(1, len(picked) // PROBES)
     encoded = decoded = 0.0
     coded: frozenset[str] = frozenset()
@@ -365,7 +365,7 @@ def _probed(
 def _heads(
     job: SurveyJob, files: DataFiles, blocks: Sequence[Block], shape: Shape
 ) -> Iterator[pa.Table]:
-    """Yield the first rows of each block that are not deleted."""
+    """Yield the first live rows of each block."""
     for block in blocks:
         first = block.first
         with opened(files, block, shape.dictionaries) as parquet, decoding(block.path):

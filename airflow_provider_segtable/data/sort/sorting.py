@@ -1,20 +1,20 @@
 """Sorting segments, in bounded memory, on one machine or many: stages of jobs.
 
-1. *Survey*: inputs are checked, keys sampled, rows counted for each target time chunk, and those
-   that are deleted.
-2. The key is cut into *ranges*, several for each segment to be, none empty (``ranges``).
-3. *Scatter*: rows are parted by range and written as runs (``runs``), a bounded batch a job. It is
-   left out where gathering straight from the inputs reads no more than ``DIRECT`` times their
-   bytes, as when they are sorted already, or few: a run costs about as much as one more reading.
-4. Ranges are put together into segments of about the target size, by what rows take in a sorted
-   file (measured); now the number of segments is known, and ids are asked for.
+1. *Sample*: inputs are checked, keys sampled, and rows counted: live rows for each target time
+   chunk, and deleted rows.
+2. The key is cut into *ranges*, several for each segment to be written, none empty (``ranges``).
+3. *Scatter*: rows are divided by range and written as runs (``runs``), one bounded batch per job.
+   It is skipped if gathering directly from the inputs reads at most ``DIRECT`` times their bytes,
+   as when they are sorted already, or few: a run costs about as much as one more read.
+4. Ranges are grouped into segments of about the target size, by the measured bytes of a row in a
+   sorted file. The number of segments is known only then, so ids are allocated then.
 5. *Gather*: each segment's ranges are read, sorted and written.
-6. The books: as many rows out as in, less the deleted ones; with rollup, as many ingested rows.
-   Runs are removed at the end, however it ends.
-7. Without rollup each row keeps its root address, in hidden columns from now on.
+6. Balance check: rows out equal rows in, less the deleted rows; with rollup, ingested rows are
+   compared. Runs are removed at the end, also after a failure.
+7. Without rollup each row keeps its root address, in hidden columns from then on.
 
-What a task holds, decoded, is about ``memory``, however large the inputs are: batches of a quarter,
-and parts of a quarter, each of which is there up to three times while it is moved.
+A task holds about ``memory`` decoded bytes, however large the inputs are: batches and parts are a
+quarter each, and exist up to three times while they are moved.
 
 Source of the idea: external distribution sort (Knuth 5.4.9), with sampled splitters as in TeraSort.
 """
@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 Outputs = Callable[[Mapping[Interval, int]], Mapping[Interval, Sequence[tuple[SegmentId, Shard]]]]
-
+"""Allocates ids and shards, given the number of segments in each target time chunk."""
 
 SortStages = Generator[list[Job], Sequence[Any], tuple[Segment, ...]]
 
@@ -70,20 +70,20 @@ def sort_stages(
     """Sort the rows of segments into new ones, in stages (see the module).
 
     Args:
-        spec: what to do.
-        inputs: the segments; equal rows stay in their order. Those without rows are skipped.
-        outputs: gives ids and shards for so many segments in each target time chunk.
-        files: where to remove runs; opened from the URI if left out.
+        spec: the sort's specification.
+        inputs: the segments; rows of equal keys keep their order. Empty segments are skipped.
+        outputs: allocates ids and shards for a number of segments in each target time chunk.
+        files: the data files to remove runs from; opened from the URI if left out.
 
     Yields:
-        Lists of jobs; their results are to be sent, in order.
+        Lists of jobs; the caller sends their results, in order.
 
     Returns:
-        The new segments, by target time chunk and key; none where no row is left, unless
-        ``spec.member`` asks for one.
+        The new segments, by target time chunk and key; none if no row is left, unless
+        ``spec.member`` requires one.
 
     Raises:
-        InvalidInput: the order names a column that is not there or cannot be sorted by.
+        InvalidInput: the order names a column that is missing or cannot be sorted by.
         RowsOutOfBalance: rows out differ from rows in; the new files are removed.
     """
     given = tuple(segment for segment in inputs if segment.rows)
@@ -111,7 +111,7 @@ def sort_stages(
 
 
 def without_rows(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
-    """Return the result where no row is left: nothing, or the one empty segment that is needed."""
+    """Return the result if no row is left: one empty segment if ``spec.member``, else nothing."""
     if not spec.member:
         return ()
     interval = spec.intervals[0]
@@ -127,7 +127,7 @@ def without_rows(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
 
 
 def discard(files: DataFiles, results: Sequence[Any]) -> None:
-    """Delete the files that results of jobs name, as far as that works."""
+    """Delete the files named in results of jobs; ignore failures."""
     for result in results:
         for one in result if isinstance(result, tuple) else (result,):
             if isinstance(one, Segment | SortRun) and one.path:
@@ -139,7 +139,7 @@ def run_stages(stages: SortStages, files: DataFiles | None = None) -> tuple[Segm
     """Run all jobs in this process, one after another.
 
     Raises:
-        SegtableError: whatever a job raises; the files of the jobs before it are removed.
+        SegtableError: raised by a job; the files of the jobs before it are removed.
     """
     done: list[Any] = []
     try:
@@ -180,7 +180,7 @@ Rows = tuple[float, ...]
 
 def _gathers(plan: SortPlan, runs: Sequence[SortRun], outputs: Outputs) -> list[GatherJob]:
     spec, density = plan.spec, plan.density
-    load = rows = plan.ranges.rows  # what is read, and what is left of it
+    load = rows = plan.ranges.rows  # rows read, and rows left after rollup
     if runs:
         load, rows = _rows_of(runs, plan.ranges.count)
         density = float(np.average([r.density for r in runs], weights=[sum(r.rows) for r in runs]))
@@ -214,7 +214,7 @@ def _gathers(plan: SortPlan, runs: Sequence[SortRun], outputs: Outputs) -> list[
 
 
 def _rows_of(runs: Sequence[SortRun], count: int) -> tuple[Rows, Rows]:
-    """Return the rows of each range, and about how many rollup will leave."""
+    """Return the rows of each range, and an estimate of the rows left after rollup."""
     rows = np.zeros(count)
     for run in runs:
         np.add.at(rows, list(run.ranges), run.rows)

@@ -1,1 +1,1 @@
-"""What is wrong with the operation of a table."""
+"""Findings about the operation of a table."""

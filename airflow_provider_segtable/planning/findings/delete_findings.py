@@ -1,4 +1,4 @@
-"""What is wrong where much is deleted: nobody rewrites it. Pure, over what was observed."""
+"""Find chunks with many deleted rows that no plan rewrites; pure, from observations."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from airflow_provider_segtable.planning.planner_context import PlannerContext, l
 
 
 def undone_deletions(seen: Observed) -> Iterator[Finding]:
-    """Yield that much is deleted in chunks that no plan is about, and what hinders it."""
+    """Yield a finding if chunks with many deleted rows have no plan, with the planner's reason."""
     found = look_at_table(seen.state, seen.policy, seen.now)
     about = [known.plan.interval for known in found.pending]
     about += [plan.interval for plan in seen.planned.chosen]

@@ -1,17 +1,17 @@
-"""What is wrong with the operation of a table; pure, over what was observed.
+"""Diagnose the operation of a table; pure, from observations.
 
-Each rule looks at one thing and yields findings:
+Each rule checks one thing and yields findings:
 
-1. A pending plan that no live worker holds or waits for, after ``pending_minutes``.
-2. A lock older than ``lock_minutes``; a worker whose progress did not move between two looks.
-3. Attempts that died, near the bound at which a plan is aborted; plans that gave way so often that
-   they do so no more.
+1. A pending plan without a live worker that holds its locks or waits, after ``pending_minutes``.
+2. A lock older than ``lock_minutes``; a worker without progress between two observations.
+3. Dead attempts, with the limit at which a plan is aborted; plans that are no longer revocable
+   after too many yields.
 4. Ids that a dead writer left between segments (holes): they break adjacency until voided.
-5. Chunks whose compaction was aborted, or is over the budget; ids or minor versions running out.
-6. Too many events since the newest checkpoint; clocks that disagree; compaction that pays and has
-   not happened for ``idle_minutes``; files that nothing names.
+5. Chunks whose compaction was aborted or exceeds the budget; ids or minor versions near the limit.
+6. Too many events since the newest checkpoint; differing clocks; worthwhile compactions that did
+   not run for ``idle_minutes``; orphan files.
 
-What could not be observed (no coordinator) is no reason to call anybody dead.
+Without a coordinator no worker is reported dead.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,15 +35,16 @@ _STUCK = ("was aborted", "over the budget")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """From where on something is worth telling.
+    """Reporting thresholds; defaults in parentheses.
 
     Attributes:
-        pending_minutes: a plan may wait so long for a worker (30).
-        lock_minutes: a lock may be so old (60).
-        checkpoint_events: there may be so many events since the newest checkpoint (96).
-        clock_skew_s: clocks may differ by so many seconds (60, where authors are refused).
-        idle_minutes: compaction that pays may wait so long (1440).
-        orphan_hours: a file that nothing names may be so young (72).
+        pending_minutes: longest accepted wait of a plan for a worker (30).
+        lock_minutes: highest accepted age of a lock (60).
+        checkpoint_events: most accepted events since the newest checkpoint (96).
+        clock_skew_s: largest accepted clock difference in seconds (60, the default at which
+            authors are refused).
+        idle_minutes: longest accepted wait of a worthwhile compaction (1440).
+        orphan_hours: age from which an unnamed file is reported (72).
     """
 
     pending_minutes: float = 30.0
@@ -56,20 +57,20 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a look at a table found.
+    """Observations of a table.
 
     Attributes:
-        table: its URI, for commands.
-        state: at its newest version.
+        table: the table's URI, for commands.
+        state: the table's newest state.
         now: this machine's clock.
-        policy: the table's.
+        policy: the table's policy.
         planned: the planner's dry run.
-        locks: holders and waiters; None if no coordinator could be asked, see ``silence``.
-        silence: why there was no answer; empty if no address is known.
-        progress: what workers reported, by lock group.
-        moved: the same some time later; None if nobody looked twice.
-        checkpoint: the number of the newest checkpoint.
-        orphans: bytes of each file that nothing names, older than ``orphan_hours``.
+        locks: held and awaited locks; None without a coordinator's answer, see ``silence``.
+        silence: the coordinator's error; empty if it answered or no address is known.
+        progress: progress reports of workers, by lock group.
+        moved: the same some time later; None after a single observation.
+        checkpoint: number of the newest checkpoint.
+        orphans: size in bytes of each unnamed file older than ``orphan_hours``.
     """
 
     table: str
@@ -85,16 +86,16 @@ class Observed:
     orphans: Mapping[str, int] = field(default_factory=dict)
 
     def minutes_since(self, time: Instant) -> float:
-        """Return the age of an instant."""
+        """Return the age of an instant in minutes."""
         return max(0, self.now - time) / MINUTE_US
 
     def alive(self, plan_id: str) -> bool:
-        """Tell whether a live worker holds, or waits for, the locks of a plan."""
+        """Return whether a live worker holds or awaits the locks of a plan."""
         return any(lock.purpose == plan_id for lock in self.locks or ())
 
 
 def diagnose(seen: Observed, bounds: Bounds) -> tuple[Finding, ...]:
-    """Return everything that is wrong, in the order of the rules."""
+    """Return all findings, in the order of the rules."""
     return (
         *_coordinator(seen),
         *_abandoned_plans(seen, bounds),
@@ -203,7 +204,7 @@ def _dying(seen: Observed) -> Iterator[Finding]:
 
 
 def _deaths(known: PlanState, seen: Observed) -> int:
-    """Return how many attempts died; without a coordinator the last one may live."""
+    """Return the number of dead attempts; without a coordinator the last one may be alive."""
     running = known.status is PlanStatus.INFLIGHT
     alive = running and (seen.locks is None or seen.alive(known.plan.id))
     return known.attempts - known.yields - alive

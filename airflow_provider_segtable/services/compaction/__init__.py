@@ -1,1 +1,1 @@
-"""Compaction: request a plan, take its locks, run its stages, publish."""
+"""Compaction: request a plan, acquire its locks, run its stages, commit the outputs."""

@@ -1,22 +1,22 @@
-"""An attempt at a plan: its locks, its ids, its first event.
+"""Begin an attempt at a plan: its locks, its ids, its first event.
 
 =============  ====================================  ==========================================
 kind           lock                                  new ids
 =============  ====================================  ==========================================
 minor,         EXCLUSIVE on the input segments       allocated with the lock (central,
 semi-major                                           incremental)
-major          the region, REPLACE: appends go on    its own, in a version that comes with the
-                                                     lock (local, bulk)
-major that     the region, EXCLUSIVE: appends wait,  the same
-cuts time      or revoke it
-finer
+major          REPLACE on the region: appends        numbered by the attempt, in a version
+               continue                              allocated with the lock (local, bulk)
+major to a     EXCLUSIVE on the region: appends      the same
+finer          wait, or revoke the lock
+granularity
 =============  ====================================  ==========================================
 
-1. The locks first, then ``PlanInflight``, which supersedes any earlier attempt.
-2. A major compaction reads the log again under its lock: its inputs are what the region shows
-   then. What is appended later is carried over when it commits.
-3. A plan whose inputs are gone for good (another compaction was faster) is aborted here, so that
-   nobody starts it again.
+1. The locks are acquired first; then ``PlanInflight`` supersedes any earlier attempt.
+2. A major compaction reads the log again under its lock: its inputs are the region's visible
+   segments then. Later appends are carried over when it commits.
+3. If a plan's inputs are gone (another compaction was faster), the plan is aborted here, so that
+   it is not started again.
 
 Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflight/completed).
 """
@@ -48,7 +48,7 @@ Named = tuple[tuple[SegmentId, Shard], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A plan under its locks and in flight; ``state`` is the table right after its event."""
+    """A plan in flight with its locks held; ``state`` is the table right after ``PlanInflight``."""
 
     plan: CompactionPlan
     lease: Lease
@@ -57,12 +57,12 @@ class Attempt:
 
     @property
     def inputs(self) -> tuple[Segment, ...]:
-        """Return the inputs' descriptors."""
+        """Return the input segments."""
         known = self.state.plans[self.plan.id]
         return tuple(s for i in known.inputs if (s := self.state.timeline.get(i)))
 
     def name(self, counts: dict[Interval, int]) -> dict[Interval, Named]:
-        """Return ids and shards for so many outputs in each time chunk."""
+        """Return ids and shards for the given number of outputs in each time chunk."""
         if self.plan.kind is PlanKind.MAJOR:
             version = self.lease.version or 0
             return {i: _core_set(ChunkKey(i, version), n) for i, n in counts.items()}
@@ -95,11 +95,11 @@ def _core_set(chunk: ChunkKey, size: int) -> Named:
 def begin(
     ports: TableContext, known: PlanState, state: State, *, wait_s: float
 ) -> Attempt | Conflict | Unknown:
-    """Take a plan's locks and put it in flight.
+    """Acquire a plan's locks and commit ``PlanInflight``.
 
     Raises:
-        LockTimeout: others hold its locks.
-        SegtableError: coordination or storage fails; nothing is held.
+        LockTimeout: other processes hold the locks.
+        SegtableError: coordination or storage failed; no lock is held.
     """
     plan = known.plan
     gone = inputs_gone(plan, plan.inputs, state) if plan.kind is not PlanKind.MAJOR else None
@@ -178,6 +178,6 @@ def _hopeless(ports: TableContext, known: PlanState, gone: Conflict, state: Stat
 
 
 def give_way(ports: TableContext, attempt: Attempt, reason: str) -> None:
-    """Note in the log that the attempt's locks went to somebody more urgent."""
+    """Record in the log that a more urgent request revoked the attempt's locks."""
     action = PlanYielded(plan_id=attempt.plan.id, attempt=attempt.token, reason=reason)
     commit(ports, attempt.state, Change(action=action, commit_id=f"yielded-{attempt.token}"))

@@ -1,17 +1,17 @@
-"""Compaction: plans that are in the log, carried out.
+"""Compaction: execute plans that are in the log.
 
-1. For each plan: its locks and its first event (``services.compaction.attempt``), its stages of
-   jobs (``services.compaction.stages``), and ``PlanCompleted``.
-2. Started twice, a plan is finished once: the second finds the locks held, or the plan done, and
-   says so. A plan whose worker died is simply run again.
-3. Before it commits, an attempt enters the publishing section of its lock: from then on nobody
-   revokes it. The lease is checked before every put; losing it stops the commit. A worker that
-   missed the news is stopped by the log: its attempt is no longer the plan's newest.
-4. Who was revoked says so in the log and lets go; the plan waits to be run again.
-5. Files are deleted only after a certain failure. An attempt that died leaves files under names
-   nobody else uses and ids nobody else gets.
-6. Many plans run in one call, so that one Spark application pays its start-up once: the jobs of
-   all of them go out together, stage by stage. One plan's failure does not stop the others.
+1. For each plan: acquire its locks and commit its first event (``services.compaction.attempt``),
+   run its stages of jobs (``services.compaction.stages``), commit ``PlanCompleted``.
+2. If a plan is started twice, it completes once: the second worker finds the locks held or the
+   plan completed, and reports that. If a worker died, its plan is run again.
+3. Before it commits, an attempt enters the publishing section of its lock; from then on it cannot
+   be revoked. The lease is checked before every put; a lost lease stops the commit. If a worker
+   misses the loss, the log refuses its commit: its attempt is no longer the plan's newest.
+4. A revoked attempt commits ``PlanYielded`` and releases its locks; the plan stays pending.
+5. Files are deleted only after a certain failure. The files of a dead attempt have unique names
+   and ids that are never reused.
+6. One call runs many plans, so that a Spark application starts only once: the jobs of all plans
+   are submitted together, stage by stage. A failed plan does not stop the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 
 
 class Ended(StrEnum):
-    """How the run of one plan ended; only FAILED needs anybody's attention."""
+    """The outcome of one plan's run; only FAILED needs attention."""
 
     COMPLETED = "completed"
     DONE_ALREADY = "done already"
@@ -53,7 +53,7 @@ class Ended(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanResult:
-    """What became of one plan; sizes in bytes."""
+    """The result of one plan's run; sizes in bytes."""
 
     plan_id: str
     ended: Ended
@@ -66,7 +66,7 @@ class PlanResult:
 
 @dataclass(slots=True)
 class _Running:
-    """An attempt between two of its stages: the jobs it waits for and what they said."""
+    """An attempt during a stage: its jobs and their results."""
 
     attempt: Attempt
     stages: Stages
@@ -76,7 +76,7 @@ class _Running:
     stage: int = 0
 
     def tell(self) -> None:
-        """Report beside the lock how far it is, for ``segtable locks``."""
+        """Report the progress at the lock, for ``segtable locks``."""
         done = f"{len(self.values)} of {len(self.jobs)} jobs"
         self.attempt.lease.report({"stage": f"{self.stage}: {self.jobs[0].title}", "done": done})
 
@@ -93,18 +93,18 @@ def compact(
     parallelism: int = 2,
     report: Report = lambda _: None,
 ) -> tuple[PlanResult, ...]:
-    """Carry out plans that are in the log.
+    """Execute plans that are in the log.
 
     Args:
         ports: the table's ports.
-        plan_ids: which plans.
-        execute: runs the kernels.
-        wait_s: how long to wait for locks that others hold.
-        parallelism: how many jobs run at once, about.
-        report: told each result as it comes, for progress.
+        plan_ids: the plans to execute.
+        execute: runs the kernel jobs.
+        wait_s: how long to wait for locks that other processes hold.
+        parallelism: approximate number of concurrent jobs.
+        report: called with each result, for progress.
 
     Returns:
-        One result a plan, in the order they ended.
+        One result per plan, in the order in which they ended.
     """
     results: list[PlanResult] = []
     begun: list[_Running] = []
@@ -140,7 +140,7 @@ def _begin(ports: TableContext, plan_id: str, wait_s: float) -> Attempt | PlanRe
         begun = begin(ports, state.plans[plan_id], state, wait_s=wait_s)
     except LockTimeout as held:
         return PlanResult(plan_id=plan_id, ended=Ended.RUNNING_ELSEWHERE, message=str(held))
-    except LockRevoked as revoked:  # before the attempt was in the log: nothing is to be noted
+    except LockRevoked as revoked:  # no attempt is in the log yet: nothing to record
         return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=str(revoked))
     except SegtableError as error:
         return _failed(plan_id, error)
@@ -148,12 +148,12 @@ def _begin(ports: TableContext, plan_id: str, wait_s: float) -> Attempt | PlanRe
 
 
 def ending(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult | None:
-    """Return how a plan ended, or None while it is pending.
+    """Return the outcome of a plan, or None while it is pending.
 
     Args:
         plan_id: the plan.
-        state: the table at its newest version.
-        events: the log (``whole``); read only if the state does not keep the plan any more.
+        state: the newest state of the table.
+        events: the log (``whole``); read only if the state no longer contains the plan.
     """
     known = state.plans.get(plan_id)
     if known is None:
@@ -169,9 +169,9 @@ def ending(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult | 
 
 
 def _forgotten(plan_id: str, state: State, events: Iterable[Event]) -> PlanResult:
-    """A state keeps the last finished plans only; the log has the others, until it expires.
+    """Search the log for the outcome of a plan; a state keeps only the last finished plans.
 
-    An aborted plan may have been requested again, so the newest end counts.
+    An aborted plan may have been requested again, so the newest outcome counts.
     """
     over: PlanResult | None = None
     for event in events:
@@ -191,12 +191,12 @@ def _forgotten(plan_id: str, state: State, events: Iterable[Event]) -> PlanResul
 
 
 def whole(log: EventLog) -> Iterator[Event]:
-    """Yield the events of a log that are left; nothing is read before the first is asked for."""
+    """Yield the remaining events of a log; the log is read lazily."""
     yield from log.events(log.first())
 
 
 def _run(ports: TableContext, begun: Sequence[_Running], execute: Execute) -> Iterator[PlanResult]:
-    """Run all attempts stage by stage; each is published as soon as its last job has ended."""
+    """Run all attempts stage by stage; publish each as soon as its last job has ended."""
     live = list(begun)
     for running in begun:
         yield from _advance(ports, running, live)
@@ -233,7 +233,7 @@ def _take(
 
 
 def _advance(ports: TableContext, running: _Running, live: list[_Running]) -> Iterator[PlanResult]:
-    """Go on to the next stage, or publish and end."""
+    """Start the next stage, or publish the outputs after the last stage."""
     attempt = running.attempt
     results = [running.values[at] for at in range(len(running.jobs))]
     try:

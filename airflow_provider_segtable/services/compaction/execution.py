@@ -1,9 +1,9 @@
-"""Where kernels run: a service hands out jobs and takes results as they come.
+"""Run kernel jobs: a service submits jobs and receives results as they complete.
 
-1. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order. In this process
-   (``in_process``), or in Spark tasks (``spark.driver.distribution``).
-2. A compaction in several steps is a generator: it yields lists of jobs, is sent their results in
-   order, and returns the new segments (``Stages``).
+1. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order: in this process
+   (``in_process``) or in Spark tasks (``spark.driver.distribution``).
+2. A compaction with several stages is a generator: it yields lists of jobs, receives their results
+   in order, and returns the new segments (``Stages``).
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -21,7 +21,7 @@ Stages: TypeAlias = Generator[Sequence[Job], Sequence[Any], tuple[Segment, ...]]
 
 
 def in_process(files: DataFiles | None = None) -> Execute:
-    """Run jobs one after another in this process, on ``files`` or the job's own."""
+    """Run jobs one after another in this process, on ``files`` or on each job's own files."""
 
     def execute(jobs: Sequence[Job]) -> Iterator[Done]:
         for index, job in enumerate(jobs):

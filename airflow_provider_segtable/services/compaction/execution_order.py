@@ -1,8 +1,8 @@
-"""In which order plans are carried out by one process, so that none waits for another of its own.
+"""The order in which one process executes plans, so that its plans never wait for each other.
 
-1. Smaller kinds go first: a major compaction's lock waits for the segments that a minor one has.
-2. A major compaction waits for others' work in its region, which takes minutes, rather than give
-   up; the smaller kinds leave what others hold to those.
+1. Smaller kinds run first: a major compaction's lock waits for segments that a minor one holds.
+2. A major compaction waits some minutes for other workers in its region. The smaller kinds do not
+   wait: if another worker holds their segments, they leave the plan to that worker.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,19 +17,19 @@ WAIT_S = {PlanKind.MINOR: 0.0, PlanKind.SEMI_MAJOR: 0.0, PlanKind.MAJOR: 600.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """Plans that may be carried out at once, and how long to wait for their locks."""
+    """Plans that may run together, and how long to wait for their locks."""
 
     plan_ids: tuple[str, ...]
     wait_s: float
 
 
 def turns(state: State, plan_ids: Iterable[str], wait_s: float | None = None) -> Iterator[Turn]:
-    """Yield plans in the order in which to carry them out.
+    """Yield plans in execution order.
 
     Args:
-        state: the table; plans that it does not know go first.
-        plan_ids: which plans.
-        wait_s: how long to wait for locks; what suits each kind if None.
+        state: the table's state; plans that it does not contain run first.
+        plan_ids: the plans to execute.
+        wait_s: how long to wait for locks; if None, ``WAIT_S`` of each kind.
     """
     by_kind: dict[PlanKind, list[str]] = {kind: [] for kind in KINDS}
     for plan_id in dict.fromkeys(plan_ids):

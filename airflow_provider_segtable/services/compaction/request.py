@@ -1,16 +1,16 @@
-"""A person asks for compaction now, whatever the policy says.
+"""Manual compaction requests, which override the policy's conditions.
 
-1. All chunks of an interval (or of the table) are asked for; what is sensible about *how* stays the
-   policy's: target sizes, and the clustering unless another is given. *Whether* it pays is the
-   asker's business: counts, ages, intervals between, budgets and rests do not count.
-2. What cannot be is refused before anything is written: perfect rollup under segment locks, another
-   granularity without a new version or finer than a rollup's, an order of columns that the table
-   does not have, or of metrics, a z-order where there are sketches.
-3. One plan a run of small neighbours (minor), a chunk (semi-major), or a region that cuts no chunk
-   apart (major): one that fails does not stop the others. A plan that is pending already is given
-   back as it is.
-4. Segments that other plans have claimed are left alone (a major compaction asks for the time
-   chunk instead, and waits for their workers by its lock). If nothing is left, it says why.
+1. A request covers all chunks of an interval (or of the table). The policy still decides *how*:
+   target sizes, and the clustering unless the request has one. The user decides *whether*: the
+   policy's counts, ages, pauses and budgets do not apply.
+2. Impossible requests are refused before any write: perfect rollup under segment locks, a
+   granularity change without a new version or finer than the rollup's, a clustering by missing
+   columns or metrics, a z-order with sketches.
+3. A request makes one plan per run of small neighbours (minor), per sortable run (semi-major), or
+   per region that splits no chunk (major). A failed plan does not stop the others. A plan that is
+   already pending is returned unchanged.
+4. Segments claimed by other plans are skipped; a major compaction locks the time chunk instead and
+   waits for their workers. If no segment is left, the error gives the reasons.
 
 Source of the idea: Druid's manual compaction tasks, CarbonData's ``ALTER TABLE .. COMPACT``.
 """
@@ -61,25 +61,26 @@ def request(
     rollup: Literal["best-effort", "perfect"] | None = None,
     policy: Policy | None = None,
 ) -> tuple[PlanState, ...]:
-    """Request compactions of one kind; ``services.compaction.compaction.compact`` carries them out.
+    """Request compactions of one kind; ``services.compaction.compaction.compact`` executes them.
 
     Args:
         ports: the table's ports.
         kind: ``minor``, ``semi-major`` or ``major``.
-        interval: every chunk that it touches; the whole table if left out.
-        granularity: how the region is to be cut from now on (major only).
-        clustering: how rows are to be sorted, e.g. ``carrier,origin`` or
-            ``zorder(carrier,origin)``; "" is by event time; the policy's if left out (not minor).
-        rollup: what is expected of a rollup table's result; only major compaction is perfect.
-        policy: overrides the one in the table's properties.
+        interval: compact every chunk that it overlaps; the whole table by default.
+        granularity: new granularity of the region (major only).
+        clustering: sort order, e.g. ``carrier,origin`` or ``zorder(carrier,origin)``; "" sorts
+            by event time; the policy's by default (not for minor).
+        rollup: required rollup of a rollup table; only a major compaction is perfect.
+        policy: overrides the policy in the table's properties.
 
     Returns:
-        The plans, pending, in the order of time.
+        The pending plans in the order of time.
 
     Raises:
-        InvalidInput: the wish makes no sense, or there is nothing to compact; says why.
-        CommitConflict: others were faster with everything; ask again.
-        CommitUnknown: a reply was lost; ask again, nothing is requested twice.
+        InvalidInput: the request is impossible, or there is nothing to compact.
+        SchemaMismatch: the clustering names a column that the table does not have.
+        CommitConflict: conflicts with other writers refused all plans; request again.
+        CommitUnknown: a reply was lost; request again, no plan is requested twice.
     """
     state = ports.log.load()
     kind = _kind(kind)
@@ -129,10 +130,10 @@ def _granularity(granularity: Granularity | str | None, kind: PlanKind) -> Granu
 
 
 def check_cut(cut: Granularity | None, state: State) -> None:
-    """Refuse to cut time finer than a rollup table groups it: a group lies in one time chunk.
+    """Refuse a granularity finer than the query granularity: a group must fit in a time chunk.
 
     Raises:
-        InvalidInput: with both granularities.
+        InvalidInput: the granularity is too fine; the message names both.
     """
     rollup = state.table.rollup
     if cut and rollup and not rollup.query_granularity.fits(cut):
@@ -166,10 +167,10 @@ def _order(clustering: str, kind: PlanKind, state: State) -> str:
 
 
 def checked_order(clustering: str, state: State) -> str:
-    """Return an order of rows in its one form.
+    """Return a clustering in its canonical form.
 
     Raises:
-        InvalidInput: it is none, or names columns that rows cannot be sorted by.
+        InvalidInput: it is not a clustering, or names columns that are not sortable.
         SchemaMismatch: it names a column that the table does not have.
     """
     order, rollup = Order.parse(clustering), state.table.rollup
@@ -188,7 +189,7 @@ def checked_order(clustering: str, state: State) -> str:
 
 
 def _check_rolled_order(order: Order, rollup: Rollup, state: State) -> None:
-    """Refuse orders that would keep rows of one group apart, or that Spark cannot follow."""
+    """Refuse a clustering that would separate rows of one group, or that Spark cannot sort by."""
     fixed = (state.table.time_column, *rollup.dimensions)
     for name in order.columns:
         if name not in fixed:
@@ -268,7 +269,7 @@ def _meant(
     order: str | None,
     cut: Granularity | None,
 ) -> bool:
-    """Tell whether a pending plan is what is asked for."""
+    """Return whether a pending plan matches the request."""
     plan = known.plan
     return (
         plan.kind is kind

@@ -1,18 +1,18 @@
-"""What a compaction of each kind does, as stages of jobs.
+"""The stages of jobs for each kind of compaction.
 
 =============  ==============================================  ====================================
 kind           append table                                    rollup table
 =============  ==============================================  ====================================
-minor          rows in order, undecoded where it can           merged and rolled up, best effort
-semi-major     sorted by the clustering, well sized            the same, rolled up as far as it sees
+minor          rows in order, undecoded if possible            merged and rolled up, best effort
+semi-major     sorted by the clustering, in target sizes       the same; rolled up within its inputs
 major          the same into a new version, by chunk           the same; rollup is perfect
 =============  ==============================================  ====================================
 
-A rollup table with sketches is one job of one stage, for Spark's driver: there all kinds sort, and
-roll up all the rows that they see.
+A compaction of a rollup table with sketches is one stage with one job, for Spark's driver: all
+kinds sort and roll up all their input rows.
 
-All leave out the rows that are deleted in the state that the attempt began with, and say so: what
-they make is ``deletes_applied_through`` up to its last event.
+All kinds omit the rows that are deleted in the attempt's state; their outputs record its last
+event as ``deletes_applied_through``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ from airflow_provider_segtable.table.context import TableContext
 
 
 def stages_of(ports: TableContext, attempt: Attempt, *, parallelism: int) -> Stages:
-    """Return what is to be done for an attempt."""
+    """Return the stages of an attempt."""
     rollup = attempt.state.table.rollup
     if rollup is not None and rollup.sketches:
         return _sketched(ports, attempt, parallelism)
@@ -75,7 +75,7 @@ def _sketched(ports: TableContext, attempt: Attempt, parallelism: int) -> Stages
 
 
 def _sorted(ports: TableContext, attempt: Attempt, parallelism: int) -> Stages:
-    if not attempt.inputs:  # others left nothing of a region
+    if not attempt.inputs:  # the region has become empty
         return ()
     spec = _spec(ports, attempt, parallelism)
     return (yield from sort_stages(spec, attempt.inputs, _namer(attempt)))
@@ -114,7 +114,7 @@ def _namer(attempt: Attempt) -> Outputs:
 
 
 def _targets(attempt: Attempt) -> Iterator[Interval]:
-    """Yield the time chunks that rows may go to."""
+    """Yield the time chunks that may receive rows."""
     if attempt.plan.kind is not PlanKind.MAJOR:
         yield attempt.plan.chunk.interval
         return

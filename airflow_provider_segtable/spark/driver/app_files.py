@@ -1,8 +1,8 @@
-"""Where the Spark applications lie as files, for spark-submit.
+"""Locate the files of the Spark applications for spark-submit.
 
-1. In a wheel they travel inside the package, as ``_spark_apps/`` (``hatch_build.py``).
-2. In a checkout they lie beside the package, in ``spark_apps/``.
-3. The wheel's place is asked first: what merely stands beside an installed package is not ours.
+1. In a wheel they are inside the package, as ``_spark_apps/`` (``hatch_build.py``).
+2. In a checkout they are beside the package, in ``spark_apps/``.
+3. The wheel's folder comes first: a folder beside an installed package may not be segtable's.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ def spark_app_path(name: str, package: Path = _PACKAGE) -> Path:
     """Return the file of the application called ``name``, such as ``"compact"``.
 
     Raises:
-        InvalidName: there is no such application; the message lists those there are.
+        InvalidName: there is no such application; the message lists the existing ones.
     """
     folder = _folder(package)
     there = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))

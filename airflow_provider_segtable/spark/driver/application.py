@@ -1,14 +1,14 @@
-"""What the Spark applications share: arguments, signals, the result line, the exit code.
+"""Common parts of the Spark applications: arguments, signals, the result line, the exit code.
 
-1. Exit 0: done, or nothing to do. 1: failed, run it again. 2: the arguments are wrong. 143: told
-   to stop (SIGTERM), 130: interrupted; both leave the table right.
+1. Exit 0: done, or nothing to do. 1: failed, run it again. 2: the arguments are wrong. 143:
+   stopped by SIGTERM, 130: interrupted; both leave the table consistent.
 2. The last line of standard output is ``SEGTABLE_RESULT`` and one JSON object;
    ``--result-file`` gets the object alone, whole or not at all.
-3. ``--leave-result`` is for those who share no file with us: what the log does not tell, a failure
-   or that there was nothing to do, is left beside it (``table.remote_results``).
+3. ``--leave-result`` is for remote waiters, which share no file with the driver: an outcome that
+   the log lacks (a failure, nothing to do) is left in the table (``table.remote_results``).
 4. An expected error is one line on standard error, never a stack, and without credentials.
-   Credentials come by the environment: arguments are seen by all users of a machine.
-5. Spark starts when it is first needed: an application that finds nothing to do is quick.
+   Credentials come from the environment, because all users of a machine see arguments.
+5. Spark starts when it is first needed, so an application with nothing to do is quick.
 """
 
 import argparse
@@ -51,9 +51,9 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an application did: its exit code, and facts for whoever started it.
+    """Outcome of an application: its exit code, and facts for its caller.
 
-    ``logged``: the table's log tells as much, to those who know what was asked.
+    ``logged``: the table's log records the outcome too.
     """
 
     code: int
@@ -71,7 +71,7 @@ class App:
 
     @cached_property
     def ports(self) -> TableContext:
-        """Open the table's ports."""
+        """Open the table."""
         given = self.arguments
         return open_context(given.table, zookeeper=given.zookeeper, storage_options=self.options())
 
@@ -79,7 +79,7 @@ class App:
         """Return the storage options, from the environment and the arguments.
 
         Raises:
-            InvalidInput: those of the environment are no JSON object.
+            InvalidInput: the environment variable is not a JSON object.
         """
         return {**options_from_environment(OPTIONS_VARIABLE), **dict(self.arguments.storage_option)}
 
@@ -87,7 +87,7 @@ class App:
         """Return the options of Spark's reader, from the environment and the arguments.
 
         Raises:
-            InvalidInput: those of the environment are no JSON object.
+            InvalidInput: the environment variable is not a JSON object.
         """
         return {**options_from_environment(READER_VARIABLE), **dict(self.arguments.option)}
 
@@ -102,19 +102,19 @@ class App:
         return spark
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Close the coordinator and stop the Spark session that this run started."""
         if "ports" in self.__dict__ and self.ports.optional_coordinator is not None:
             self.ports.optional_coordinator.close()
         if not self._own_session:
             return
-        with suppress(Py4JError):  # told to stop while Spark was starting, its JVM may be gone
+        with suppress(Py4JError):  # stopped while Spark was starting: its JVM may have ended
             active = SparkSession.getActiveSession()
             if active is not None:
                 stopped(active)
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """Return a parser with the arguments that all applications take."""
+    """Return a parser with the common arguments of all applications."""
     made = argparse.ArgumentParser(prog=name, description=description, allow_abbrev=False)
     made.add_argument("--table", required=True, metavar="URI", help="path, s3://, gs:// or az://")
     made.add_argument("--zookeeper", required=True, metavar="ADDRESS", help="zk://host:2181/chroot")
@@ -187,7 +187,7 @@ def _refused(error: SegtableError, code: int) -> Outcome:
 
 
 def _leave(app: App, outcome: Outcome) -> None:
-    """Tell those who wait elsewhere; that it cannot be told changes nothing of how it ended."""
+    """Write the outcome to the table for a remote waiter; a failure to do so is only logged."""
     name = app.arguments.leave_result
     if name is None or outcome.logged:
         return
@@ -221,7 +221,7 @@ def _arrange_signals(*, die_with_parent: bool) -> Any:
 
 
 def _terminated(number: int, _: types.FrameType | None) -> None:
-    signal.signal(number, signal.SIG_DFL)  # a second one does not wait
+    signal.signal(number, signal.SIG_DFL)  # a second signal ends the process at once
     raise SystemExit(TERMINATED)
 
 
@@ -242,7 +242,7 @@ def patience(text: str) -> float:
 
 
 def _warn_of_credentials(arguments: argparse.Namespace) -> None:
-    """Say which credentials are on the command line, without their values."""
+    """Warn of credentials on the command line, by name only."""
     given = (
         ("--storage-option", arguments.storage_option, OPTIONS_VARIABLE),
         ("--option", getattr(arguments, "option", ()), READER_VARIABLE),

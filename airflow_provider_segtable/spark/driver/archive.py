@@ -1,9 +1,9 @@
-"""This package as a zip, for the executors of a cluster (``--py-files``).
+"""Pack this package as a zip for the executors of a cluster (``--py-files``).
 
-1. The archive is a function of the sources: sorted names, no times, no caches.
-2. It holds the whole package: on an executor that has segtable installed, the archive comes first,
-   and a part of the package would hide the rest. What tasks import of it is ``spark/tasks``.
-3. A driver that runs from such an archive itself passes that one on.
+1. The archive depends on the sources alone: sorted names, no times, no caches.
+2. It holds the whole package, because it precedes an installed segtable on an executor's path and
+   a part of the package would hide the rest. Tasks import ``spark/tasks`` from it.
+3. A driver that itself runs from such an archive passes that archive on.
 """
 
 import tempfile
@@ -21,8 +21,7 @@ def package_archive(folder: Path | str | None = None) -> Path:
     """Write the archive and return its path.
 
     Args:
-        folder: where to; a new temporary folder by default, which lives as long as its user
-            lets it.
+        folder: target folder; by default a new temporary folder, which the caller removes.
     """
     loader: object = airflow_provider_segtable.__spec__.loader
     if isinstance(loader, zipimporter):

@@ -1,13 +1,13 @@
-"""Kernels in Spark tasks: ``spark_execute`` is an ``Execute`` for the services.
+"""Run kernels in Spark tasks: ``spark_execute`` is an ``Execute`` for the services.
 
-1. Files move, not rows: a task opens its inputs itself and answers with descriptors.
-2. Jobs are packed into few groups, the largest jobs first, each group one task of a Spark job of
-   its own. So results come as groups end, and are committed while others still run.
-3. A group that Spark could not run is run again job by job: one bad job spoils no other.
-4. Each try of a task writes under fresh names, so retries and speculation never meet.
+1. Files move, not rows: a task opens its inputs itself and returns descriptors.
+2. Jobs are packed into few groups, the largest jobs first. Each group is one task of its own Spark
+   job, so its results can be committed while other groups still run.
+3. If Spark cannot run a group, its jobs run again one by one, so that a bad job fails alone.
+4. Each try of a task writes under fresh names, so retries and speculation never collide.
 5. When the consumer stops, running groups are cancelled.
-6. A job that merges sketches is a group of its own and runs on the driver, beside the others'
-   Spark jobs; it makes its own.
+6. A job that merges sketches is its own group. It runs on the driver, beside the Spark jobs of
+   other groups, and starts its own Spark jobs.
 """
 
 import heapq
@@ -37,7 +37,7 @@ MOST_THREADS = 64
 
 
 def spark_execute(spark: SparkSession) -> Execute:
-    """Return what runs kernel jobs in tasks of ``spark``."""
+    """Return an ``Execute`` that runs kernel jobs in tasks of ``spark``."""
 
     def execute(jobs: Sequence[Job]) -> Iterator[Done]:
         slots = min(spark.sparkContext.defaultParallelism, MOST_THREADS)
@@ -48,10 +48,10 @@ def spark_execute(spark: SparkSession) -> Execute:
 
 
 def packed(jobs: Sequence[Job], slots: int) -> list[Group]:
-    """Pack jobs into groups of like cost, largest jobs first.
+    """Pack jobs into groups of similar cost, largest jobs first.
 
-    There are no more groups than jobs, enough for every slot, and no more than that unless
-    groups would pass ``GROUP_BYTES``. Jobs with sketches come first, each alone.
+    There are as many groups as slots, but at most as many as jobs, and more if groups would exceed
+    ``GROUP_BYTES``. Jobs with sketches come first, each in its own group.
     """
     alone = [(at, job) for at, job in enumerate(jobs) if isinstance(job, SketchJob)]
     costs = {at: job.cost for at, job in enumerate(jobs) if not isinstance(job, SketchJob)}
@@ -68,7 +68,7 @@ def packed(jobs: Sequence[Job], slots: int) -> list[Group]:
 
 @dataclass(frozen=True, slots=True)
 class SparkRun:
-    """One call of ``execute``: a Spark job for every group, as many at once as there are slots."""
+    """One call of ``execute``: a Spark job per group, as many at once as there are slots."""
 
     spark: SparkSession
     name: str
@@ -115,11 +115,11 @@ class SparkRun:
 
         try:
             segments = spark_rollup(self.spark, job.spec, job.inputs, outputs)
-            if self.stopping.is_set():  # nobody waits for them any more
+            if self.stopping.is_set():  # the consumer has stopped
                 discard(open_files(job.spec.uri, job.spec.storage_options), [segments])
             self._check()
             return Done(index=index, value=segments)
-        except Exception as error:  # noqa: BLE001  # whatever it raises belongs to its plan
+        except Exception as error:  # noqa: BLE001  # any error belongs to its plan
             return Done(index=index, error=f"{type(error).__name__}: {error}")
 
     def _check(self) -> None:
@@ -130,7 +130,7 @@ class SparkRun:
         try:
             self.spark.sparkContext.cancelJobGroup(self.name)
         except (Py4JError, PySparkException, OSError):
-            return  # the session is gone, and its jobs with it
+            return  # the session has ended, and its jobs with it
 
 
 def _outcome(future: "Future[list[Done]]", group: Group) -> tuple[list[Group], list[Done]]:

@@ -1,4 +1,4 @@
-"""Is PySpark here, and is it whole? Asked before a session starts, without importing it.
+"""Check, without importing it, that PySpark is installed and complete before a session starts.
 
 ``pyspark`` and ``pyspark-client`` write the same folder, ``site-packages/pyspark``; the client is a
 subset. The Spark provider of Airflow depends on the client, so both meet easily:
@@ -7,8 +7,8 @@ subset. The Spark provider of Airflow depends on the client, so both meet easily
 2. Different versions: installers let either win, file by file. SQL still works while Python
    functions fail deep inside Spark, so the files are compared with what pyspark recorded:
    some differ = broken; none differs = sound today, at risk with the next upgrade.
-3. Uninstalling the client then takes the shared files away from pyspark. Broken.
-4. The client alone has no Spark in it. Broken for us: ``spark-submit`` and local masters need it.
+3. Uninstalling the client then removes the shared files from pyspark. Broken.
+4. The client alone contains no Spark, which ``spark-submit`` and local masters need. Broken.
 5. A ``pyspark`` that no installer recorded belongs to a Spark distribution. Sound.
 
 This project keeps the client out (``excludes.txt``); users of pip pin both to one version.
@@ -32,7 +32,7 @@ Lookup = Callable[[str], importlib.metadata.Distribution]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What this interpreter would import as ``pyspark``, and who put it there."""
+    """The ``pyspark`` that this interpreter would import, and the packages that installed it."""
 
     pyspark: str | None
     client: str | None
@@ -42,20 +42,20 @@ class Installed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """Spark work would fail, now or deep inside a job."""
+    """Spark jobs would fail, at their start or later."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtRisk:
-    """It works, and the next install may break it."""
+    """Spark works, but the next install may break it."""
 
     why: str
 
 
 def check_install() -> None:
-    """Raise ``DependencyMissing`` where PySpark is absent or mixed; warn where it is at risk."""
+    """Raise ``DependencyMissing`` if PySpark is absent or mixed; warn if it is at risk."""
     match judge(look()):
         case Broken(why=why):
             raise DependencyMissing(why)
@@ -90,7 +90,7 @@ def judge(installed: Installed) -> Broken | AtRisk | None:
 
 
 def look(lookup: Lookup = importlib.metadata.distribution) -> Installed:
-    """Read the installers' records; files are hashed only where two versions meet."""
+    """Read the installers' records; hash files only if two versions are installed."""
     full, client = _find(lookup, "pyspark"), _find(lookup, "pyspark-client")
     mixed = full is not None and client is not None and full.version != client.version
     return Installed(
@@ -102,9 +102,9 @@ def look(lookup: Lookup = importlib.metadata.distribution) -> Installed:
 
 
 def foreign_files(installed: importlib.metadata.Distribution) -> int:
-    """Count Python files that are gone or no longer what the distribution recorded.
+    """Count Python files that are missing or differ from the distribution's record.
 
-    The record itself is read: newer ``Distribution.files`` leave out what is gone.
+    It reads the record itself, because newer ``Distribution.files`` omit missing files.
     """
     count = 0
     for path, digest, _ in csv.reader((installed.read_text("RECORD") or "").splitlines()):
@@ -114,7 +114,7 @@ def foreign_files(installed: importlib.metadata.Distribution) -> int:
 
 
 def whole(spec: ModuleSpec | None) -> bool:
-    """Tell whether a package has its own start; folders left over from one have none."""
+    """Return whether a package has an ``__init__.py``; leftover folders have none."""
     return spec is not None and spec.origin is not None
 
 

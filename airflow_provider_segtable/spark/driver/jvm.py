@@ -1,7 +1,7 @@
 """JVM flags for drivers on this machine.
 
-They must be given when the JVM starts, so spark-submit needs them on its command line. Our drivers
-live for seconds and move files, not rows: starting fast matters more than the last optimiser.
+They apply when the JVM starts, so spark-submit needs them on its command line. Segtable's drivers
+live for seconds and move files, not rows: a fast start matters more than optimised code.
 """
 
 SHORT_LIVED_DRIVER = {

@@ -1,10 +1,10 @@
-"""What a failed task says: its last Python exception, the host of its executor, and the way out.
+"""Describe a failed task: its last Python exception, the host of its executor, and the remedy.
 
-1. Spark's message holds a traceback, or several; the last exception of the last one is the cause.
-   Without a traceback it is what Spark calls the cause of the lost task.
-2. The host is in the message of some Spark versions; others raise the bare cause, and Spark's own
-   status store knows the host. It is left out where neither says it.
-3. All of it becomes one line.
+1. Spark's message holds one or more tracebacks; the last exception of the last one is the cause.
+   Without a traceback, Spark's reason for the lost task is the cause.
+2. Some Spark versions name the host in the message; for others it comes from Spark's status store.
+   If neither has it, it is left out.
+3. The description is one line.
 """
 
 import re
@@ -43,7 +43,7 @@ _JOBS, _ATTEMPTS, _TASKS, _PATIENCE_MS = 8, 2, 100, 2000
 
 
 def lost_task(text: str) -> str | None:
-    """Return what a failed task says, in one line; None if the message is of no task."""
+    """Return the description of a failed task; None if the message is not about a task."""
     lost = _LOST.search(text)
     cause = last_exception(text) or (lost and _bare(lost[2]))
     if not cause:
@@ -71,7 +71,7 @@ def last_exception(text: str) -> str | None:
 
 
 def host_of(cause: str) -> str | None:
-    """Return the host of a task that failed for this cause, as Spark's status store knows it."""
+    """Return the host of a task that failed for this cause, from Spark's status store."""
     context = SparkContext._active_spark_context  # noqa: SLF001  # has no public name
     if context is None:
         return None

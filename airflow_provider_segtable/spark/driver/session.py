@@ -1,17 +1,17 @@
-"""A Spark session with the settings segtable's work needs, and no noise.
+"""Start a Spark session with the settings that segtable needs, and without noisy logs.
 
-1. What spark-submit, ``spark-defaults.conf`` or the caller sets wins over our defaults.
-2. Without a master it runs here, on all cores, bound to loopback, with this very Python in its
-   workers. A task that fails is tried again, as on a cluster.
+1. Settings of spark-submit, ``spark-defaults.conf`` or the caller override these defaults.
+2. Without a master it runs on this machine, on all cores, bound to loopback, with the same Python
+   in its workers. A failed task is retried, as on a cluster.
 3. Executors of other masters get this package as an archive, unless it was submitted with one.
    Their Python is ``spark.pyspark.python``, however this process was started.
-4. Session time is UTC. Nothing of segtable depends on it, but what people see does.
+4. Session time is UTC. Segtable does not depend on it, but displayed times do.
 5. PySpark would log each exception of a condition with its Java stack, though it is caught and
-   told in one line (``failures``): those two loggers are silent.
-6. A setting that is a credential is given when the JVM runs already: PySpark would put it on the
-   JVM's command line. Spark's pages hide the values of such settings, by our list of names.
-7. Signals wait until Spark has started: PySpark, interrupted while it starts the JVM, leaves it
-   running for ever.
+   reported in one line (``spark_errors``). Those two loggers are silenced.
+6. Credential settings are applied once the JVM runs, because PySpark would put them on the JVM's
+   command line. Spark's pages hide their values, by segtable's list of names.
+7. Signals are held until Spark has started: if PySpark is interrupted while it starts the JVM,
+   the JVM runs for ever.
 """
 
 import logging
@@ -57,17 +57,17 @@ _LOCAL = {
 def session(
     app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> "SparkSession":
-    """Return a session, the running one if there is one.
+    """Return a session: the running one, or a new one.
 
     Args:
         app_name: shown in Spark's own pages and logs.
-        master: where to run; by default what spark-submit says, else ``local[*, 4]``.
+        master: where to run; by default spark-submit's master, else ``local[*, 4]``.
         conf: Spark settings, over all defaults.
 
     Raises:
-        JavaMissing: no Java that is new enough on this machine.
+        JavaMissing: no Java on this machine is new enough.
         DependencyMissing: PySpark is missing, or its files are mixed with another package's.
-        ExecutionFailed: Spark did not start; says why.
+        ExecutionFailed: Spark did not start.
     """
     check_machine()
     from pyspark.sql import SparkSession
@@ -80,7 +80,7 @@ def session(
     if local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    elif "spark.pyspark.python" in given:  # PySpark reads it only where spark-submit started it
+    elif "spark.pyspark.python" in given:  # PySpark reads it only if spark-submit started it
         os.environ["PYSPARK_PYTHON"] = given["spark.pyspark.python"]
     _silence()
     builder = SparkSession.builder.appName(app_name).master(where)
@@ -96,30 +96,30 @@ def session(
 
 
 def _start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM, if there are settings that its command line may not show."""
+    """Start the JVM first if there are credentials that its command line may not show."""
     shown = {key: value for key, value in settings.items() if not is_secret_name(key)}
     if len(shown) == len(settings):
         return
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf(loadDefaults=False).setAll(list(shown.items()))
-    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  # does nothing where one runs
+    SparkContext._ensure_initialized(conf=conf)  # noqa: SLF001  # does nothing if one runs
 
 
 def _ship(context: "SparkContext") -> None:
     """Send this package to the executors, once."""
     from airflow_provider_segtable.spark.driver.archive import ARCHIVE, package_archive
 
-    if ARCHIVE not in (context._python_includes or ()):  # noqa: SLF001  # Spark refuses a second of a name
-        folder = context._temp_dir  # noqa: SLF001  # goes with the application
+    if ARCHIVE not in (context._python_includes or ()):  # noqa: SLF001  # Spark refuses a duplicate name
+        folder = context._temp_dir  # noqa: SLF001  # removed with the application
         context.addPyFile(str(package_archive(folder)))
 
 
 def check_machine() -> None:
-    """Find out whether Spark could start here, without starting it.
+    """Check that Spark can start on this machine, without starting it.
 
     Raises:
-        JavaMissing: no Java that is new enough on this machine.
+        JavaMissing: no Java on this machine is new enough.
         DependencyMissing: PySpark is missing, or its files are mixed with another package's.
     """
     find_java()
@@ -127,7 +127,7 @@ def check_machine() -> None:
 
 
 def _silence() -> None:
-    """Let exceptions speak for themselves."""
+    """Silence the loggers that repeat exceptions."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -136,7 +136,7 @@ def _silence() -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Let SIGINT and SIGTERM wait till the end."""
+    """Hold SIGINT and SIGTERM until the block ends."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread is ever interrupted
         return
@@ -150,7 +150,7 @@ def _signals_held() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            if signal.getsignal(number) is hold:  # else PySpark has put its own
+            if signal.getsignal(number) is hold:  # else PySpark has set its own
                 signal.signal(number, handler)
     for number in held:
         signal.raise_signal(number)
@@ -162,12 +162,12 @@ def _folders() -> dict[str, str]:
 
 
 def _submitted() -> dict[str, str]:
-    """Return what spark-submit set, if it started this process, else what it would read."""
+    """Return spark-submit's settings if it started this process, else the defaults file's."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return _defaults_file()
     from pyspark import SparkConf, SparkContext
 
-    SparkContext._ensure_initialized()  # noqa: SLF001  # attaches to the JVM that holds them
+    SparkContext._ensure_initialized()  # noqa: SLF001  # attaches to the JVM with the settings
     return dict(SparkConf().getAll())
 
 

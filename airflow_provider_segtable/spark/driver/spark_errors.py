@@ -1,9 +1,9 @@
-"""What Spark raises, as errors of the tree.
+"""Translate Spark's exceptions to segtable's errors.
 
-1. A kernel's own error travels from its task as a value (``tasks.faults``), and is raised again in
-   the driver (``raise_told``) with its type and message.
-2. A task that failed otherwise says its last Python exception and its host (``lost_tasks``).
-3. Anything else that Spark raises becomes one line: its condition or first line, not a stack.
+1. A kernel's own error leaves its task as a value (``tasks.faults``), and the driver raises it
+   again (``raise_told``) with its type and message.
+2. Any other failed task is reported by its last Python exception and its host (``lost_tasks``).
+3. Any other Spark exception becomes one line: its condition or first line, not a stack.
 """
 
 import re
@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.spark.driver.lost_tasks import LONGEST, lost_task
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\].*")
-"""A condition of Spark's and what follows it, behind an exception's name, maybe."""
+"""A Spark error condition and the text after it; an exception's name may come before."""
 _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
     ("CRC checksum verification failed", ChecksumMismatch),  # parquet-java's words
     ("PATH_NOT_FOUND", NotFound),
@@ -40,7 +40,7 @@ _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Raise what Spark's exceptions mean; ``what`` was being done."""
+    """Translate Spark's exceptions in the block; ``what`` names the work."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
@@ -48,7 +48,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def translate(error: Exception, what: str) -> SegtableError:
-    """Return the error of the tree that one of Spark's exceptions stands for."""
+    """Return the segtable error for one of Spark's exceptions."""
     text = str(error)
     default = InvalidInput if isinstance(error, AnalysisException) else ExecutionFailed
     kind = next((kind for word, kind in _KINDS if word in text), default)
@@ -56,7 +56,7 @@ def translate(error: Exception, what: str) -> SegtableError:
 
 
 def gist(text: str) -> str:
-    """Return the part of a Spark message that says what is wrong, in one line."""
+    """Return the cause in a Spark message, in one line."""
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("at ", "File ", "Traceback"))]
     named = [found.group() for found in map(_CONDITION.search, lines) if found]
@@ -65,7 +65,7 @@ def gist(text: str) -> str:
 
 
 def raise_told(kind: str, message: str) -> None:
-    """Raise an error that a task told."""
+    """Raise an error that a task returned as values."""
     made = getattr(errors, kind, ExecutionFailed)
     raise made(message)
 
@@ -75,4 +75,4 @@ def stopped(spark: SparkSession) -> None:
     try:
         spark.stop()
     except (Py4JError, PySparkException, OSError):
-        return  # its JVM is gone, and everything with it
+        return  # its JVM has ended

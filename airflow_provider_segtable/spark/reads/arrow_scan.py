@@ -1,8 +1,8 @@
-"""Reading segments by pyarrow inside tasks, for columns that Spark's own reader does not know.
+"""Read segments with pyarrow in tasks, for columns that Spark's own reader does not support.
 
-1. A task is given descriptors and sieves, and reads the files with ``data.parquet.segment_scan``,
+1. A task gets descriptors and row filters, and reads the files with ``data.parquet.segment_scan``,
    as ``Table`` does.
-2. Values are brought to the nearest type that Spark can hold; nanoseconds lose their last three
+2. Values are cast to the nearest type that Spark can hold; nanoseconds lose their last three
    digits.
 """
 
@@ -19,7 +19,7 @@ from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 NAMES = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])
-"""The columns that name rows, as Spark has them."""
+"""The address columns, in types that Spark can hold."""
 
 
 def arrow_scan(
@@ -35,10 +35,10 @@ def arrow_scan(
 
     Args:
         spark: the session.
-        snapshot: which state of which table.
-        segments: some of its visible ones; none of them empty.
+        snapshot: the table at one version.
+        segments: visible segments with rows.
         schema: columns of the table, in its own types.
-        row_filters: what is deleted, by segment.
+        row_filters: the deleted rows, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
     """
     target = pa.schema([*readable(schema), *(NAMES if addressed else ())])

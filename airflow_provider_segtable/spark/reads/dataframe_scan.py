@@ -1,18 +1,18 @@
-"""Reading a snapshot as a DataFrame: its files, by Spark's own Parquet reader.
+"""Read a snapshot as a DataFrame with Spark's own Parquet reader.
 
-1. Which files are visible is resolved here, from the log; Spark is given their names and the
-   table's schema, so it looks for nothing and infers nothing.
-2. Segments that lie in the asked interval wholly are read as they are; the others with a filter
+1. The visible files come from the log. Spark gets their names and the table's schema, so it lists
+   nothing and infers nothing.
+2. Segments wholly inside the requested interval are read without a filter; the others with a filter
    on the event time.
-3. Deleted rows are left out by Spark itself, each by its bit (``marks``): in a traced segment that
-   of its number in the file, worked out here from the segment's runs; in the others that of the
-   address in the hidden columns; in rollup tables by the predicates of the erasures. Segments
-   that no deletion applies to are read as if there were none.
-4. A column that Spark's reader does not know is read by pyarrow in tasks instead (``arrow_scan``):
-   slower, as rows then cross into Spark one by one, but the same rows.
-5. Footers are compared with their checksums here, pages by Spark's reader with Parquet's own:
-   page headers are not (ADR 0015). ``Snapshot.checked`` switches both off.
-6. The files of a rollup table may have several rows of a group, until a major compaction. With
+3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
+   of the row number in the file, computed from the segment's runs; in others that of the address
+   in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
+   applicable deletes are read unfiltered.
+4. Columns that Spark's reader does not support are read by pyarrow in tasks (``arrow_scan``): the
+   same rows, but slower, because they cross into Spark one by one.
+5. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
+   own, but not page headers (ADR 0015). ``Snapshot.checked`` switches both off.
+6. Until a major compaction, the files of a rollup table may have several rows of a group. With
    ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
 """
 
@@ -64,13 +64,13 @@ def scan(
 
     Args:
         spark: the session.
-        snapshot: which state of which table.
+        snapshot: the table at one version.
         interval: only rows with event time in it.
         columns: only these, in this order.
-        rolled_up: of a rollup table, one row a group.
+        rolled_up: return one row per group of a rollup table.
         addressed: add two columns, ``__segtable_root`` (text) and ``__segtable_row`` (bigint),
-            which name the row. Only ``change.delete(addresses=...)`` takes them: some are root
-            addresses, others say ``<interval>/<file>`` and the row in that file.
+            which name the row, for ``change.delete(addresses=...)`` only. Some are root addresses,
+            others are ``<interval>/<file>`` and the row number in that file.
 
     Raises:
         SchemaMismatch: a column does not exist, or Spark cannot hold its type.
@@ -84,7 +84,7 @@ def scan(
     if not rolled_up or table.rollup is None:
         asked = _Asked(spark, snapshot, interval, known, wanted, addressed=addressed)
         return asked.rows(_visible(snapshot, interval))
-    _fields(known, wanted)  # hidden columns are not to be asked for
+    _fields(known, wanted)  # refuses hidden columns
     known = physical_schema(known, table.rollup)
     asked = _Asked(spark, snapshot, interval, known, known.names)
     rows = asked.rows(_visible(snapshot, interval))
@@ -93,7 +93,7 @@ def scan(
 
 
 def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId]) -> DataFrame:
-    """Return the columns that ``addressed`` adds, of the segments that may have rows of roots."""
+    """Return the address columns of segments that may hold rows of ``roots``."""
     wanted = frozenset(roots)
     asked = _Asked(spark, snapshot, None, snapshot.schema, [], addressed=True)
     return asked.rows(
@@ -104,7 +104,7 @@ def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId
 def _visible(
     snapshot: Snapshot, interval: Interval | None
 ) -> Iterator[tuple[Interval | None, Segment]]:
-    """Yield the visible segments with the interval to clip them to; None for not at all."""
+    """Yield the visible segments with the interval to clip them to; None: do not clip."""
     for found in snapshot.visible(interval):
         for segment in (segment for segment in found.segments if segment.rows):
             times = (segment.time_min, segment.time_max)
@@ -114,7 +114,7 @@ def _visible(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How some segments are read: clipped to what, told apart by which names, if at all."""
+    """How a group of segments is read: its clip interval, and the names of its rows, if any."""
 
     clip: Interval | None
     places: bool = False
@@ -124,7 +124,7 @@ class _Way:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """One scan: what is wanted of which snapshot."""
+    """One scan: a snapshot and the requested rows and columns."""
 
     spark: SparkSession
     snapshot: Snapshot
@@ -135,7 +135,7 @@ class _Asked:
     row_filters: dict[SegmentId, RowFilter] = field(default_factory=dict)
 
     def rows(self, visible: Iterable[tuple[Interval | None, Segment]]) -> DataFrame:
-        """Return the rows of segments, each clipped."""
+        """Return the rows of segments, each clipped to its interval."""
         found = list(visible)
         segments = dict.fromkeys(segment for _, segment in found)
         files, state = self.snapshot.ports.files, self.snapshot.state
@@ -215,9 +215,9 @@ _PLACE, _FILE = "__segtable_place", "__segtable_file"
 
 
 def _placed(frame: DataFrame) -> DataFrame:
-    """Return the rows of files with their place, the last part of it, and their number there.
+    """Add each row's place, file name and row number in the file.
 
-    What is not asked for is not computed; a file's name costs far less than a part of its path.
+    Spark computes only the columns used later; a file name costs far less than a part of its path.
     """
     metadata = frame.metadataColumn("_metadata")
     where = F.substring_index(metadata["file_path"], "/", -2)
@@ -240,7 +240,7 @@ def _by_place(given: Iterable[tuple[Segment, RowFilter]], *, full: bool) -> dict
 
 
 def _by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
-    """Return the marks of all at once: a deletion that one has applied does it no harm again."""
+    """Return the united bits of all segments by root; a delete may be applied twice harmlessly."""
     marks: dict[str, Words] = {}
     for bits, root in {(bits, root) for _, s in given for root, bits in s.deleted.items()}:
         words = words_of(flags_of(bits))

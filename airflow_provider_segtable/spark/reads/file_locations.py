@@ -1,10 +1,10 @@
-"""Where a table's files are, in the words of tasks and of Spark's own readers.
+"""Locations of a table's files for tasks and for Spark's own readers.
 
-1. A path without a scheme is absolute (``storage.paths``): a task's working directory is its own.
-   Workers of a cluster must see it at the same place, which only the user can know.
-2. Spark's readers know object stores by their Hadoop names and expand ``*?[]{}`` in paths, so
-   those are escaped. Credentials of stores are Spark's own settings (``fs.s3a.*`` and so on).
-3. The *place* of a file is the end of its path, which every reader of it can tell.
+1. A path without a scheme is made absolute (``storage.paths``), because a task has its own working
+   directory. Workers of a cluster must see it at the same path; only the user can ensure that.
+2. Spark's readers use Hadoop names for object stores and expand ``*?[]{}`` in paths, so these
+   characters are escaped. Store credentials are Spark settings (``fs.s3a.*`` and so on).
+3. The *place* of a file is the end of its path, which is the same for every reader.
 """
 
 import re
@@ -21,7 +21,7 @@ _HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfs
 
 
 def local_root_warning(uri: str, master: str | None) -> str | None:
-    """Return a line about a table on this machine's disk that a cluster is to work on."""
+    """Return a warning if Spark runs on a cluster and the table is on a local disk."""
     if (master or "local").startswith("local") or not is_local(uri):
         return None
     return (
@@ -31,7 +31,7 @@ def local_root_warning(uri: str, master: str | None) -> str | None:
 
 
 def spark_root(uri: str, options: Mapping[str, str]) -> str:
-    """Return the root that Spark's readers know a table by, ready to append paths to.
+    """Return a table's root for Spark's readers, ready to append paths to.
 
     Raises:
         InvalidName: if Spark has no reader for the scheme.
@@ -49,7 +49,7 @@ def spark_root(uri: str, options: Mapping[str, str]) -> str:
 
 
 def spark_paths(uri: str, options: Mapping[str, str], segments: Iterable[Segment]) -> Iterator[str]:
-    """Yield the paths by which Spark's readers know the files of segments that have rows.
+    """Yield the file paths of non-empty segments, for Spark's readers.
 
     Raises:
         InvalidName: if Spark has no reader for the scheme.
@@ -68,7 +68,7 @@ def _local(uri: str) -> Path:
 
 
 def parquet_options(*, checked: bool) -> dict[str, str]:
-    """Return the options of Spark's reader: pages are compared with Parquet's own checksums."""
+    """Return the options of Spark's reader; ``checked`` verifies Parquet's page checksums."""
     return {
         "datetimeRebaseMode": "CORRECTED",
         "parquet.page.verify-checksum.enabled": str(checked).lower(),
@@ -80,5 +80,5 @@ def _escaped(path: str) -> str:
 
 
 def place(path: str) -> str:
-    """Return what tells a data file among all of its table: ``<interval>/<file>``."""
+    """Return a data file's unique name in its table: ``<interval>/<file>``."""
     return "/".join(path.rsplit("/", 2)[-2:])

@@ -1,9 +1,9 @@
-"""What Spark can read, as rows to ingest.
+"""Read files and streams with Spark, as rows to ingest.
 
-1. The format is told or follows from the suffix, a compression's suffix left aside.
-2. Text (CSV, JSON) is read in the table's own types, never guessed: columns are found by the
+1. The format is given, or follows from the suffix; a compression's suffix is ignored.
+2. Text (CSV, JSON) is read in the table's own types, never guessed. Columns are found by the
    header's names, and a value that does not parse fails the ingest instead of becoming null.
-3. Parquet and ORC bring their own types; whether these fit is for the ingest to say.
+3. Parquet and ORC have their own types; the ingest checks whether these fit.
 """
 
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ _TEXT_OPTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def format_of(path: str) -> tuple[str, Mapping[str, str]]:
-    """Return the format that a path's suffix tells, and its options.
+    """Return the format of a path's suffix, and its options.
 
     Raises:
-        InvalidInput: if it tells none.
+        InvalidInput: if the suffix is unknown.
     """
     suffixes = [suffix.lower() for suffix in PurePosixPath(path.rstrip("/")).suffixes]
     while suffixes and suffixes[-1] in _COMPRESSIONS:
@@ -65,12 +65,12 @@ def read_source(
     Args:
         spark: the session.
         path: a file, folder or pattern that Spark can read.
-        format: any of Spark's; by default from the suffix.
-        options: Spark's options for the format, over ours.
-        schema: of the table, for text.
+        format: any of Spark's formats; by default from the suffix.
+        options: Spark's options for the format; they override the defaults.
+        schema: the table's schema, for text.
 
     Raises:
-        InvalidInput: the format is not known, or Spark refuses the options.
+        InvalidInput: the format is unknown, or Spark refuses the options.
         NotFound: there is nothing at the path.
     """
     kind, settings = _settings(path, format, options)
@@ -90,8 +90,8 @@ def read_stream_source(
 ) -> DataFrame:
     """Return a stream of the files that appear in a folder.
 
-    A stream needs its types before it has seen a file: they are the table's. A CSV must have the
-    table's columns in the table's order, which its header is checked for.
+    A stream needs its types before the first file, so it uses the table's. A CSV must have the
+    table's columns in the table's order; its header is checked.
     """
     kind, settings = _settings(path, format, options)
     if kind == "csv":

@@ -1,12 +1,12 @@
-"""Marks: many row numbers of many files, as bits that Spark looks up without leaving its own code.
+"""Mark many rows of many files by bits that Spark looks up in its own code.
 
 1. A frame names its rows by two columns, a text and a number. The text is a root, as in hidden
    columns, or a file.
-2. Bits become a table of one row a text, words of 64 bits each, which is broadcast and joined; a
-   row's bit is then one array access. Nothing is sorted, shuffled, or handed to Python, and the
-   filters and columns asked for still reach the Parquet reader.
-3. Where it is known which texts there can be, and no two of them have one hash, the hash is joined:
-   Spark looks numbers up several times as fast as texts.
+2. Bits become a table of one row per text, as words of 64 bits, which is broadcast and joined; a
+   row's bit is then one array access. Nothing is sorted, shuffled, or passed to Python, and
+   filters and column selection still reach the Parquet reader.
+3. If all possible texts are known and their hashes are distinct, the join is by hash: Spark looks
+   up numbers several times as fast as texts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,13 +27,13 @@ _NAME, _WORDS = "__segtable_name", "__segtable_words"
 
 
 def words_of(flags: Flags) -> Words:
-    """Return flags as words of 64 bits, least first, up to the last one that is set."""
+    """Return flags as words of 64 bits, least first, up to the last set flag."""
     packed = np.packbits(np.trim_zeros(flags, "b"), bitorder="little")
     return np.pad(packed, (0, -len(packed) % 8)).view("<i8")
 
 
 def united(one: Words, other: Words) -> Words:
-    """Return the bits that at least one of them has."""
+    """Return the union of two bit sets."""
     short, long = sorted((one, other), key=len)
     both = long.copy()
     both[: len(short)] |= short
@@ -46,9 +46,9 @@ def unmarked(
     """Return the rows of a frame that are not marked.
 
     Args:
-        frame: its columns ``name`` and ``ROW`` say which row it is.
-        marks: by text.
-        texts: all that ``name`` can be.
+        frame: rows named by the columns ``name`` and ``ROW``.
+        marks: bits of the marked rows, by text.
+        texts: all possible values of ``name``.
         name: the column of the text.
     """
     if not marks:
@@ -63,14 +63,14 @@ def unmarked(
 
 
 def _hashes(spark: SparkSession, texts: list[str]) -> dict[str, int] | None:
-    """Return Spark's hash of each text, found without a job; None if two have the same."""
+    """Return Spark's hash of each text, computed without a job; None if two hashes are equal."""
     named = spark.createDataFrame(pa.table({_NAME: pa.array(texts, pa.string())}))
     found = [row[0] for row in named.select(F.xxhash64(_NAME)).collect()]
     return dict(zip(texts, found, strict=True)) if len(set(found)) == len(texts) else None
 
 
 def marked(frame: DataFrame, marks: Mapping[str, Words]) -> DataFrame:
-    """Return the rows of a frame that are marked; ``ROOT`` and ``ROW`` say which they are."""
+    """Return the marked rows of a frame; ``ROOT`` and ``ROW`` name them."""
     return _joined(frame, marks, F.col(ROOT), "inner").where(_bit() == 1).drop(_NAME, _WORDS)
 
 
@@ -89,7 +89,7 @@ def _table(marks: Mapping[str, Words] | Mapping[int, Words]) -> pa.Table:
 
 
 def _bit() -> Column:
-    """Return a row's bit; 0 where the words end before it, or there are none."""
+    """Return a row's bit; 0 if the words are absent or too short."""
     word = F.get(F.col(_WORDS), F.shiftright(F.col(ROW), 6).cast("int"))
     at = F.col(ROW).bitwiseAND(63).cast("int")
     return F.coalesce(F.call_function("bit_get", word, at), F.lit(0))

@@ -1,8 +1,8 @@
-"""Predicates as Spark columns, meaning exactly what ``data.arrow.arrow_predicates`` means by them.
+"""Predicates as Spark columns, with the exact meaning of ``data.arrow.arrow_predicates``.
 
-1. They are three-valued: null where it is unknown, which is no match; the caller coalesces.
-2. A value takes its column's type by Arrow's rules, and is refused where these refuse it.
-3. Floating columns are compared as doubles, NaN as the largest number: here as Spark has it.
+1. They are three-valued: null means unknown, which is not a match; the caller coalesces.
+2. A value is cast to its column's type by Arrow's rules, and refused if these refuse it.
+3. Floating columns are compared as doubles, with NaN as the largest number, as Spark does.
 """
 
 from functools import reduce
@@ -39,7 +39,7 @@ _OPERATORS = {
 
 
 def matching(predicate: Predicate, frame: DataFrame) -> Column:
-    """Return, for each row, whether the predicate holds for it; null where that is unknown.
+    """Return for each row whether the predicate holds; null if unknown.
 
     Raises:
         InvalidInput: a value does not fit its column.
@@ -71,7 +71,7 @@ def _plain(frame: DataFrame, name: str) -> tuple[Column, T.DataType]:
 
 
 def _literal(value: Value, kind: T.DataType, name: str) -> Column:
-    """Return a value as Spark has it, in the column's type."""
+    """Return a value as a Spark literal of the column's type."""
     if value is None:
         return F.lit(None).cast(kind)
     if isinstance(kind, T.TimestampType):

@@ -1,12 +1,12 @@
-"""Table schemas as Spark schemas, and whether a DataFrame fits a table.
+"""Convert table schemas to Spark schemas, and check whether a DataFrame fits a table.
 
 1. A column of a table is read from Parquet by the narrowest Spark type that holds all its values:
    unsigned integers become the next wider signed type, ``uint64`` becomes ``decimal(20, 0)``.
-2. Spark's Parquet reader knows neither nanoseconds nor half floats; ``readable`` is what comes
-   nearest. Times of day Spark cannot hold at all: such a column is refused by name, and only
-   when it is asked for.
+2. Spark's Parquet reader supports neither nanoseconds nor half floats; ``readable`` gives the
+   nearest types. Spark cannot hold times of day: such a column is refused by name, but only when
+   it is requested.
 3. A DataFrame fits if it has exactly the table's columns, in any order, of types that can be cast
-   without loss: the rule itself is ``data.jobs.segment_writer.check_rows``, asked about no rows.
+   without loss. ``data.jobs.segment_writer.check_rows`` decides, called with an empty batch.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return the Spark schema that reads files of a table with Arrow schema ``schema``.
 
     Raises:
-        SchemaMismatch: naming the column that Spark cannot read.
+        SchemaMismatch: Spark cannot read a column; the message names it.
     """
     return T.StructType([T.StructField(f.name, _spark_type(f), True) for f in schema])
 
@@ -66,9 +66,9 @@ def _illegal(kind: pa.DataType) -> bool:
 
 
 def readable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with what Spark cannot hold made as near to it as Spark can.
+    """Return the schema with each type replaced by the nearest one that Spark can hold.
 
-    Nanoseconds become microseconds and half floats become floats, however deep they are.
+    Nanoseconds become microseconds and half floats become floats, at any depth.
     """
     return pa.schema([_readable(field) for field in schema])
 
@@ -94,7 +94,7 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
     """Return the DataFrame with the table's columns in the table's order.
 
     Raises:
-        SchemaMismatch: naming the columns that are missing, unknown or of a wrong type.
+        SchemaMismatch: columns are missing, unknown or of a wrong type; the message names them.
     """
     missing = [name for name in schema.names if name not in df.columns]
     unknown = [name for name in df.columns if name not in schema.names]

@@ -1,10 +1,10 @@
-"""Event times and time chunks as Spark expressions, exact and blind to the session's time zone.
+"""Event times and time chunks as Spark expressions, independent of the session's time zone.
 
 1. An event time is a timestamp with or without zone (without means UTC) or a date (its midnight);
    its instant is a bigint of microseconds since the epoch.
 2. Times outside the years a table can hold give a null instant, which never wraps into a
    plausible one.
-3. ``chunk_key`` tells chunks apart exactly as ``Layout.chunk`` does.
+3. ``chunk_key`` separates chunks exactly as ``Layout.chunk`` does.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -42,7 +42,7 @@ def instant(df: DataFrame, name: str) -> Column:
     """Return a column's instants; null where the time is null or out of range.
 
     Raises:
-        SchemaMismatch: if the column is no time.
+        SchemaMismatch: if the column is not a time.
     """
     at, kind = column(df, name), df.schema[name].dataType
     if isinstance(kind, T.TimestampType):
@@ -64,8 +64,8 @@ def instant(df: DataFrame, name: str) -> Column:
 def chunk_key(at: Column, layout: Layout) -> Column:
     """Return a number for the chunk of an instant, equal for equal chunks; null of null.
 
-    It is where the chunk starts, plus one number for each granularity that zones have: a chunk
-    outside a zone may start where one inside it does.
+    It is the chunk's start, plus a distinct number for each granularity of an override: a chunk
+    outside an override may have the same start as one inside.
     """
     cuts = {override.granularity for override in layout.overrides}
     starts = {cut: _start(at, cut) + F.lit(1 + n) for n, cut in enumerate(sorted(cuts))}
@@ -90,7 +90,7 @@ def _start(at: Column, granularity: Granularity) -> Column:
 def within(df: DataFrame, name: str, interval: Interval) -> Column:
     """Return the condition that a column's event time lies in ``interval``.
 
-    It compares the column itself, so that Parquet's statistics can answer.
+    It compares the column itself, so that Parquet's statistics apply.
     """
     at, kind = column(df, name), df.schema[name].dataType
     start, end = (_literal(t, kind) for t in (interval.start, interval.end))

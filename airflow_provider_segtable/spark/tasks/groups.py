@@ -1,4 +1,4 @@
-"""Running a group of kernel jobs, in a task."""
+"""Run a group of kernel jobs in a task."""
 
 import secrets
 from dataclasses import replace
@@ -10,7 +10,7 @@ Group = tuple[tuple[int, Job], ...]
 
 
 def run_group(group: Group) -> list[Done]:
-    """Run the jobs of a group, each under names that no other try has."""
+    """Run the jobs of a group, each with a fresh attempt id."""
     return [
         run_one(index, replace(job, attempt=secrets.token_hex(8)))  # type: ignore[type-var]
         for index, job in group

@@ -1,8 +1,8 @@
-"""Packing addresses, inside a task: batches of names and row numbers in, bits out.
+"""Pack row addresses in a task: batches of names and row numbers in, packed bits out.
 
-1. Each name becomes one row, its numbers as packed bits (``data.deletes.row_bits``), by Arrow and
-   numpy. No row is ever a Python object.
-2. Nothing here needs a library for bitmaps, which executors do not have.
+1. Each name becomes one row with its numbers as packed bits (``data.deletes.row_bits``). Arrow and
+   numpy do the work; no row becomes a Python object.
+2. It needs no bitmap library, because executors have none.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from airflow_provider_segtable.data.deletes.row_bits import bits_of
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 
 PACKED = pa.schema([("name", pa.string()), ("rows", pa.int64()), ("bits", pa.binary())])
-"""A name, how many rows it came with (doubles counted), and which."""
+"""A name, the number of its row numbers (duplicates included), and the packed row numbers."""
 
 
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

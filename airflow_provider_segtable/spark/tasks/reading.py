@@ -1,4 +1,4 @@
-"""Reading segments by pyarrow, in a task: segment numbers in, rows out."""
+"""Read segments with pyarrow in a task: segment numbers in, rows out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 
 
 class Broadcast(Protocol):
-    """Segments and their sieves, sent to each executor once."""
+    """Segments and their row filters, sent to each executor once."""
 
     @property
     def value(self) -> Sequence[tuple[Segment, RowFilter]]:
-        """Return them."""
+        """Return the segments and their row filters."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """Reads some of ``segments`` in the columns of ``schema``, cast to ``target``."""
+    """Read some of ``segments`` with the columns of ``schema``, cast to ``target``."""
 
     uri: str
     storage_options: Mapping[str, str]
@@ -35,7 +35,7 @@ class ReadTask:
     checked: bool = True
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the segments whose numbers the first column has."""
+        """Yield the rows of the segments numbered in the first column."""
         files = open_files(self.uri, self.storage_options)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             segment, row_filter = self.segments.value[number]

@@ -1,4 +1,4 @@
-"""Checking the inputs of a compaction of sketches, and weighing its rows, in tasks."""
+"""Check the inputs of a sketch compaction, and estimate its rows' bytes, in tasks."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckTask:
-    """Compares segments with every byte of their files."""
+    """Compare segments with every byte of their files."""
 
     uri: str
     storage_options: Mapping[str, str]
 
     def run(self, segments: Iterable[Segment]) -> Iterator[tuple[str, str]]:
-        """Yield an error, as values, for each file that is not its segment's."""
+        """Yield an error, as values, for each file that does not match its segment."""
         files = open_files(self.uri, self.storage_options)
         for segment in segments:
             try:
@@ -35,12 +35,12 @@ class CheckTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleTask:
-    """Encodes the first rows of a range; ``sketches`` are the numbers of the sketch columns."""
+    """Encode the first rows of a range; ``sketches`` are the numbers of the sketch columns."""
 
     sketches: tuple[int, ...]
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield how many bytes the rows take in a file, and their weight."""
+        """Yield the bytes that the rows take in a file, and their weight."""
         held: list[pa.RecordBatch] = []
         rows = size = 0
         for batch in batches:

@@ -1,9 +1,9 @@
-"""Writing ingested rows, inside a task: sorted batches in, one file and descriptor a slot out.
+"""Write ingested rows in a task: sorted batches in, one file and descriptor per slot out.
 
 1. Rows come ordered by slot, then by event time; a slot's rows are streamed into its one file.
-2. Every file has a name nobody else can choose, so tries of a task never meet.
-3. A known error leaves the task as a value, its files named, and the driver deletes them. Any
-   other end of the task deletes what it wrote itself.
+2. Every file has a unique name, so tries of a task never collide.
+3. A known error is returned as a value that names the files written, and the driver deletes them.
+   On any other failure the task deletes its files itself.
 """
 
 import json
@@ -32,9 +32,9 @@ _RESULT = pa.schema([(name, pa.string()) for name in ("segment", "error", "messa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """What a task needs to know; ``ids[slot]`` is the id of the slot's segment.
+    """Parameters of a writing task; ``ids[slot]`` is the id of the slot's segment.
 
-    So is ``standings[slot]``; if there are none, segments are of the first generation.
+    ``standings[slot]`` is its placement; without standings, segments are of the first generation.
     ``definition`` is the table's, for the footers.
     """
 
@@ -54,7 +54,7 @@ class WriteTask:
 
         Args:
             batches: slot first, then the table's columns in their order; sorted by slot, then time.
-            wrote: told every path that is left behind, when the task has ended well.
+            wrote: called with each path that the task leaves behind when it succeeds.
         """
         files = open_files(self.uri, self.storage_options)
         paths: list[str] = []
@@ -94,13 +94,13 @@ class Paths(Protocol):
     """A Spark accumulator of paths."""
 
     def add(self, term: list[str]) -> None:
-        """Add some."""
+        """Add paths."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedWrite:
-    """A write task that notes the paths it leaves behind, for the driver."""
+    """A write task that reports the paths it leaves behind to the driver."""
 
     task: WriteTask
     left: Paths
@@ -114,7 +114,7 @@ class NotedWrite:
 
 
 def by_slot(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut batches where the slot, their first column, changes; yield slot and other columns."""
+    """Split batches where the slot, their first column, changes; yield slot and other columns."""
     for batch in batches:
         slots, rows = batch.column(0), batch.select(batch.schema.names[1:])
         start = 0
@@ -134,7 +134,7 @@ def _end(slots: "pa.Array[Any]", slot: int, start: int) -> int:
 
 
 def decode_result(text: str) -> Segment:
-    """Return the descriptor that a result carries."""
+    """Return the segment descriptor in a result."""
     return decode_segment(json.loads(text))
 
 

@@ -1,10 +1,10 @@
-"""Addresses on their way from Spark to the log: millions of them, as bitmaps.
+"""Collect millions of row addresses from Spark as bitmaps for the log.
 
-1. Each partition becomes one row a root (``tasks.packing``); the driver unites them.
-2. A scan names rows of traced segments by place, and the driver turns places into root addresses,
-   by the runs of whatever segment has that file.
-3. What is given from outside is looked up among the rows that are there: an address of a row that
-   is deleted already, or never was, is left out.
+1. Each partition becomes one row per root (``tasks.packing``); the driver unites them.
+2. A scan names rows of traced segments by place. The driver turns places into root addresses by
+   the runs of the segment with that file.
+3. Addresses given by a caller are looked up in the snapshot: addresses of deleted or unknown rows
+   are left out.
 """
 
 from array import array
@@ -34,23 +34,23 @@ MOST_ROWS = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Which rows a frame names, and how often it names one; ``rows`` by root."""
+    """The rows that a frame names, by root; ``named`` counts duplicates too."""
 
     rows: Rows
     named: int
 
     @property
     def matched(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of distinct rows."""
         return sum(map(len, self.rows.values()))
 
 
 def collected(frame: DataFrame, state: State) -> Collected:
-    """Return the rows that a frame names, as ``scan(addressed=True)`` does.
+    """Return the rows that a frame names by the columns of ``scan(addressed=True)``.
 
     Raises:
-        InvalidInput: a name is none, or of a file that is cleaned.
-        ExecutionFailed, InvalidInput: as Spark says.
+        InvalidInput: a name is malformed, or its file has been cleaned.
+        ExecutionFailed, InvalidInput: Spark failed, or refused the frame.
     """
     with translated("looking for the rows to change"):
         given = frame.select(ROOT, F.col(ROW).cast("bigint").alias(ROW))
@@ -64,7 +64,7 @@ def collected(frame: DataFrame, state: State) -> Collected:
 
 
 def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
-    """Return which of some rows a snapshot has."""
+    """Return the rows of ``rows`` that exist in a snapshot."""
     wanted = {root: some for root, some in rows.items() if some}
     if not wanted:
         return Collected(rows={}, named=0)
@@ -87,7 +87,7 @@ def _words(rows: BitMap) -> Words:
 
 
 def _rooted(named: Mapping[str, BitMap], state: State) -> dict[SegmentId, BitMap]:
-    """Return rows by root, that were named by root or by place."""
+    """Return rows by root, from names that are roots or places."""
     places: dict[str, Segment] = {}
     if any("/" in name for name in named):
         known = (s for s in state.timeline.segments() if s.path and s.traced)
@@ -125,7 +125,7 @@ def _root(name: str) -> SegmentId:
 
 
 def _places(segment: Segment, wanted: Rows) -> BitMap:
-    """Return where in a traced segment's file some rows are."""
+    """Return the positions of rows in a traced segment's file."""
     found, at = BitMap(), 0
     for run in segment.runs:
         if run.root in wanted:

@@ -1,9 +1,10 @@
-"""Assigning: SQL expressions as new values of a table's columns.
+"""Assign SQL expressions as new values of a table's columns.
 
-1. A value of another type is cast as SQL stores it: if that changes it, the change is refused while
-   it runs, whatever ``spark.sql.ansi.enabled`` says. Floating columns take the nearest number.
-2. Columns that Spark holds only nearly (nanoseconds) cannot be written back, so rows that have
-   them are not changed here unless they are set.
+1. A value of another type is cast by SQL's store assignment. If the cast changes the value, the
+   running change fails, whatever ``spark.sql.ansi.enabled`` is. Floating columns take the nearest
+   number.
+2. Columns that Spark cannot hold exactly (nanoseconds) cannot be written back, so a table with
+   such columns is changed here only if they are all set.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ _EXACT = (T.IntegralType, T.DecimalType)
 
 
 def check_set(given: Mapping[str, str], schema: pa.Schema) -> None:
-    """Refuse names that are no columns.
+    """Refuse names that are not columns.
 
     Raises:
         InvalidInput: nothing is set.
@@ -35,10 +36,10 @@ def check_set(given: Mapping[str, str], schema: pa.Schema) -> None:
 
 
 def check_rewritable(schema: pa.Schema, given: Mapping[str, object]) -> None:
-    """Refuse to write back what Spark reads inexactly.
+    """Refuse to write back columns that Spark reads inexactly.
 
     Raises:
-        InvalidInput: naming the column.
+        InvalidInput: such a column is not set; the message names it.
     """
     for field, near in zip(schema, readable(schema), strict=True):
         if field.type != near.type and field.name not in given:
@@ -49,7 +50,7 @@ def check_rewritable(schema: pa.Schema, given: Mapping[str, object]) -> None:
 
 
 def assigned(frame: DataFrame, values: Mapping[str, Column], schema: pa.Schema) -> list[Column]:
-    """Return values, by column, in the types of a table's columns.
+    """Return the new values by column, cast to the types of the table's columns.
 
     Raises:
         SchemaMismatch: a value cannot become its column's type.

@@ -1,4 +1,4 @@
-"""The first pass of an ingest: how many rows each time chunk will get, and whether any is bad."""
+"""Count rows by time chunk and check their times: the first pass of an ingest."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """Rows and given rows a chunk, and what ``times.chunk_key`` gives for it."""
+    """Per chunk: its rows, its input rows, and its ``spark_times.chunk_key``."""
 
     chunks: Mapping[Interval, int]
     events: Mapping[Interval, int]
@@ -35,11 +35,11 @@ def take_census(
     Args:
         df: the rows.
         time_column: their event time.
-        layout: how time is cut.
-        events: how many given rows a row stands for; one by default.
+        layout: the layout of time chunks.
+        events: how many input rows a row represents; one by default.
 
     Raises:
-        TimeOutOfRange: with the number of bad times, and what they are.
+        TimeOutOfRange: times are null or out of range; the message counts and shows them.
     """
     raw = column(df, time_column)
     at = instant(df, time_column)

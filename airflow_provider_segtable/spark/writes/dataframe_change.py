@@ -1,15 +1,16 @@
-"""Deletes, updates and merges of any size and by any expression, with Spark.
+"""Delete, update and merge rows of any size and by any expression, with Spark.
 
-1. A change looks at one snapshot. What it finds is evaluated once and kept (a local checkpoint), so
-   the rows that go and those that come are of the same evaluation even where an expression is not
-   deterministic; an executor that takes part of it along fails the change, and nothing is written.
-2. Rows that go are collected as bitmaps of addresses; rows that come are written by tasks, as an
-   ingest writes them. ``table.changes.row_change`` commits both as one event, and has this look
-   again if others changed the same rows meanwhile.
-3. Expressions are Spark SQL. They may name the table's columns bare or as ``target.column``, those
-   of a merge's source as ``source.column``, and any temporary view of the session in sub-queries.
-4. In a rollup table a condition over dimensions and time is kept as a predicate, which
-   ``data.arrow.sql`` reads (no sub-queries); nothing else is possible there.
+1. A change reads one snapshot. Its matches are evaluated once and kept (a local checkpoint), so
+   deleted and appended rows come from the same evaluation even if an expression is not
+   deterministic. If an executor is lost with a part of it, the change fails; nothing is committed.
+2. Deleted rows are collected as bitmaps of addresses. Tasks write the appended rows, as in an
+   ingest. ``table.changes.row_change`` commits both as one event, and repeats the search if
+   another writer changed the same rows meanwhile.
+3. Expressions are Spark SQL. They may name the table's columns bare or as ``target.column``,
+   columns of a merge's source as ``source.column``, and the session's temporary views in
+   sub-queries.
+4. A rollup table only supports deletes by a condition over dimensions and time. The log stores it
+   as a predicate delete, parsed by ``data.arrow.sql`` (no sub-queries).
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,22 +58,22 @@ def delete(
     wait_s: float = WAIT_S,
     dry_run: bool = False,
 ) -> ChangeResult:
-    """Delete rows, in one atomic event; needs no lock and waits for nobody.
+    """Delete rows in one atomic event, without a lock and without waiting for other writers.
 
     Args:
         spark: the session.
         ports: the table's ports.
-        where: those for which a condition holds; ``"true"`` is all.
-        matches: those that equal one of these rows in all its columns; null equals null. With
-            ``where``, both must hold.
-        addresses: those that a ``scan(addressed=True)`` named so, of this snapshot or another.
-            What is of no row that is there now is left out. Alone.
+        where: a condition on the rows; ``"true"`` selects all.
+        matches: selects rows that equal one of these in all columns of ``matches``; null equals
+            null. With ``where``, both must hold.
+        addresses: row addresses from ``scan(addressed=True)`` of any snapshot. Addresses without a
+            row now are ignored. Not to be combined with the others.
         commit_id: equal ids delete once; a fresh one by default.
-        wait_s: seconds to wait for the coordinator, where it is needed.
-        dry_run: only say how many rows match.
+        wait_s: seconds to wait for the coordinator, if it is needed.
+        dry_run: only count the matching rows.
 
     Raises:
-        InvalidInput: what is given says nothing about this table.
+        InvalidInput: the selection does not fit this table.
         ExecutionFailed: Spark failed; nothing was committed.
         ChangeConflict, CommitUnknown: see ``table.changes.row_change``.
     """
@@ -92,20 +93,20 @@ def update(
     wait_s: float = WAIT_S,
     dry_run: bool = False,
 ) -> ChangeResult:
-    """Change rows: they are deleted and appended as they shall be, in one atomic event.
+    """Update rows: delete the old ones and append the new ones, in one atomic event.
 
     Args:
         spark: the session.
         ports: the table's ports.
-        set: by column, an expression over the row as it was.
-        where: which rows, as for ``delete``.
-        matches: which rows, as for ``delete``.
+        set: by column, an expression over the old row.
+        where: selects the rows, as for ``delete``.
+        matches: selects the rows, as for ``delete``.
         commit_id: equal ids update once; a fresh one by default.
         wait_s: seconds to wait for the coordinator.
-        dry_run: only say how many rows match.
+        dry_run: only count the matching rows.
 
     Raises:
-        InvalidInput: a column is not there or cannot become this, or the table rolls up.
+        InvalidInput: a column is missing or cannot be set so, or the table rolls up.
         ExecutionFailed: Spark failed, or a value does not fit its column; nothing was committed.
         ChangeConflict, LockLost, CommitUnknown: see ``table.changes.row_change``.
     """
@@ -116,7 +117,7 @@ def update(
     return asked.run(lambda snapshot: wanted.updated(snapshot, set))
 
 
-def merge(  # noqa: PLR0913 - what a merge is, and what every change has
+def merge(  # noqa: PLR0913 - a merge's arguments, and those of every change
     spark: SparkSession,
     ports: TableContext,
     source: DataFrame,
@@ -129,25 +130,25 @@ def merge(  # noqa: PLR0913 - what a merge is, and what every change has
     wait_s: float = WAIT_S,
     dry_run: bool = False,
 ) -> ChangeResult:
-    """Join rows to the table's, and change both sides at once, in one atomic event.
+    """Merge source rows into the table by key, in one atomic event.
 
     Args:
         spark: the session.
         ports: the table's ports.
-        source: the rows; evaluated once.
-        on: columns that both have (null equals nothing), or a condition over ``target.*`` and
+        source: the source rows; evaluated once.
+        on: columns of both (null equals nothing), or a condition over ``target.*`` and
             ``source.*``.
-        matched: the table's row gets the source's other columns, or ``set`` (``"update"``), goes
-            (``"delete"``) or stays (``"ignore"``).
-        unmatched: the source's row comes (``"insert"``; columns that it lacks are null), or does
-            not (``"ignore"``). Two merges at once may both insert a key.
-        set: by column, an expression over ``target.*`` and ``source.*``; the others stay.
+        matched: ``"update"`` sets the table row to the source's other columns, or by ``set``;
+            ``"delete"`` deletes it; ``"ignore"`` keeps it.
+        unmatched: ``"insert"`` appends the source row (missing columns are null); ``"ignore"``
+            does not. Two concurrent merges may both insert a key.
+        set: by column, an expression over ``target.*`` and ``source.*``; other columns stay.
         commit_id: equal ids merge once; a fresh one by default.
         wait_s: seconds to wait for the coordinator.
-        dry_run: only say how many rows of the table match.
+        dry_run: only count the matching rows of the table.
 
     Raises:
-        InvalidInput: the columns do not fit, or several rows would change one.
+        InvalidInput: the columns do not fit, or several source rows match one table row.
         ExecutionFailed, ChangeConflict, LockLost, CommitUnknown: as ``update``.
     """
     wanted = Merging.of(spark, source, on, matched, unmatched, set)
@@ -157,7 +158,7 @@ def merge(  # noqa: PLR0913 - what a merge is, and what every change has
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A change as it was asked for."""
+    """A requested change."""
 
     ports: TableContext
     kind: ChangeKind
@@ -185,7 +186,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Which rows of a table are meant."""
+    """A selection of a table's rows."""
 
     spark: SparkSession
     where: str | None = None
@@ -193,7 +194,7 @@ class _Rows:
     addresses: DataFrame | None = None
 
     def __post_init__(self) -> None:
-        """Refuse none, and what does not go together."""
+        """Refuse an empty selection, and addresses combined with another one."""
         some = self.where is not None or self.matches is not None
         if some == (self.addresses is not None):
             raise InvalidInput(
@@ -201,7 +202,7 @@ class _Rows:
             )
 
     def __str__(self) -> str:
-        """Return what was asked for, as the log tells it."""
+        """Return the description for the log."""
         if self.addresses is not None:
             return "given addresses"
         said = [f"where {self.where}"] if self.where is not None else []
@@ -210,7 +211,7 @@ class _Rows:
         return " and ".join(said)
 
     def deleted(self, snapshot: Snapshot) -> Found:
-        """Return the rows of a snapshot that go."""
+        """Return the rows of a snapshot to delete."""
         if snapshot.state.table.rollup is not None:
             return self._erased(snapshot)
         if self.addresses is not None:
@@ -221,7 +222,7 @@ class _Rows:
         return Found(rows=found.rows, matched=found.matched)
 
     def updated(self, snapshot: Snapshot, given: Mapping[str, str]) -> Found:
-        """Return the rows of a snapshot that go, and as what they come back."""
+        """Return the rows of a snapshot to delete, and their updated versions to append."""
         refuse_rollup(snapshot, "updated")
         schema = snapshot.schema
         check_set(given, schema)
@@ -239,7 +240,7 @@ class _Rows:
         return Found(rows=gone.rows, matched=gone.matched, prepare=coming if gone.matched else None)
 
     def _found(self, snapshot: Snapshot) -> DataFrame:
-        """Return the rows of a snapshot that are meant, with their addresses."""
+        """Return the selected rows of a snapshot, with their addresses."""
         with translated("looking for the rows to change"):
             frame = scan(self.spark, snapshot, addressed=True).alias("target")
             if self.where is not None:
@@ -262,7 +263,7 @@ class _Rows:
 
 
 def _equal(frame: DataFrame, matches: DataFrame, snapshot: Snapshot) -> DataFrame:
-    """Return the rows that equal one of others in all the others' columns, null to null."""
+    """Return the rows equal to one of ``matches`` in all its columns; null equals null."""
     for name in matches.columns:
         if name not in snapshot.schema.names:
             known = ", ".join(snapshot.schema.names)

@@ -1,17 +1,17 @@
-"""Ingest: any DataFrame into first-generation segments, in one atomic append.
+"""Ingest a DataFrame into first-generation segments, in one atomic append.
 
 1. The columns are compared with the table's schema before any row is read.
-2. First pass, over the time column alone: rows and instants a time chunk. A null or impossible
-   time refuses the whole ingest, with its value and count; nothing has been written.
-3. Ids are allocated for as many segments as each chunk needs; every id is a *slot*.
-4. Second pass: a row's slot is a function of the row (chunk, and hash of its columns), so a task
+2. The first pass reads the time column alone and counts rows and instants per time chunk. A null
+   or impossible time refuses the whole ingest, with its value and count; nothing is written.
+3. Each chunk gets as many segment ids as it needs segments; every id is a *slot*.
+4. The second pass computes a row's slot from the row (chunk, and hash of its columns), so a task
    that runs again gets the same rows. Slots are dealt to few tasks, sorted by event time there,
    and each is written as one file.
-5. The books: both passes must have seen equally many rows a chunk, or nothing is committed. What
-   a failed ingest has written is deleted.
+5. Balance check: both passes must see equal row counts per chunk, or nothing is committed. The
+   files of a failed ingest are deleted.
 6. The same ``commit_id`` appends once.
-7. To a rollup table come its input columns. They are rolled up before anything else, by Spark, and
-   kept for both passes; the books count what was given.
+7. A rollup table takes its input columns. Spark rolls them up first and keeps the result for both
+   passes; the balance check counts input rows.
 """
 
 import math
@@ -53,7 +53,7 @@ from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare,
 ROWS_A_TASK = 4_000_000
 _DEAL = "__segtable_start bigint, __segtable_first int, __segtable_files int"
 COMPRESSED = 0.4
-"""Share of its memory size that a row takes in Parquet, until the table knows better."""
+"""Assumed Parquet size of a row relative to its memory size, for a table without files."""
 
 
 def ingest(
@@ -69,12 +69,12 @@ def ingest(
 
     Args:
         ports: the table's ports.
-        df: the table's columns, in any order; read twice (persist it if that is dear). Of a
+        df: the table's columns, in any order; read twice (persist it if that is expensive). For a
             rollup table its input columns, read once.
         commit_id: equal ids append once; a fresh one by default.
-        rows_per_segment: how many rows a segment has, about; overrides ``target_size``.
-        target_size: how many bytes a segment has, about; the table's policy by default.
-        wait_s: how long to wait for the coordinator.
+        rows_per_segment: approximate rows of a segment; overrides ``target_size``.
+        target_size: approximate bytes of a segment; the table's policy by default.
+        wait_s: how long to wait for the coordinator, in seconds.
 
     Raises:
         SchemaMismatch, TimeOutOfRange, InvalidInput: nothing was written.
@@ -96,20 +96,20 @@ def ingest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """How large segments are to be: rows, or else bytes, or else as the table's policy says."""
+    """Target size of segments: in rows, else in bytes, else the table policy's."""
 
     rows_per_segment: int | None = None
     target_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse sizes that make no segments."""
+        """Refuse sizes below 1."""
         for name in ("rows_per_segment", "target_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InvalidInput(f"{name} = {value} is too low: at least 1")
 
     def rows(self, state: State, schema: pa.Schema) -> int:
-        """Return how many rows a segment of this table is to have."""
+        """Return the target number of rows of a segment of this table."""
         if self.rows_per_segment is not None:
             return self.rows_per_segment
         target = self.target_size or Policy.read(state.table.properties).target_size
@@ -124,7 +124,7 @@ def ingest_some(
     sizing: Sizing,
     wait_s: float = 60.0,
 ) -> Committed | None:
-    """Append the rows of a DataFrame, as ``ingest``; None if it has none."""
+    """Append the rows of a DataFrame like ``ingest``; return None if it is empty."""
     state = ports.log.load()
     if commit_id in state.commits:
         return Committed(n=state.commits[commit_id], state=state)
@@ -153,14 +153,14 @@ def prepared(
     sizing: Sizing,
     events: Column | None = None,
 ) -> Prepare:
-    """Return what counts rows by time chunk, and then writes them.
+    """Return the prepare step of an append, which counts rows by time chunk and writes them.
 
     Args:
         ports: the table's ports.
-        rows: in the columns of ``schema``, in their order; read twice.
-        schema: of the files.
-        sizing: how large segments are to be.
-        events: how many given rows a row stands for; one by default.
+        rows: rows with the columns of ``schema``, in their order; read twice.
+        schema: the schema of the files.
+        sizing: target size of segments.
+        events: how many input rows a row represents; one by default.
     """
 
     def prepare(state: State) -> tuple[dict[Interval, int], Write]:
@@ -174,7 +174,7 @@ def prepared(
     return prepare
 
 
-class _NothingToAppend(Exception):  # no error: ``ingest_some`` says it by None
+class _NothingToAppend(Exception):  # not an error: ``ingest_some`` returns None
     """The source is empty."""
 
 
@@ -190,12 +190,12 @@ def _width(kind: pa.DataType) -> float:
     try:
         return float(kind.bit_width) / 8
     except ValueError:
-        return 20.0  # text, lists and the like: about so much
+        return 20.0  # a guess for text, lists and the like
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Writer:
-    """The second pass, called with the ids it may use."""
+    """The second pass; called with the allocated ids."""
 
     ports: TableContext
     rows: DataFrame
@@ -204,7 +204,7 @@ class _Writer:
     schema: pa.Schema
 
     def __call__(self, ticket: AppendTicket) -> list[Segment]:
-        """Write every slot and return the descriptors, or leave nothing."""
+        """Write every slot and return the descriptors; leave no files on failure."""
         context = self.rows.sparkSession.sparkContext
         left: Accumulator[list[str]] = context.accumulator([], AddingAccumulatorParam([]))
         try:
@@ -254,12 +254,12 @@ class _Writer:
         return dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
 
     def _telling(self) -> list[str]:
-        """Return the columns that tell a row's slot: of a rollup those of its group."""
+        """Return the columns that determine a row's slot: for a rollup, its group's."""
         rollup, time = self.state.table.rollup, self.state.table.time_column
         return [time, *rollup.dimensions] if rollup else self.schema.names
 
     def _deal(self, ticket: AppendTicket) -> DataFrame:
-        """Return where each chunk's slots begin, and how many it has."""
+        """Return for each chunk its first slot and its number of slots."""
         deal, first = [], 0
         for chunk, ids in ticket.ids.items():
             deal.append((self.census.starts[chunk], first, len(ids)))
@@ -284,13 +284,13 @@ class _Writer:
 
 
 def _hashable(df: DataFrame, names: list[str]) -> list[Column]:
-    """Return the columns that Spark can hash: all but those with a map somewhere inside."""
+    """Return the columns that Spark can hash: those without a map at any depth."""
     kinds = {name: df.schema[name].dataType.simpleString() for name in names}
     return [column(df, name) for name, kind in kinds.items() if "map<" not in kind]
 
 
 def dealt(slotted: DataFrame, tasks: int) -> DataFrame:
-    """Deal slots to tasks in turn, so that each gets equally many of each chunk."""
+    """Deal slots to tasks in turn, so that every task gets as many of each chunk."""
     if hasattr(slotted, "repartitionById"):  # Spark 4.1
         return slotted.repartitionById(tasks, F.pmod(F.col(SLOT), F.lit(tasks)))
     return slotted.repartition(tasks, F.col(SLOT))

@@ -1,8 +1,8 @@
-"""Merges on Spark: a source joined to a table, once, for what goes and for what comes.
+"""Merge on Spark: join a source to a table once, for deleted and for appended rows.
 
-1. The source is evaluated once, however often others are in the way, and its rows are numbered.
-2. It is joined to a snapshot's rows with their addresses; what matches is evaluated once, too. A
-   row of the source that matches none is one whose number is missing there.
+1. The source is evaluated once, however often conflicts repeat the merge. Its rows are numbered.
+2. It is joined to a snapshot's rows with their addresses, and the matches are evaluated once, too.
+   A source row is unmatched if its number is missing from the matches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _NUMBER = "__segtable_number"
 
 @dataclass(frozen=True)
 class Merging:
-    """What is merged, by which condition, and what becomes of the rows."""
+    """A merge: its source, its condition, and its actions on matched and unmatched rows."""
 
     spark: SparkSession
     source: DataFrame
@@ -50,10 +50,10 @@ class Merging:
         unmatched: str,
         given: Mapping[str, str] | None,
     ) -> "Merging":
-        """Return a merge as somebody asked for it.
+        """Return a merge from a caller's arguments.
 
         Raises:
-            InvalidInput: a word is none of the known, or there is no key, or nothing to do.
+            InvalidInput: an action is unknown, or there is no key, or nothing to do.
         """
         for value, known in ((matched, Matched), (unmatched, Unmatched)):
             if value not in tuple(known):
@@ -69,7 +69,7 @@ class Merging:
         return Merging(spark, source, keys, Matched(matched), Unmatched(unmatched), given)
 
     def __str__(self) -> str:
-        """Return what was asked for, as the log tells it."""
+        """Return the description for the log."""
         by = self.on if isinstance(self.on, str) else ", ".join(self.on)
         sets = ", ".join(f"{name} = {value}" for name, value in (self.set or {}).items())
         does = f"{self.matched.value} (set {sets})" if sets else self.matched.value
@@ -77,7 +77,7 @@ class Merging:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return the columns to join by; none if a condition says it."""
+        """Return the columns to join by; empty if ``on`` is a condition."""
         return () if isinstance(self.on, str) else self.on
 
     @cached_property
@@ -88,7 +88,7 @@ class Merging:
             return numbered.localCheckpoint().alias("source")
 
     def find(self, snapshot: Snapshot) -> Found:
-        """Return which rows of a snapshot go, and which come."""
+        """Return the rows of a snapshot to delete, and the rows to append."""
         self._check(snapshot)
         with translated("joining the source of a merge"):
             joined = self._joined(snapshot)
@@ -131,7 +131,7 @@ class Merging:
             _check_insertable(named, schema, snapshot.state.table.time_column)
 
     def _joined(self, snapshot: Snapshot) -> DataFrame:
-        """Return each row of the table beside each row of the source that it matches."""
+        """Return the table joined to the source: one row per match."""
         target = scan(self.spark, snapshot, addressed=True).alias("target")
         if isinstance(self.on, str):
             return target.join(self.rows, F.expr(self.on))
@@ -139,7 +139,7 @@ class Merging:
         return target.join(self.rows, reduce(and_, same))
 
     def _updated(self, joined: DataFrame, schema: pa.Schema) -> list[Column]:
-        """Return the new values of rows that match, where they are updated."""
+        """Return the new values of matched rows; empty unless they are updated."""
         if self.matched is not Matched.UPDATE:
             return []
         if self.set is not None:

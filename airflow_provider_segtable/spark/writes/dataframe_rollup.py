@@ -1,15 +1,15 @@
-"""Rolling up DataFrames, with Spark's own aggregates: what ``rollup_rows`` does, and sketches.
+"""Roll up DataFrames with Spark's aggregates: the work of ``rollup_rows``, and sketches.
 
-1. ``from_input`` makes physical rows (``core.tables.rollup_spec``) of given ones, ``rolled_up``
-   merges physical rows; both give one row a group and agree with ``data.rollup.rollup_rows`` to the
-   last bit, but for the last digits of floating sums. Times come no finer than a microsecond here.
-2. Sums that do not fit are refused, whatever ``spark.sql.ansi.enabled`` says; Spark also refuses a
-   sum that only fits in the end.
+1. ``from_input`` makes physical rows (``core.tables.rollup_spec``) from input rows, ``rolled_up``
+   merges physical rows. Both give one row per group and agree with ``data.rollup.rollup_rows`` to
+   the last bit, except for the last digits of floating sums. Times are at most microseconds here.
+2. Overflowing sums are refused, whatever ``spark.sql.ansi.enabled`` is. Spark also refuses a sum
+   with an overflow on the way to a final value that fits.
 3. Sketches merge in any order: theta estimates stay the same, KLL quantiles stay within their
-   error bound. An HLL sketch that was filled in one go keeps a better estimate beside its
-   registers, which merging loses sooner or later; ``estimate`` asks the registers alone, by merging
-   it with itself, so that its answer is the same, too. ``quantile`` asks KLL sketches.
-4. Inside, columns are numbered: names may hold dots and backticks.
+   error bound. An HLL sketch filled in one go stores a better estimate beside its registers, which
+   merging loses. ``estimate`` merges the sketch with itself to use the registers alone, so its
+   answer stays the same, too. ``quantile`` reads KLL sketches.
+4. Columns are numbered internally, because names may hold dots and backticks.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -28,12 +28,12 @@ _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
 def from_input(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
-    """Roll up given rows.
+    """Roll up input rows.
 
     Args:
-        df: in the input schema.
-        rollup: of the table, bound to its sources.
-        time_column: the event time; rows whose time a table cannot hold keep it uncut.
+        df: rows in the input schema.
+        rollup: the table's rollup, bound to its sources.
+        time_column: the event time; times that a table cannot hold are not truncated.
     """
     at = instant(df, time_column)
     values = {EVENTS: F.count(F.lit(1))}
@@ -46,7 +46,7 @@ def from_input(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
 
 
 def rolled_up(df: DataFrame, rollup: Rollup, *, time_column: str) -> DataFrame:
-    """Roll up physical rows, of any mixture of generations, perfectly."""
+    """Roll up physical rows of any mixture of generations to one row per group."""
     values = {EVENTS: F.sum(column(df, EVENTS))}
     kinds = {source.name: source.type for source in rollup.sources}
     for metric in rollup.metrics:
@@ -72,7 +72,7 @@ def _aggregated(
 
 
 def _made(metric: Metric, source: Column, kind: T.DataType, at: Column) -> dict[str, Column]:
-    """Return a metric's columns out of its source."""
+    """Return a metric's columns, computed from its source."""
     match metric.kind:
         case MetricKind.SUM:
             return {metric.name: _sum(metric, source, kind)}
@@ -89,7 +89,7 @@ def _made(metric: Metric, source: Column, kind: T.DataType, at: Column) -> dict[
 
 
 def _merged(metric: Metric, df: DataFrame, sources: dict[str, str]) -> dict[str, Column]:
-    """Return a metric's columns out of the metric's own."""
+    """Return a metric's columns, merged from the metric's own."""
     mine, kind = column(df, metric.name), _kind(df, metric.name)
     match metric.kind:
         case MetricKind.SUM | MetricKind.COUNT:
@@ -140,19 +140,19 @@ def _kll_of(kind: T.DataType) -> str:
 
 
 def kll_type(metric: Metric, sources: dict[str, str]) -> str:
-    """Return how Spark's functions call a KLL sketch's numbers: bigint, float or double."""
+    """Return the number type in the names of Spark's KLL functions: bigint, float or double."""
     return _KLL.get(sources[metric.source or ""], "bigint")
 
 
 def _settled(values: Column, kind: T.DataType) -> Column:
-    """Return floating numbers without minus zero, others as they are."""
+    """Turn minus zero into zero in floating columns; return others unchanged."""
     if isinstance(kind, T.FloatType | T.DoubleType):
         return (values + F.lit(0.0)).cast(kind)
     return values
 
 
 def _cut(df: DataFrame, name: str, granularity: QueryGranularity) -> Column:
-    """Return a time column cut to a granularity, in its own type."""
+    """Return a time column truncated to a granularity, in its own type."""
     raw, at, kind = column(df, name), instant(df, name), _kind(df, name)
     if granularity is QueryGranularity.NONE:
         return raw
@@ -176,10 +176,10 @@ def _time(at: Column, kind: T.DataType) -> Column:
 
 
 def estimate(df: DataFrame, metric: Metric) -> Column:
-    """Return how many different values an HLL or theta metric has seen, as a bigint.
+    """Return the estimated number of distinct values of an HLL or theta metric, as a bigint.
 
     Raises:
-        InvalidInput: the metric is neither.
+        InvalidInput: the metric is of another kind.
     """
     if metric.kind not in {MetricKind.HLL, MetricKind.THETA}:
         raise InvalidInput(
@@ -193,10 +193,10 @@ def estimate(df: DataFrame, metric: Metric) -> Column:
 
 
 def quantile(df: DataFrame, rollup: Rollup, metric: Metric, rank: float) -> Column:
-    """Return the value of a KLL metric below which about the share ``rank`` of all lies.
+    """Return the approximate quantile of a KLL metric at ``rank``.
 
     Raises:
-        InvalidInput: the metric is no kll, or the rank is outside 0 to 1.
+        InvalidInput: the metric is not a kll, or the rank is outside 0 to 1.
     """
     if metric.kind is not MetricKind.KLL or not 0 <= rank <= 1:
         raise InvalidInput(

@@ -1,16 +1,16 @@
-"""Compacting rollup tables that have sketches, which only Spark can merge.
+"""Compact rollup tables with sketches, which only Spark can merge.
 
-1. Inputs' footers must name the segments, and all their bytes pass their checksums, before Spark
-   reads them. All input rows (but deleted ones) are rolled up at once,
-   so rollup is perfect, whatever the kind of compaction.
-2. The result is kept (``persist``) and cut into *ranges* of (time chunk, order), several for each
-   segment to be; ranges are counted and weighed, and some encoded as a file would have them.
-3. Within a time chunk, neighbouring ranges become as many *slots* as the chunk's bytes are target
-   sizes, rounded, of about equal bytes. Only now ids are asked for, one for each slot.
-4. Slots are sorted and written by the same tasks as an ingest's, one file each. Each try of a task
-   writes under names of its own.
-5. The books: every given row that the inputs stand for is in an output or counted as deleted, or
-   nothing is left.
+1. Before Spark reads the inputs, their footers must name the segments and all their bytes pass
+   their checksums. All input rows except deleted ones are rolled up at once, so each group becomes
+   one row, whatever the kind of compaction.
+2. The result is kept (``persist``) and split into *ranges* of (time chunk, order), several for
+   each new segment. Ranges are counted and weighed, and some are encoded as in a file.
+3. Within a time chunk, neighbouring ranges become *slots* of about equal bytes; their number is
+   the chunk's bytes divided by the target size, rounded. Then each slot gets an id.
+4. The tasks of an ingest sort and write the slots, one file each. Each try of a task writes under
+   its own names.
+5. Balance check: every original row that the inputs represent is in an output or counted as
+   deleted, or no output remains.
 """
 
 import math
@@ -61,11 +61,11 @@ from airflow_provider_segtable.spark.writes.dataframe_rollup import rolled_up
 from airflow_provider_segtable.storage.paths import absolute
 
 RANGES = 8
-"""Ranges for each segment to be: fine enough to balance segments."""
+"""Ranges for each new segment: enough to balance segments."""
 MOST_RANGES = 4096
 SAMPLED_RANGES = 4
 MOST_STEPS = 100_000
-"""Into how many steps time is cut, to find a row's chunk."""
+"""Most steps that time is split into, to find a row's chunk."""
 
 _CHUNK, _RANGE, _STEP = "__segtable_chunk", "__segtable_range", "__segtable_step"
 _SCALE = "size double, weight double"
@@ -74,7 +74,7 @@ _PLACE = f"{_CHUNK} int, {_STEP} bigint, start bigint, end bigint"
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One range's rows in one time chunk (their numbers), and about how many bytes they take."""
+    """The rows of one range in one time chunk (by number), and their approximate bytes."""
 
     chunk: int
     number: int
@@ -88,18 +88,18 @@ def spark_rollup(
 
     Args:
         spark: the session.
-        spec: of which table, and into what; ``spec.rollup`` is set.
-        inputs: the segments; those without rows are skipped.
-        outputs: gives ids and shards for so many segments in each target time chunk.
+        spec: the table and the sort order; ``spec.rollup`` is set.
+        inputs: the segments; empty ones are skipped.
+        outputs: allocates ids and shards, given the number of segments per target time chunk.
 
     Returns:
         The new segments, by target time chunk and order.
 
     Raises:
-        InvalidInput: the order is none that Spark can sort by.
-        NotFound, CorruptTable: an input is not what the log says; the message names the file.
-        RowsOutOfBalance: the outputs stand for other numbers of given rows; none is left.
-        ExecutionFailed: Spark failed; nothing is left.
+        InvalidInput: Spark cannot sort by the order.
+        NotFound, CorruptTable: an input differs from the log; the message names the file.
+        RowsOutOfBalance: outputs and inputs represent different row counts; no output remains.
+        ExecutionFailed: Spark failed; no output remains.
     """
     given = [segment for segment in inputs if segment.rows]
     if not given:
@@ -124,12 +124,12 @@ def spark_rollup(
 
 
 def grouped(pieces: Sequence[Piece], target: float, most: int = 0) -> list[tuple[Piece, ...]]:
-    """Group pieces, in order, into slots of about ``target`` bytes, no chunk's with another's.
+    """Group pieces in order into slots of about ``target`` bytes, each of one chunk.
 
     Args:
         pieces: sorted by chunk and number.
         target: bytes of a slot.
-        most: no more slots than that, but one for each chunk at least (0: any number).
+        most: limit of slots, but each chunk gets at least one (0: no limit).
     """
     chunks = [tuple(group) for _, group in groupby(pieces, key=attrgetter("chunk"))]
     counts = [
@@ -145,7 +145,7 @@ def grouped(pieces: Sequence[Piece], target: float, most: int = 0) -> list[tuple
 
 
 def _cut(pieces: tuple[Piece, ...], count: int) -> Iterator[tuple[Piece, ...]]:
-    """Yield ``count`` groups of about equal weight, none empty."""
+    """Yield ``count`` non-empty groups of about equal weight."""
     before = [0.0, *accumulate(piece.weight for piece in pieces)]
     start = 0
     for left in range(count, 0, -1):
@@ -175,7 +175,7 @@ class _Work:
         return self.spec.time_column
 
     def check_inputs(self) -> None:
-        """Refuse files that are none of the inputs'."""
+        """Refuse files that do not match their input segments."""
         check = CheckTask(uri=absolute(self.spec.uri), storage_options=self.spec.storage_options)
         tasks = min(len(self.inputs), self.spark.sparkContext.defaultParallelism)
         given = self.spark.sparkContext.parallelize(self.inputs, tasks)
@@ -183,7 +183,7 @@ class _Work:
             raise_told(kind, message)
 
     def ranged(self) -> DataFrame:
-        """Return the rows rolled up, their columns numbered, with chunk and range."""
+        """Return the rolled-up rows with numbered columns, chunk and range."""
         rolled = rolled_up(self._read(), self.rollup, time_column=self.time)
         at, step = instant(rolled, self.time), self._step()
         chunks = self.spark.createDataFrame([*self._places(step)], _PLACE)
@@ -198,7 +198,7 @@ class _Work:
         return ranges.withColumn(_RANGE, F.spark_partition_id())
 
     def _step(self) -> int:
-        """Return into what steps to cut time, so that few chunks have rows in one."""
+        """Return the width of time steps, chosen so that few chunks share a step."""
         spans = self.spec.intervals
         shortest = min(span.end - span.start for span in spans)
         return max(shortest, (spans[-1].end - spans[0].start) // MOST_STEPS)
@@ -209,7 +209,7 @@ class _Work:
                 yield number, at, span.start, span.end
 
     def weighed(self, ranged: DataFrame) -> list[Piece]:
-        """Return how much of which chunk lies in which range, in the order of time."""
+        """Return the pieces (the part of a range in a chunk), in the order of time."""
         widths = [F.lit(8 * len(self.names)).cast("bigint")]
         for metric in self.rollup.sketches:
             sketch = F.col(f"`{self.names.index(metric.name)}`")
@@ -223,7 +223,7 @@ class _Work:
         return [replace(piece, weight=piece.weight * scale) for piece in pieces]
 
     def _scale(self, ranged: DataFrame, pieces: Sequence[Piece]) -> float:
-        """Return how many bytes of a file one byte of weight takes, from some encoded ranges."""
+        """Return file bytes per byte of weight, measured on some encoded ranges."""
         step = max(1, len(pieces) // SAMPLED_RANGES)
         some = sorted({piece.number for piece in pieces[step // 2 :: step]})
         names, schema = self.names, _SCALE
@@ -254,7 +254,7 @@ class _Work:
         return reduce(DataFrame.union, read)
 
     def _frames(self, schema: pa.Schema) -> Iterator[tuple[tuple[Predicate, ...], DataFrame]]:
-        """Yield the inputs' rows, those together of which the same is deleted."""
+        """Yield the inputs' rows, grouped by the predicates that delete from them."""
         uri, options = self.spec.uri, self.spec.storage_options
         reader = self.spark.read.schema(spark_schema(schema))
         reader = reader.options(**parquet_options(checked=True))
@@ -266,7 +266,7 @@ class _Work:
             yield predicates, reader.parquet(*spark_paths(uri, options, some))
 
     def _dropped(self) -> int:
-        """Return for how many given rows the deleted ones stand."""
+        """Return how many original rows the deleted rows represent."""
         schema = physical_schema(to_arrow(self.spec.schema), self.rollup)
         deleted = (
             frame.where(_gone(frame, predicates)).agg(F.sum(EVENTS)).collect()[0][0] or 0
@@ -293,7 +293,7 @@ class _Work:
         except BaseException:
             files = open_files(task.uri, task.storage_options)
             for path in left.value:
-                with suppress(SegtableError):  # what counts is why it failed
+                with suppress(SegtableError):  # report the first failure
                     files.delete(path)
             raise
         return tuple(sorted(segments, key=lambda segment: task.ids.index(segment.id)))
@@ -342,7 +342,7 @@ class _Work:
         return dealt(joined.select(*columns), tasks).sortWithinPartitions(SLOT, *self._order())
 
     def check_balance(self, segments: Sequence[Segment]) -> None:
-        """Refuse outputs that do not balance."""
+        """Refuse outputs that do not balance the inputs."""
         given = sum(segment.events for segment in self.inputs)
         kept, dropped = sum(segment.events for segment in segments), self._dropped()
         if given - dropped != kept:
@@ -353,5 +353,5 @@ class _Work:
 
 
 def _gone(frame: DataFrame, predicates: Sequence[Predicate]) -> Column:
-    """Return which rows are deleted."""
+    """Return the condition for deleted rows."""
     return F.coalesce(matching(AnyOf(tuple(predicates)), frame), F.lit(False))

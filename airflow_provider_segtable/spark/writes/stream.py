@@ -1,12 +1,12 @@
-"""Ingest of a stream: each micro-batch is one append, exactly once.
+"""Ingest a stream: each micro-batch is one append, exactly once.
 
-1. A batch's commit id is the query's id and the batch's number. Spark keeps both in the
-   checkpoint, so a query that died after its commit and before Spark's note of it runs the batch
-   again after a restart, and the log answers that it is there already.
-2. The query's *id* is used and never its name: a new checkpoint is a new stream, whatever it is
-   called, and its batches are new rows.
+1. A batch's commit id is the query's id and the batch's number, which Spark keeps in the
+   checkpoint. If the query dies between the commit and Spark's checkpoint, it runs the batch again
+   after a restart, and the log reports it as committed already.
+2. The commit id uses the query's *id*, never its name: a new checkpoint is a new stream, even with
+   the same name, and its batches are new rows.
 3. A batch without rows appends nothing. A batch is persisted, because an ingest reads it twice.
-4. What ends the stream is raised by ``wait`` as what it was.
+4. ``wait`` raises the original error that ended the stream.
 """
 
 from collections.abc import Mapping
@@ -34,10 +34,10 @@ class StreamIngest:
     _failures: list[SegtableError] = field(default_factory=list)
 
     def wait(self, timeout_s: int | None = None) -> bool:
-        """Wait for the end; tell whether it has come.
+        """Wait for the end of the stream; return whether it has ended.
 
         Raises:
-            SegtableError: what ended the stream, if it was a failure.
+            SegtableError: the failure that ended the stream.
         """
         try:
             if timeout_s is None:
@@ -50,7 +50,7 @@ class StreamIngest:
             raise translate(error, f"stream {self.query.name or self.query.id}") from error
 
     def stop(self) -> None:
-        """End the stream; a batch under way may or may not be appended, and never twice."""
+        """End the stream; a batch in progress is appended once or not at all."""
         self.query.stop()
 
 
@@ -70,9 +70,9 @@ def ingest_stream(
     Args:
         ports: the table's ports.
         stream_df: the table's columns, in any order.
-        checkpoint_location: where Spark keeps how far the stream got; one stream, one place.
-        name: shown by Spark.
-        trigger: as Spark's ``trigger``: ``{"availableNow": True}``,
+        checkpoint_location: where Spark keeps the stream's progress; one location per stream.
+        name: name that Spark shows.
+        trigger: arguments of Spark's ``trigger``: ``{"availableNow": True}``,
             ``{"processingTime": "10 seconds"}``.
         rows_per_segment: see ``ingest``.
         target_size: see ``ingest``.

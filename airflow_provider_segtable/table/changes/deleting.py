@@ -1,4 +1,4 @@
-"""Deletes: what says which rows go, turned into a search of a snapshot."""
+"""Deletes: turn a condition, rows or addresses into a search of a snapshot."""
 
 from dataclasses import dataclass
 
@@ -24,12 +24,12 @@ from airflow_provider_segtable.table.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletes:
-    """Which rows are to go; exactly one of these is given.
+    """The rows to delete; exactly one attribute is set.
 
     Attributes:
-        where: those for which a condition holds.
-        rows: those that equal a row of a table in all its columns; null equals null.
-        addresses: those with these root addresses.
+        where: delete rows that match this condition.
+        rows: delete rows that equal one of these in all its columns; null equals null.
+        addresses: delete rows at these root addresses.
     """
 
     where: Where | None = None
@@ -37,7 +37,7 @@ class Deletes:
     addresses: pa.Table | None = None
 
     def __post_init__(self) -> None:
-        """Refuse none and several."""
+        """Require exactly one attribute."""
         given = [each is not None for each in (self.where, self.rows, self.addresses)]
         if sum(given) != 1:
             raise InvalidInput(
@@ -46,7 +46,7 @@ class Deletes:
             )
 
     def __str__(self) -> str:
-        """Return what was asked for, as the log tells it."""
+        """Return the request as the log records it."""
         if self.rows is not None:
             columns = ", ".join(self.rows.column_names)
             return f"rows that equal one of {self.rows.num_rows} in {columns}"
@@ -55,7 +55,7 @@ class Deletes:
         return f"where {self.where}"
 
     def find(self, snapshot: Snapshot) -> Found:
-        """Return the rows of a snapshot that go."""
+        """Return the rows of a snapshot to delete."""
         table = snapshot.state.table
         if table.rollup is not None:
             return self._of_rollup(snapshot, table.rollup)
@@ -83,7 +83,7 @@ def equal_to(rows: pa.Table, schema: pa.Schema, time_column: str) -> Condition:
     """Return the condition that a row equals one of these in all their columns.
 
     Raises:
-        InvalidInput: the rows are none of the table's.
+        InvalidInput: the rows do not fit the table's columns.
     """
     given = given_columns(rows, schema)
     keys = Keys.of(given, given.column_names, nulls=True)

@@ -1,10 +1,10 @@
-"""Deletes from rollup tables: by predicate, over dimensions and time alone.
+"""Predicate deletes in rollup tables, over dimensions and time only.
 
-1. A stored row stands for many, and is merged with others whenever it is compacted. So what says
-   that it goes must say the same of every row it may be merged with: its group, which is its
-   dimensions and its cut time. Metrics change with every merge.
-2. Nobody knows any more when, within its step, a given row was. So a time is named by a step's
-   start; any other would cut groups apart that are stored as one.
+1. A stored row aggregates many input rows and is merged with others at each compaction. So a
+   predicate must have the same value for all rows of a group (equal dimensions and truncated
+   time). Metrics change with every merge.
+2. The time of an input row within its step is not stored. So a predicate may name only the start
+   of a step; any other time would split groups that are stored as one row.
 """
 
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ from airflow_provider_segtable.table.snapshot import Snapshot
 
 
 def predicate_delete(snapshot: Snapshot, rollup: Rollup, where: str) -> Found:
-    """Return the predicate by which rows of a rollup table go, and how many stored rows it is.
+    """Return the predicate delete for a rollup table, and the number of stored rows it matches.
 
     Raises:
-        InvalidInput: it cannot be read, or names a metric, or a time within a step.
+        InvalidInput: the condition is not parsable, or names a metric or a time within a step.
     """
     from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
 
@@ -47,10 +47,11 @@ def predicate_delete(snapshot: Snapshot, rollup: Rollup, where: str) -> Found:
 
 
 def check_erasure(predicate: Predicate, rollup: Rollup, time_column: str) -> None:
-    """Refuse what would not delete the same before and after a compaction.
+    """Refuse a predicate whose effect would depend on compactions.
 
     Raises:
-        InvalidInput: naming the metric, or the time and the steps beside it.
+        InvalidInput: it names a metric or a time within a step; the message gives the neighbouring
+            step starts.
     """
     for name in columns_of(predicate):
         if name not in (time_column, *rollup.dimensions):
@@ -84,7 +85,7 @@ def _times(predicate: Predicate, time_column: str) -> Iterator[Instant]:
 
 def _check_step(at: Instant, steps: QueryGranularity, time_column: str) -> None:
     if not ALL_TIME.holds(at):
-        return  # no row is there
+        return  # no row has such a time
     start = steps.truncate(at)
     if start == at:
         return

@@ -1,9 +1,10 @@
-"""Finding rows in a snapshot, by their values or their addresses.
+"""Find rows in a snapshot by values or addresses.
 
-1. Rows stream by, batch by batch, with no more columns than it takes to know them; what is kept is
-   their addresses, as bitmaps. Where the event time tells, other time chunks are not read at all.
-2. Only rows that the snapshot shows are ever found, so a vector made of them names rows that exist
-   and that nobody has deleted yet. The books count on it.
+1. Rows are read batch by batch, with only the columns that the condition needs; only the matching
+   addresses are kept, as bitmaps. If the condition bounds the event time, time chunks outside the
+   bounds are not read.
+2. Only rows visible in the snapshot are found. So a deletion vector made from them names existing
+   rows that are not deleted yet, as the balance check requires.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +35,7 @@ _MOST_ROWS = 2**32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What rows are known by: the columns it takes, which rows to keep, when they can have been."""
+    """A row condition: the columns it reads, its filter, and its first and last event time."""
 
     columns: tuple[str, ...]
     keep: Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -42,7 +43,7 @@ class Condition:
 
     @property
     def interval(self) -> Interval | None:
-        """Return the time in which the rows are; None if there is none."""
+        """Return the interval of matching event times; None if empty."""
         first, last = max(self.when[0], ALL_TIME.start), min(self.when[1], ALL_TIME.end - 1)
         return Interval(first, last + 1) if first <= last else None
 
@@ -51,7 +52,7 @@ def condition(where: Where, schema: pa.Schema, time_column: str) -> Condition:
     """Return a condition over the columns of a table.
 
     Raises:
-        InvalidInput: it cannot be read, or names what is not there.
+        InvalidInput: the text is not parsable, or names a missing column.
     """
     if isinstance(where, str):
         from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
@@ -75,7 +76,7 @@ def by_predicate(predicate: Predicate, time_column: str) -> Condition:
 
 
 def _bound(where: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns that an expression takes: those without which it has no meaning."""
+    """Return the columns that an expression needs: it fails without any one of them."""
     empty = schema.empty_table()
     try:
         empty.filter(where)
@@ -95,22 +96,22 @@ def _stands(where: pc.Expression, empty: pa.Table) -> bool:
 
 
 def given_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows of some of a table's columns in the table's types; null is always possible.
+    """Return rows cast to the types of the table's columns, all nullable.
 
     Raises:
-        SchemaMismatch: a column is not the table's, is there twice, or of another type.
-        InvalidInput: there is no column at all.
+        SchemaMismatch: a column is not in the table, occurs twice, or has another type.
+        InvalidInput: the rows have no columns.
     """
     if not rows.column_names:
         raise InvalidInput("the given rows have no columns: nothing says which rows are meant")
     if not set(rows.column_names) <= set(schema.names):
-        return conformed(rows, schema)  # says which column is not there
+        return conformed(rows, schema)  # raises, naming the missing column
     fields = [field.with_nullable(True) for field in schema if field.name in rows.column_names]
     return conformed(rows, pa.schema(fields))
 
 
 def when(rows: pa.Table, time_column: str) -> tuple[Instant, Instant]:
-    """Return between which times rows are that equal one of these in all their columns."""
+    """Return the first and last event time of rows that may equal one of these."""
     everywhere = (ALL_TIME.start, ALL_TIME.end - 1)
     if time_column not in rows.column_names or not is_time(rows.schema.field(time_column).type):
         return everywhere
@@ -120,7 +121,7 @@ def when(rows: pa.Table, time_column: str) -> tuple[Instant, Instant]:
 
 
 def found(snapshot: Snapshot, wanted: Condition) -> Rows:
-    """Return the addresses of the rows that the condition keeps."""
+    """Return the addresses of the rows that match the condition."""
     if wanted.interval is None:
         return {}
     batches = snapshot.addressed(columns=wanted.columns, interval=wanted.interval)
@@ -128,10 +129,10 @@ def found(snapshot: Snapshot, wanted: Condition) -> Rows:
 
 
 def addresses(batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[SegmentId, BitMap]:
-    """Return the addresses of rows with hidden columns, as one bitmap a root.
+    """Return the addresses in the hidden columns of rows, as one bitmap per root.
 
     Raises:
-        CorruptTable: a root is no segment id.
+        CorruptTable: a root is not a segment id.
     """
     gathered: dict[str, BitMap] = {}
     for batch in batches:
@@ -149,10 +150,10 @@ def _by_root(batch: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, BitMap]]:
 
 
 def given_addresses(table: pa.Table) -> Rows:
-    """Return addresses as somebody gave them, by root, without what can be of no row.
+    """Return user-supplied addresses by root, without null roots and impossible row numbers.
 
     Raises:
-        InvalidInput: the columns are not there, or of another type, or a root is no segment id.
+        InvalidInput: a column is missing or has another type, or a root is not a segment id.
     """
     try:
         plain = table.select([ROOT, ROW])
@@ -172,12 +173,12 @@ def given_addresses(table: pa.Table) -> Rows:
 
 
 def present(snapshot: Snapshot, wanted: Rows) -> Rows:
-    """Return those of the addresses that are of rows which the snapshot shows."""
+    """Return the addresses whose rows are visible in the snapshot."""
     return addresses(_named(snapshot, wanted, []))
 
 
 def in_full(snapshot: Snapshot, wanted: Rows) -> pa.Table:
-    """Return rows with these addresses, with all their columns; in memory."""
+    """Return the rows at these addresses with all their columns, in memory."""
     batches = (batch.select(snapshot.schema.names) for batch in _named(snapshot, wanted, None))
     return pa.Table.from_batches(batches, snapshot.schema)
 

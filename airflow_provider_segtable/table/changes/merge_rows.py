@@ -1,9 +1,10 @@
-"""Merges: rows of a small table beside those of a large one, joined by equality of some columns.
+"""Merges: join an in-memory source to the table by equality of key columns.
 
 1. Keys are compared as SQL compares them: null equals nothing.
-2. The table streams by with its key columns only; what matched is then read in full. The source is
-   in memory.
-3. The log knows no unique keys: two merges at once may both insert a key that neither found.
+2. The table's key columns are read batch by batch; matching rows are then read in full. The source
+   is in memory.
+3. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
+   found.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ from airflow_provider_segtable.table.writes.incoming import incoming
 
 
 class Matched(StrEnum):
-    """What becomes of a row of the table that a row of the source equals."""
+    """The action for a table row whose key is in the source."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -40,7 +41,7 @@ class Matched(StrEnum):
 
 
 class Unmatched(StrEnum):
-    """What becomes of a row of the source that no row of the table equals."""
+    """The action for a source row whose key is not in the table."""
 
     INSERT = "insert"
     IGNORE = "ignore"
@@ -48,7 +49,7 @@ class Unmatched(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merges:
-    """What is merged, by which columns, and what becomes of the rows."""
+    """A merge: its source, key columns and actions."""
 
     source: pa.Table
     on: tuple[str, ...]
@@ -57,10 +58,10 @@ class Merges:
 
     @staticmethod
     def of(source: pa.Table, on: Sequence[str], matched: str, unmatched: str) -> "Merges":
-        """Return a merge as somebody asked for it.
+        """Return a merge, after checking the user's arguments.
 
         Raises:
-            InvalidInput: a word is none of the known, or there is no key.
+            InvalidInput: an action is unknown, or the key columns are missing or repeated.
         """
         for value, known in ((matched, Matched), (unmatched, Unmatched)):
             if value not in tuple(known):
@@ -74,14 +75,14 @@ class Merges:
         )
 
     def __str__(self) -> str:
-        """Return what was asked for, as the log tells it."""
+        """Return the request as the log records it."""
         return (
             f"merge {self.source.num_rows} rows on {', '.join(self.on)}: matched "
             f"{self.matched.value}, unmatched {self.unmatched.value}"
         )
 
     def find(self, snapshot: Snapshot) -> Found:
-        """Return which rows of a snapshot go, and which come."""
+        """Return the rows of a snapshot to delete, and the rows to append."""
         refuse_rollup(snapshot, "merged")
         source = self._checked(snapshot)
         keys = Keys.of(source, self.on, nulls=False)
@@ -93,7 +94,7 @@ class Merges:
             _refuse_doubles(source, numbers, met, self.on)
             coming.append(_updated(in_full(snapshot, rows), source, keys, numbers))
         if self.unmatched is Unmatched.INSERT:
-            met_rows = np.append(met, False)[numbers]  # the last is for null keys: -1
+            met_rows = np.append(met, False)[numbers]  # null keys have index -1: the last
             coming.append(_widened(source.filter(pa.array(~met_rows)), snapshot.schema))
         every = pa.concat_tables(coming) if coming else snapshot.schema.empty_table()
         checked = check_rows(every, snapshot.schema, snapshot.state.table.time_column)
@@ -126,7 +127,7 @@ class Merges:
 def _joined(
     snapshot: Snapshot, keys: Keys, source: pa.Table
 ) -> tuple[dict[SegmentId, BitMap], np.ndarray]:
-    """Return the addresses of the rows that equal a key, and which keys were met."""
+    """Return the addresses of rows with a source key, and a mask of the keys found."""
     met = np.zeros(keys.count, np.bool_)
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -157,7 +158,7 @@ def _refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Seq
 
 
 def _updated(rows: pa.Table, source: pa.Table, keys: Keys, numbers: Numbers) -> pa.Table:
-    """Return rows of the table with what the source has for them."""
+    """Return rows of the table with the values of their source rows."""
     place = np.zeros(keys.count, np.int64)
     known = numbers >= 0
     place[numbers[known]] = np.flatnonzero(known)
@@ -168,7 +169,7 @@ def _updated(rows: pa.Table, source: pa.Table, keys: Keys, numbers: Numbers) -> 
 
 
 def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows with the columns that they lack, as nulls."""
+    """Return rows with missing columns added as nulls."""
     columns = [
         rows.column(field.name)
         if field.name in rows.column_names

@@ -1,16 +1,16 @@
-"""Changing rows: deletes, updates and merges, each one event; no lock is held on what is deleted.
+"""Row changes: deletes, updates and merges, each one event, without a lock on deleted rows.
 
-1. ``find`` looks at one snapshot and says which rows go, by root address, and which come. The
-   vectors and new segments are written, then committed together.
-2. No compaction is in the way, nor is this in theirs: root addresses never change. What comes
-   needs ids, as an append does, and an append's lock; a delete needs neither lock nor coordinator.
-3. If time was cut anew since the snapshot, the rows that come are split by the new time chunks and
-   written again. They are the same rows: nothing is evaluated again.
-4. A change that landed first in one of our roots is a reason to look closer: its vectors are read,
-   or, if they were cleaned since, which of our rows are still there. If the rows are others, our
-   change is put again as it is. If they are the same, and both are plain deletes, ours leaves them
-   out. Else it begins anew: ``find`` looks at the newest snapshot, a bounded number of times
-   (snapshot isolation, first committer wins). No other reason makes it look again.
+1. ``find`` reads one snapshot and returns the rows to delete, by root address, and the rows to
+   append. Deletion vectors and new segments are written, then committed together.
+2. Changes and compactions do not block each other, because root addresses never change. Appended
+   rows need ids and an append's lock; a delete needs neither lock nor coordinator.
+3. If the granularity changed since the snapshot, the appended rows are split by the new time
+   chunks and written again. They are the same rows: nothing is evaluated again.
+4. If another change landed first in one of our roots, its vectors are read; if the vectors were
+   cleaned, our rows are looked up in the newest snapshot. If the rows differ, our change is put
+   again unchanged. If both are plain deletes, ours leaves the common rows out. Otherwise ``find``
+   runs again on the newest snapshot, a bounded number of times (snapshot isolation, first
+   committer wins). ``find`` never runs again for any other reason.
 5. Files are deleted only when the change certainly did not land.
 
 Source of the idea: CarbonData's parallel compaction and update; row-level concurrency as in Delta,
@@ -56,13 +56,13 @@ from airflow_provider_segtable.table.writes.append import (
 )
 
 TRIES = 5
-"""How often a change is found anew before others have won."""
+"""Number of times ``find`` runs before the change fails with a conflict."""
 ROUNDS = 50
-"""How often one finding is put again beside changes of other rows."""
+"""Number of puts of one ``Found`` while other writers change other rows."""
 
 
 class ChangeKind(StrEnum):
-    """The kinds of change."""
+    """The kinds of row change."""
 
     DELETE = "delete"
     UPDATE = "update"
@@ -71,13 +71,13 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a change is to do, as one snapshot shows it.
+    """The effect of a change on one snapshot.
 
     Attributes:
-        rows: which rows go, by root; all of them visible in the snapshot.
-        matched: how many rows were found.
-        prepare: says and writes what comes (``table.writes.append``); None if nothing does.
-        predicate: what goes, in a rollup table, instead of ``rows``.
+        rows: the rows to delete, by root; all visible in the snapshot.
+        matched: number of matching rows.
+        prepare: plans and writes the rows to append (``table.writes.append``), if any.
+        predicate: the predicate delete of a rollup table, instead of ``rows``.
     """
 
     rows: Rows
@@ -87,7 +87,7 @@ class Found:
 
     @property
     def nothing(self) -> bool:
-        """Tell whether there is nothing to do."""
+        """Return whether the change has no effect."""
         return not any(self.rows.values()) and self.prepare is None and self.predicate is None
 
 
@@ -96,10 +96,10 @@ Find = Callable[[Snapshot], Found]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """What a change did: event ``n`` (None if there was nothing to do), and rows.
+    """The result of a change: event ``n`` (None if there was nothing to do) and row counts.
 
-    ``deleted`` is None where only a reader could count: in rollup tables. It is less than
-    ``matched`` if others deleted some of the rows meanwhile, or a merge leaves them.
+    ``deleted`` is None in rollup tables, where only a reader could count. It is less than
+    ``matched`` if other writers deleted some of the rows first, or a merge ignores them.
     """
 
     n: int | None
@@ -117,7 +117,7 @@ class ChangeResult:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A change as it was asked for."""
+    """A change request."""
 
     ports: TableContext
     kind: ChangeKind
@@ -138,20 +138,20 @@ def change(
     priority: int = BATCH_PRIORITY,
     state: State | None = None,
 ) -> ChangeResult:
-    """Delete rows and append others, at once.
+    """Delete rows and append others in one event.
 
     Args:
         ports: the table's ports; without a coordinator only deletes are possible.
-        find: says what to do, by one snapshot; called again if others changed the same rows.
-        kind: what it is called in the log.
-        reason: what was asked for, for people.
+        find: returns the effect on a snapshot; called again after a conflict on the same rows.
+        kind: the change's kind in the log.
+        reason: the request in readable form.
         commit_id: equal ids change once.
         wait_s: how long to wait for the coordinator.
-        priority: against compactions in the way of what is appended.
+        priority: lock priority of the appended rows against compactions.
         state: any earlier state of the table; saves reading the log again.
 
     Raises:
-        ChangeConflict: others changed the same rows first, ``TRIES`` times.
+        ChangeConflict: other writers changed the same rows first, ``TRIES`` times.
         LockLost: the session ended; nothing was committed.
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
@@ -191,9 +191,9 @@ def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
 
 
 class _Settling:
-    """One finding on its way into the log, beside changes of other rows.
+    """Commits one ``Found`` while other writers change other rows.
 
-    ``state`` is the newest version in which its rows are known to be there.
+    ``state`` is the newest version in which its rows are known to be visible.
     """
 
     def __init__(self, asked: _Asked, found: Found, state: State) -> None:
@@ -205,17 +205,17 @@ class _Settling:
         self.file: VectorFile | None = None
 
     def run(self) -> ChangeResult | Conflict:
-        """Put it; a conflict is about the same rows. Files stay only if it may land.
+        """Commit; return a conflict on the same rows. Keep files only if the commit may land.
 
         Raises:
-            ChangeConflict: it was kept from being put too often, by changes of other rows or cuts.
+            ChangeConflict: other row changes or granularity changes prevented the commit too often.
         """
         prepare = self.found.prepare
         try:
             done = self._rounds() if prepare is None else self._split(prepare)
         except CommitUnknown:
             raise
-        except Exception:  # no more: whoever interrupts a put cannot know whether it landed
+        except Exception:  # not BaseException: an interrupted put may have landed
             self._discard()
             raise
         if isinstance(done, Conflict) or done.n is None:
@@ -223,7 +223,7 @@ class _Settling:
         return done
 
     def _split(self, prepare: Prepare) -> ChangeResult | Conflict:
-        """Write what comes, and put it; once more for each time that time is cut anew."""
+        """Write the new rows and commit; repeat after each granularity change."""
         newest = self.log.refresh(self.state)
         for _ in range(TRIES):
             outcome = self._written(prepare, newest)
@@ -233,7 +233,7 @@ class _Settling:
         raise self._hindered(f"time was cut anew {TRIES} times")
 
     def _written(self, prepare: Prepare, newest: State) -> ChangeResult | Conflict | None:
-        """Write what comes by the time chunks of a version, and put it; None: they are others."""
+        """Write the new rows by a version's time chunks and commit; None if the chunks changed."""
         asked, ports = self.asked, self.asked.ports
         counts, write = prepare(newest)
         request = append_request(ports, newest, counts, asked.commit_id, asked.priority)
@@ -241,7 +241,7 @@ class _Settling:
         try:
             ports.check_lease_clock(lease)
             if self.log.refresh(newest).layout != newest.layout:
-                return None  # cut anew while we waited
+                return None  # the granularity changed while we waited
             self.segments, self.guard = written(ports, lease, write), lease.check
             done = self._rounds()
         finally:
@@ -252,7 +252,7 @@ class _Settling:
         return done
 
     def _torn(self, known: State) -> bool:
-        """Return whether a new segment lies in two time chunks now."""
+        """Return whether a new segment now spans two time chunks."""
         layout = self.log.refresh(known).layout
         return any(layout.holds(s.time_min, s.time_max) is None for s in self.segments)
 
@@ -279,10 +279,10 @@ class _Settling:
         )
 
     def _committed(self, outcome: Committed) -> ChangeResult:
-        """Return what the event did: a late put of an earlier run, with other files, is as good."""
+        """Return the event's result; the event may be a late put of an earlier run."""
         try:
             return _landed(self.asked.ports.log, outcome.n, outcome.state)
-        except SegtableError:  # it is committed all the same
+        except SegtableError:  # committed, although the event cannot be read
             return self._result(outcome.n, outcome.state)
 
     def _change(self) -> Change:
@@ -301,9 +301,9 @@ class _Settling:
         return Change(action=action, commit_id=self.asked.commit_id, guard=self.guard)
 
     def _beside(self, conflict: Conflict) -> Conflict | None:
-        """Return the conflict if it is about our rows, or cuts them apart; None: go on.
+        """Return the conflict if it affects our rows or splits a new segment; None: put again.
 
-        Rows that go on are known to be there in ``state``, the newest then.
+        On None, ``state`` becomes the newest version, in which the remaining rows are visible.
         """
         newest = self.log.refresh(self.state)
         try:
@@ -311,19 +311,19 @@ class _Settling:
                 lost = None if self._all_there(newest) else conflict
             else:
                 lost = self._compared(conflict, newest)
-        except NotFound:  # cleaned since it was read: look at what is there now
+        except NotFound:  # a file was cleaned meanwhile: compare again with the newest state
             return None
         if lost is None:
             self.state = newest
         return lost
 
     def _all_there(self, newest: State) -> bool:
-        """Return whether nobody deleted one of our rows, where the log does not tell any more."""
+        """Return whether all our rows are still visible; used after vectors were pruned."""
         found = present(Snapshot(ports=self.asked.ports, state=newest), self.rows)
         return found == self.rows
 
     def _compared(self, conflict: Conflict, newest: State) -> Conflict | None:
-        """Compare our rows with those that others deleted; leave out what plain deletes took."""
+        """Compare our rows with other deletes; leave out rows that plain deletes removed."""
         ports = self.asked.ports
         rivals = {root: _since(newest, root, self.state.n) for root in self.rows}
         rivals = {root: some for root, some in rivals.items() if some}
@@ -375,7 +375,7 @@ def _since(state: State, root: SegmentId, n: int) -> tuple[Deletion, ...]:
 def _all_plain(
     ports: TableContext, common: Rows, rivals: Mapping[SegmentId, Sequence[Deletion]]
 ) -> bool:
-    """Tell whether plain deletes alone touched these roots: then leaving rows out is as good."""
+    """Return whether only plain deletes changed these roots, so that rows may be left out."""
     log = ports.log
     events = (log.event(n) for n in {each.n for root in common for each in rivals[root]})
     return all(

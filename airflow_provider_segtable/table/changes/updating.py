@@ -1,4 +1,4 @@
-"""Updates: rows that are found, set anew, deleted and appended in one event."""
+"""Updates: find rows, compute their new values, delete the old and append the new in one event."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,28 +19,28 @@ from airflow_provider_segtable.table.writes.incoming import incoming
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Updates:
-    """Which rows are to change, and how.
+    """The rows to update and their new values.
 
     Attributes:
-        set: by column, a value, or an expression of Arrow's over the row as it was.
-        where: a condition.
+        set: by column, a value or an Arrow expression over the old row.
+        where: the condition of rows to update.
     """
 
     set: Mapping[str, Any]
     where: Where
 
     def __post_init__(self) -> None:
-        """Refuse an update of nothing."""
+        """Refuse an update without columns."""
         if not self.set:
             raise InvalidInput("set is empty: name a column and its new value")
 
     def __str__(self) -> str:
-        """Return what was asked for, as the log tells it."""
+        """Return the request as the log records it."""
         assigned = ", ".join(f"{name} = {value}" for name, value in self.set.items())
         return f"set {assigned} where {self.where}"
 
     def find(self, snapshot: Snapshot) -> Found:
-        """Return which rows of a snapshot change, and what they become."""
+        """Return the rows of a snapshot to update, and their new values."""
         table = snapshot.state.table
         refuse_rollup(snapshot, "updated")
         for name in self.set:
@@ -52,7 +52,7 @@ class Updates:
         rows = found(snapshot, condition(self.where, snapshot.schema, table.time_column))
         matched = sum(map(len, rows.values()))
         if not matched:
-            self._apply(snapshot.schema.empty_table())  # what is wrong is wrong without rows, too
+            self._apply(snapshot.schema.empty_table())  # check the assignments, too
             return Found(rows={}, matched=0)
         changed = self._apply(in_full(snapshot, rows))
         checked = check_rows(changed, snapshot.schema, table.time_column)
@@ -65,7 +65,7 @@ class Updates:
 
 
 def _assigned(rows: pa.Table, name: str, value: Any) -> pa.ChunkedArray:
-    """Return the new values of a column, in its type."""
+    """Return the new values of a column, cast to its type."""
     kind = rows.schema.field(name).type
     try:
         if isinstance(value, pc.Expression):
@@ -81,7 +81,7 @@ def _assigned(rows: pa.Table, name: str, value: Any) -> pa.ChunkedArray:
 
 
 def _may_lose(value: Any, kind: pa.DataType) -> bool:
-    """Tell whether Arrow would cut a Python value short without a word; its casts refuse to."""
+    """Return whether Arrow would silently truncate a Python value; its casts raise instead."""
     number = isinstance(value, float | Decimal) and pa.types.is_integer(kind)
     return number or (isinstance(value, datetime) and pa.types.is_temporal(kind))
 
@@ -96,10 +96,10 @@ def _evaluated(rows: pa.Table, value: pc.Expression) -> pa.ChunkedArray:
 
 
 def refuse_rollup(snapshot: Snapshot, what: str) -> None:
-    """Refuse to change rows that stand for many.
+    """Refuse to change rows of a rollup table, which are aggregates.
 
     Raises:
-        InvalidInput: the table rolls up.
+        InvalidInput: the table is a rollup table.
     """
     if snapshot.state.table.rollup is not None:
         raise InvalidInput(

@@ -1,14 +1,14 @@
-"""Checkpoints: a state as one Parquet file, columnar where it is large, decoded where it is asked.
+"""Checkpoints: a state as one Parquet file, with segments decoded on demand.
 
-1. One row a segment, sorted by chunk; all segments of a chunk are in one row group. Key-value
-   metadata hold the rest: ``segtable`` the head (JSON), ``segtable.chunks`` a table with one row a
-   chunk (a Parquet file of its own, base64), where its segments are and their summary.
-2. ``read_checkpoint(write_checkpoint(state)) == state``, always; anything else is refused and
+1. One row per segment, sorted by chunk; all segments of a chunk are in one row group. Key-value
+   metadata contain the rest: ``segtable`` is the head (JSON), ``segtable.chunks`` is a table with
+   one row per chunk (a Parquet file, base64): the place of its segments and their summary.
+2. ``read_checkpoint(write_checkpoint(state)) == state``, always. Any other file is refused, and
    the reader folds the log instead.
-3. Reading decodes the head and the chunk table. Segments are decoded chunk by chunk, when one is
-   looked into (``checkpoint_chunks``). Writing copies the chunks that are still packed.
-4. A checksum of all bytes stands in the key-value metadata under ``segtable.checksum``. It is
-   computed over the file with zeros in its place, and written over these.
+3. Reading decodes the head and the chunk table. A chunk's segments are decoded at its first use
+   (``checkpoint_chunks``). Writing copies the chunks that are still packed.
+4. The key-value metadata contain a checksum of all bytes under ``segtable.checksum``. It is
+   computed over the file with zeros in its place, then overwrites them.
 """
 
 import base64
@@ -49,15 +49,15 @@ READABLE = (2, 3, 4, 5, FORMAT)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table; all are read, because
 the log behind them may be gone."""
 SUMMED = 5
-"""From this format on there is a checksum."""
+"""First format with a checksum."""
 GROUP_ROWS = 4096
-"""A row group ends with the chunk that reaches so many segments."""
+"""A row group ends with the chunk that brings it to this number of segments."""
 
 _HEAD = b"segtable"
 _CHUNKS = b"segtable.chunks"
 _CHECKSUM_KEY = b"segtable.checksum"
 _BLANK = b"sha256/16:" + b"0" * 16
-"""The value of ``segtable.checksum`` before its digits are known."""
+"""The value of ``segtable.checksum`` while the digest is computed."""
 _CHECKSUM = re.compile(re.escape(_BLANK[:10]) + rb"([0-9a-f]{16})")
 _WRITTEN: dict[str, Any] = {
     "compression": "zstd",
@@ -67,7 +67,7 @@ _WRITTEN: dict[str, Any] = {
 
 
 def write_checkpoint(state: State) -> bytes:
-    """Return the state as the content of a checkpoint file."""
+    """Encode the state as the content of a checkpoint file."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, SCHEMA, use_dictionary=REPEATING, **_WRITTEN) as writer:
         chunks = [*_written(state, writer), *_idle(state)]
@@ -103,7 +103,7 @@ def _written(state: State, writer: pq.ParquetWriter) -> Iterator[dict[str, Any]]
 
 
 def _alike(chunks: Iterator[AnyChunk]) -> Iterator[list[AnyChunk]]:
-    """Put neighbouring packed chunks of one row group together; all others stay alone."""
+    """Group neighbouring packed chunks of one row group; yield other chunks singly."""
     together: list[AnyChunk] = []
     for chunk in chunks:
         if together and not _follows(together[-1], chunk):
@@ -134,7 +134,7 @@ def _rows(chunks: list[AnyChunk]) -> pa.Table:
 
 
 def _idle(state: State) -> Iterator[dict[str, Any]]:
-    """Yield the rows of chunks without segments whose ids are settled all the same."""
+    """Yield the rows of chunks without segments that have id spaces."""
     present = set(state.timeline.chunk_keys())
     named = dict.fromkeys(key for key, _ in state.ids if key not in present)
     for key in sorted(named):
@@ -142,15 +142,15 @@ def _idle(state: State) -> Iterator[dict[str, Any]]:
 
 
 def read_checkpoint(data: bytes) -> State:
-    """Return the state that a checkpoint file holds.
+    """Return the state in a checkpoint file.
 
     Raises:
-        ChecksumMismatch: if its bytes are not those that were written.
-        CorruptTable: if it is torn, foreign, or of another format.
+        ChecksumMismatch: the bytes do not match their checksum.
+        CorruptTable: the file is truncated, not a checkpoint, or of an unknown format.
     """
     summed = _checked(data)
     try:
-        # On this thread alone: a process that ends while Arrow's threads still start is aborted.
+        # Single-threaded: a process that ends while Arrow starts its threads is aborted.
         file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         entries = file.metadata.metadata or {}
         head = json.loads(entries[_HEAD])
@@ -176,7 +176,7 @@ def _check_format(found: int, *, summed: bool) -> None:
 
 
 def _checked(data: bytes) -> bool:
-    """Return whether the file has a checksum, which is then the one of its bytes."""
+    """Verify the checksum; return False if the file has none."""
     found = [*_CHECKSUM.finditer(data, max(0, data.rfind(_CHECKSUM_KEY)))]
     if not found:
         return False
@@ -187,7 +187,7 @@ def _checked(data: bytes) -> bool:
 
 
 def _read_whole(file: pq.ParquetFile, head: Mapping[str, Any]) -> State:
-    """Return the state of a checkpoint of an older format."""
+    """Return the state in a checkpoint of an older format."""
     segments = segments_in(file.read(use_threads=False))
     spaces = {
         (ChunkKey.parse(chunk), Generation(generation)): IdSpace(following, frozenset(holes))

@@ -1,10 +1,10 @@
 """The chunks of a checkpoint: a table of their summaries, and their segments on demand.
 
-1. ``chunk_table`` has one row a chunk that the log ever named: where its segments are in the
-   checkpoint (row group, first row), its ``ChunkSummary``, and its id spaces.
-2. A chunk's segments lie in one row group. ``CheckpointChunks`` decodes a row group when one of its
-   chunks is looked into, and keeps the last few chunks that it decoded.
-3. What is written again without having changed is copied as Arrow columns, not as segments.
+1. The chunk table (``SCHEMA``) has one row per chunk that has segments or id spaces: the place of
+   its segments in the checkpoint (row group, first row), its ``ChunkSummary`` and its id spaces.
+2. A chunk's segments are in one row group. ``CheckpointChunks`` reads a row group when one of its
+   chunks is used, and caches the last decoded chunks.
+3. Unchanged chunks are copied to the next checkpoint as Arrow columns, without decoding segments.
 """
 
 import json
@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.table.log.segment_rows import segments_in
 
 CHUNKS_KEPT = 128
-"""Decoded chunks that a checkpoint keeps in memory."""
+"""Number of decoded chunks that a checkpoint caches."""
 
 _UNREADABLE = (
     *(pa.ArrowException, OSError, LookupError, TypeError, ValueError),
@@ -56,7 +56,7 @@ SCHEMA = pa.schema(
 def chunk_row(
     key: ChunkKey, place: tuple[int, int], summary: ChunkSummary, ids: IdSpaces
 ) -> dict[str, Any]:
-    """Return a chunk's row; ``place`` is its row group and its first row there."""
+    """Return a chunk's row; ``place`` is its row group and the chunk's first row in it."""
     nested = {name: getattr(summary, name) for name in _NESTED}
     row = {
         "start": key.interval.start,
@@ -76,10 +76,10 @@ def chunk_row(
 
 
 class CheckpointChunks:
-    """The chunks of one checkpoint; a ``ChunkSource``. May be used by several threads."""
+    """The chunks of one checkpoint; a thread-safe ``ChunkSource``."""
 
     def __init__(self, file: pq.ParquetFile, chunks: pa.Table) -> None:
-        """Serve the ``chunks`` whose segments are in ``file``."""
+        """Read the segments of ``chunks`` from ``file`` on demand."""
         self._file = file
         self._columns: dict[str, Sequence[Any]] = {
             name: chunks.column(name).to_pylist() for name in SCHEMA.names
@@ -114,7 +114,7 @@ class CheckpointChunks:
         return IdSpaces(_PackedSpaces(self._keys, columns), with_holes)
 
     def rows(self, at: int, until: int) -> pa.Table:
-        """Return the segments of neighbouring chunks of one row group, as rows."""
+        """Return the segment rows of neighbouring chunks in one row group."""
         columns = self._columns
         first = columns["first_row"][at]
         count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
@@ -126,7 +126,7 @@ class CheckpointChunks:
 
     def _read_group(self, group: int) -> pa.Table:
         with self._lock:
-            # On this thread alone: a process that ends while Arrow's threads start is aborted.
+            # Single-threaded: a process that ends while Arrow starts its threads is aborted.
             return self._file.read_row_group(group, use_threads=False)
 
     def _decode(self, at: int) -> Chunk:
@@ -146,7 +146,7 @@ class CheckpointChunks:
 
 
 class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
-    """Id spaces as columns: a space is made when it is asked for."""
+    """Id spaces stored as columns; an ``IdSpace`` is created at each lookup."""
 
     def __init__(self, keys: Sequence[ChunkKey], columns: Mapping[str, Sequence[Any]]) -> None:
         self._keys = keys

@@ -1,4 +1,4 @@
-"""The head of a checkpoint: all of a state but its chunks, as a JSON object."""
+"""The head of a checkpoint: a state without its chunks, as a JSON object."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,10 +52,10 @@ def encode_head(state: State) -> dict[str, Any]:
 
 
 def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> State:
-    """Return the state of a head and its chunks, also of older formats, which lack some entries.
+    """Return the state of a head and its chunks; older formats lack some entries.
 
     Raises:
-        SegtableError, KeyError, TypeError, ValueError: it is not what ``encode_head`` made.
+        SegtableError, KeyError, TypeError, ValueError: ``encode_head`` did not produce the head.
     """
     plans = [_decode_plan_state(body) for body in head["plans"]]
     return State(

@@ -1,21 +1,21 @@
-"""The commit loop: read what is new, rebase, try to own the next number.
+"""The commit loop: read new events, rebase, try to create the next event.
 
-1. ``refresh -> admit -> clock -> guard -> create event n+1``; on "already exists" go round again.
-   No event passes by this loop, so no author sets the log's time by a clock that is off
-   (``table.clocks``); the first events of a table and of a rebuilt log ask for the same.
-2. The outcome is a value: ``Committed``, ``Conflict`` (an event that landed first forbids the
-   change) or ``Unknown``.
-3. After a lost reply, or "exists" (which may answer our own first attempt), the number is read
-   again: our own commit id there means it landed. Until it is seen to be somebody else's, no
-   failure is called certain: the change is put again, and if that cannot be done the outcome is
+1. ``refresh -> admit -> clock -> guard -> create event n+1``; on "already exists", repeat.
+   Every event passes this loop, so no author sets the log's time with a wrong clock
+   (``table.clocks``); the first events of a table and of a rebuilt log make the same check.
+2. The outcome is a value: ``Committed``, ``Conflict`` (an earlier event forbids the change) or
+   ``Unknown``.
+3. After a lost reply, or "already exists" (possibly caused by our own first attempt), the event is
+   read again: if it has our commit id, the change landed. Until another writer's event is seen
+   there, no failure is certain: the change is put again, and if that is impossible the outcome is
    ``Unknown``.
 4. ``guard`` (usually ``lease.check``) runs right before each put; a lost lease stops the commit.
-5. A number may also be free because its event expired while we slept: after a put the log's
-   first number is read, and if it is above ours, we were never in the log, and go round again.
-6. Retries are bounded; each waits longer, with jitter, so that writers who collide part ways.
+5. A number may also be free because its event expired while this process was paused. So after a
+   put the log's first number is read; if it is above ours, our event is not in the log: repeat.
+6. Retries are bounded. Pauses grow and have jitter, so that colliding writers spread out.
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
-``CommitUnknown``: ``commit_files`` is the one place that does it.
+``CommitUnknown``: ``commit_files`` applies this rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,9 +39,9 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import event_path
 
 CHECKPOINT_EVERY = 32
-"""Events from checkpoint to checkpoint of a small table ..."""
+"""Smallest number of events between checkpoints."""
 SEGMENTS_AN_EVENT = 4096
-"""... and of a large one: one for so many segments, rounded up to a power of two."""
+"""Large tables add one event per this number of segments, rounded up to a power of two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """The last put's reply was lost and its slot is still empty: it may land yet."""
+    """The last put's reply was lost and event ``n`` does not exist yet: the put may still land."""
 
     commit_id: str
     n: int
@@ -65,20 +65,20 @@ Outcome = Committed | Conflict | Unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Bounds of the loop: attempts, and seconds of back-off (first, longest)."""
+    """Bounds of the loop: number of attempts, first and longest pause."""
 
     attempts: int = 50
     first_s: float = 0.005
     longest_s: float = 1.0
 
     def pause_s(self, attempt: int, jitter: float) -> float:
-        """Return how long to wait before the attempt after ``attempt``; jitter in [0, 1)."""
+        """Return the pause after ``attempt`` in seconds; jitter in [0, 1)."""
         return min(self.longest_s, self.first_s * 2.0**attempt) * (0.5 + jitter / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to be committed, under which id, and what must hold right before."""
+    """An action to commit, its commit id, and a guard to call right before each put."""
 
     action: Action
     commit_id: str
@@ -97,15 +97,15 @@ def commit(
         retry: bounds of the loop.
 
     Returns:
-        ``Committed``, ``Conflict`` or ``Unknown``.
+        ``Committed``, ``Conflict`` (also after too many lost races, with the last winner) or
+        ``Unknown``.
 
     Raises:
         LockLost: from the guard, when no put is unresolved.
         ClockSkew: the author's clock is off; nothing was put.
-        RowsOutOfBalance: if outputs do not hold exactly the inputs' rows.
-        CommitConflict: after too many lost races, naming the last winner.
-        StorageError: if the storage fails for certain.
-        CommitUnknown: if anything goes wrong while a put of ours may have landed.
+        RowsOutOfBalance: the outputs do not hold exactly the inputs' rows.
+        StorageError: the storage certainly failed.
+        CommitUnknown: an error occurred while our put may have landed.
     """
     loop = _Loop(ports, change, state)
     try:
@@ -119,11 +119,11 @@ def commit(
 def commit_files(
     ports: TableContext, state: State, change: Change, segments: Sequence[Segment]
 ) -> Outcome:
-    """Commit a change that names data files; they are deleted if it certainly did not land.
+    """Commit a change that names data files; delete the files if it certainly did not land.
 
     Raises:
-        CommitUnknown: it may have landed; the files stay.
-        SegtableError: as ``commit``; the files are gone.
+        CommitUnknown: the change may have landed; the files stay.
+        SegtableError: as ``commit``; the files were deleted.
     """
     try:
         outcome = commit(ports, state, change)
@@ -144,7 +144,7 @@ def _discard(ports: TableContext, segments: Sequence[Segment]) -> None:
 
 
 def way_out(ports: TableContext, change: Change, n: int) -> str:
-    """Return what to tell the author of a change whose put of event ``n`` may land yet."""
+    """Return the error message for a change whose put of event ``n`` may still land."""
     return (
         f"{ports.uri}: the reply to event {n} was lost and the log does not show it yet; "
         f"run the same again with commit id {change.commit_id!r}: it commits once"
@@ -154,7 +154,7 @@ def way_out(ports: TableContext, change: Change, n: int) -> str:
 def commit_or_raise(
     ports: TableContext, state: State, change: Change, retry: Retry | None = None
 ) -> Committed:
-    """Commit, or raise ``CommitConflict`` / ``CommitUnknown`` with the way out."""
+    """Commit, or raise ``CommitConflict`` or ``CommitUnknown`` with the way out."""
     match commit(ports, state, change, retry):
         case Committed() as committed:
             return committed
@@ -166,16 +166,16 @@ def commit_or_raise(
 
 
 def checkpoint_every(segments: int) -> int:
-    """Return how many events apart checkpoints are: writing one costs time for every segment."""
+    """Return the number of events between checkpoints; their cost grows with the segments."""
     return max(CHECKPOINT_EVERY, 1 << (segments // SEGMENTS_AN_EVENT).bit_length())
 
 
 class _Loop:
-    """One change on its way into the log.
+    """The commit loop of one change.
 
-    ``unresolved`` is the number of a put of ours that may have landed or may land yet: set before
-    every put, cleared when the number is seen to be somebody else's or the put failed for certain.
-    While it is set, nothing may be reported as a failure.
+    ``unresolved`` is the event number of our put that may have landed or may still land. It is set
+    before every put, and cleared when another writer's event has the number or the put certainly
+    failed. While it is set, no failure may be reported as certain.
     """
 
     def __init__(self, ports: TableContext, change: Change, state: State) -> None:
@@ -186,7 +186,7 @@ class _Loop:
         self.unresolved: int | None = None
 
     def run(self, retry: Retry) -> Outcome:
-        """Go round until there is an outcome, a bounded number of times."""
+        """Run turns until there is an outcome, a bounded number of times."""
         for attempt in range(retry.attempts):
             outcome = self.turn()
             if outcome is not None:
@@ -198,13 +198,13 @@ class _Loop:
         return Conflict(reason=reason, winner=self.state.n)
 
     def turn(self) -> Outcome | None:
-        """Go round once; None means: once more."""
+        """Run one turn; None means repeat."""
         try:
             self.state = self.log.refresh(self.state)
         except StorageError:
             if self.unresolved is None:
                 raise
-            return None  # it may have landed: look again
+            return None  # the put may have landed: read again
         landed = self.state.commits.get(self.change.commit_id)
         if landed is not None:
             return self._landed(landed)
@@ -224,7 +224,7 @@ class _Loop:
         return self._put(admitted, now)
 
     def unknown(self) -> Unknown:
-        """Return the outcome of a put that may land yet."""
+        """Return the outcome of a put that may still land."""
         return Unknown(commit_id=self.change.commit_id, n=self.unresolved or self.state.n + 1)
 
     def _put(self, action: Action, now: Instant) -> Outcome | None:
@@ -239,7 +239,7 @@ class _Loop:
         try:
             self.ports.storage.create(event_path(event.n), encode(event))
         except (AlreadyExists, OutcomeUnknown):
-            return None  # maybe our own earlier attempt: reading the number will tell
+            return None  # possibly our own earlier attempt: read the event
         except SegtableError:
             self.unresolved = earlier
             if earlier is None:
@@ -247,9 +247,9 @@ class _Loop:
             return None
         try:
             if self.log.first() > event.n:
-                return None  # we slept, and the number was free because it had expired
+                return None  # the number was free only because its event had expired
         except StorageError:
-            return None  # look again
+            return None  # read again
         self.state = self.log.remember(apply(self.state, event))
         return self._landed(event.n)
 

@@ -1,22 +1,22 @@
-"""The event log on storage: reading it, folding it, and checkpoints that make opening cheap.
+"""The event log on storage: read and fold events, with checkpoints for cheap opening.
 
-1. Event ``n`` is ``_segtable/timeline/<n, 20 digits>.json``; reading goes on until the first
-   number that is not there.
-2. A checkpoint ``_segtable/checkpoints/<n>.parquet`` is the state after event ``n``;
-   ``_last`` names the newest. Both are hints while the log is whole: lost or torn, it is folded
-   from the start.
-3. Old events *expire*: those below a marker ``_segtable/expired/<n>``, which is put before the
-   first of them is deleted, and after checkpoint ``n`` was seen to be readable. The highest marker
-   counts, and one always stays.
-4. So an absent number means two things: the log ends here, or it expired here. Whoever has read
-   (or put) an event looks at the markers *afterwards*: if none is above it, nothing was deleted
-   that it relied on. Otherwise what was read is thrown away and the newest checkpoint taken.
-5. A tagged version has a checkpoint of its own, ``_segtable/tags/<name>-<n>.parquet``.
-6. Opening costs the checkpoint, the events since, by number, and the markers, of which there are
-   one or two: long listings, which may be late on some stores, are needed only where hints fail.
-7. An ``EventLog`` remembers the newest state that it read. Whoever keeps one pays for new events
-   only. A remembered state counts as long as its last event is still the log's: a table that was
-   dropped and made again at the same place is read from its start.
+1. Event ``n`` is ``_segtable/timeline/<n, 20 digits>.json``; the log ends before the first absent
+   number.
+2. A checkpoint ``_segtable/checkpoints/<n>.parquet`` is the state after event ``n``; ``_last``
+   names the newest. Both are hints while no event has expired: if one is lost or damaged, the log
+   is folded from the start.
+3. Old events *expire*: a marker ``_segtable/expired/<n>`` allows the deletion of events below
+   ``n``. It is put after checkpoint ``n`` proved readable and before the first deletion. The
+   highest marker counts, and one always stays.
+4. So an absent number has two meanings: the log ends here, or it expired here. A process that has
+   read (or put) an event lists the markers *afterwards*. If none is above the event, the deletions
+   did not affect the read. Otherwise the result is discarded and the newest checkpoint is read.
+5. A tagged version has its own checkpoint, ``_segtable/tags/<name>-<n>.parquet``.
+6. Opening reads the checkpoint, the later events by number, and one or two markers. Long listings,
+   which some stores update late, are needed only if the hints fail.
+7. An ``EventLog`` caches the newest state, so that later calls read new events only. The cache is
+   valid while its last event is still in the log: a table that was dropped and created again at
+   the same location is read from its start.
 """
 
 import json
@@ -42,7 +42,7 @@ LAST = f"{CHECKPOINTS}/_last"
 EXPIRED = "_segtable/expired"
 TAGS = "_segtable/tags"
 TRIES = 5
-"""How often the log may expire under a reader's hands before it gives up."""
+"""Number of reads that may be invalidated by expiry before the reader gives up."""
 
 
 def event_path(n: int) -> str:
@@ -56,7 +56,7 @@ def checkpoint_path(n: int) -> str:
 
 
 def expired_path(n: int) -> str:
-    """Return the path of the marker that says that events below ``n`` are deleted."""
+    """Return the path of the marker that allows deletion of events below ``n``."""
     return f"{EXPIRED}/{n:020d}"
 
 
@@ -72,10 +72,10 @@ def number(path: str) -> int | None:
 
 
 class EventLog:
-    """The log of one table; see rule 7 for what it remembers."""
+    """The log of one table; rule 7 describes its cache."""
 
     def __init__(self, storage: Storage) -> None:
-        """Read from ``storage``; nothing is read before the first call."""
+        """Use ``storage``, without reading it yet."""
         self.storage = storage
         self._newest: State | None = None
 
@@ -83,9 +83,9 @@ class EventLog:
         """Return the newest state.
 
         Raises:
-            NotATable: if there is no log here.
-            UnsupportedFormat: if a newer segtable wrote to it.
-            CorruptTable: if the log has a hole or a torn event.
+            NotATable: the location has no log.
+            UnsupportedFormat: a newer segtable wrote to it.
+            CorruptTable: the log has a hole or a damaged event.
         """
         known = self._newest
         if known is not None and self._still_ends(known):
@@ -93,7 +93,7 @@ class EventLog:
         return self.remember(self._load())
 
     def remember(self, state: State) -> State:
-        """Take ``state``, read or committed, as the newest one, and return it."""
+        """Cache ``state`` as the newest one, and return it."""
         self._newest = state
         return state
 
@@ -114,18 +114,18 @@ class EventLog:
         raise self._unreadable(self.first())
 
     def refresh(self, state: State) -> State:
-        """Return ``state`` with the events that came since."""
+        """Return ``state`` with all later events applied."""
         newest = state
         for event in self.events(state.n + 1):
             newest = apply(newest, event)
         return self.remember(newest if self.first() <= state.n + 1 else self._load())
 
     def at(self, n: int) -> State:
-        """Return the state after event ``n``, whatever came later.
+        """Return the state after event ``n``.
 
         Raises:
-            VersionExpired: if it is no longer kept.
-            NotATable: if the log does not reach it.
+            VersionExpired: the version is no longer kept.
+            NotATable: the log ends before event ``n``.
         """
         newest = self.load()
         if not 0 <= n <= newest.n:
@@ -140,7 +140,7 @@ class EventLog:
             found = self._tagged(n, newest) or self._last(lambda event: event.n <= n, most=n)
             if found is not None and found.n == n:
                 return found
-            newest = self.load()  # the log expired under our hands
+            newest = self.load()  # events expired during the read
         raise CorruptTable(
             f"{self.storage.uri} keeps version {n}, but the events that lead there are gone: "
             f"restore {TIMELINE}/ or {CHECKPOINTS}/"
@@ -160,7 +160,7 @@ class EventLog:
         most: int | None = None,
         until: Instant | None = None,
     ) -> State | None:
-        """Return the last state whose event is inside; None if the log does not reach back."""
+        """Return the last state whose event is ``inside``; None if its events have expired."""
         base = self._base(most=most, until=until)
         start = base.n + 1 if base else 0
         state = base
@@ -171,11 +171,11 @@ class EventLog:
         return state if self.first() <= start else None
 
     def as_of(self, time: Instant) -> State:
-        """Return the state at ``time``: every event with time <= it.
+        """Return the state with every event whose time is <= ``time``.
 
         Raises:
-            VersionExpired: if the version of that time is no longer kept.
-            NotATable: if the table did not exist.
+            VersionExpired: the version of that time is no longer kept.
+            NotATable: the table did not exist at that time.
         """
         newest = self.load()
         if time < newest.base_version:
@@ -196,10 +196,10 @@ class EventLog:
         return oldest.time if oldest else 0
 
     def history(self, until: Instant, most: int) -> Iterator[tuple[Event | None, State]]:
-        """Yield events and the states after them, from one no later than a time and a number.
+        """Yield events, each with the state after it.
 
-        The first is the newest such state that opens cheaply (without its event), or of event 0,
-        or the oldest left.
+        The first state is the newest checkpoint within ``until`` and ``most`` (without its event).
+        Without one, it is the state after event 0 or the oldest readable state.
         """
         base, first = self._base(until=until, most=most), self.first()
         if first and (base is None or base.n + 1 < first):
@@ -217,7 +217,7 @@ class EventLog:
             raise StorageError(f"{self.storage.uri}: the log expired while it was read; try again")
 
     def event(self, n: int) -> Event | None:
-        """Return event ``n``, or None if the log does not reach it, or not back to it."""
+        """Return event ``n``; None if it expired or is not in the log yet."""
         path = event_path(n)
         try:
             data = self.storage.read(path)
@@ -236,12 +236,12 @@ class EventLog:
             n += 1
 
     def first(self) -> int:
-        """Return the number below which events may be deleted; 0 if the log is whole."""
+        """Return the number below which events may be deleted; 0 if none expired."""
         markers = (number(entry.path) for entry in self.storage.list(EXPIRED))
         return max((n for n in markers if n is not None), default=0)
 
     def checkpoint(self, state: State) -> None:
-        """Write a checkpoint of ``state``; failing to is no harm and is not reported."""
+        """Write a checkpoint of ``state``; storage failures are harmless and ignored."""
         try:
             self.storage.replace(checkpoint_path(state.n), write_checkpoint(state))
             self.storage.replace(LAST, json.dumps({"n": state.n}).encode())
@@ -249,12 +249,12 @@ class EventLog:
             return
 
     def checkpoints(self) -> list[int]:
-        """Return the numbers of the checkpoints that are listed, newest first."""
+        """Return the numbers of the listed checkpoints, newest first."""
         found = (number(entry.path) for entry in self.storage.list(CHECKPOINTS))
         return sorted((n for n in found if n is not None), reverse=True)
 
     def readable(self, n: int) -> bool:
-        """Tell whether checkpoint ``n`` is there and whole."""
+        """Return whether checkpoint ``n`` exists and is readable."""
         found = self._read_checkpoint(checkpoint_path(n))
         return found is not None and found.n == n
 

@@ -1,4 +1,4 @@
-"""Segments as rows of an Arrow table, one column a field; what the segments of a checkpoint are."""
+"""Segments as rows of an Arrow table, one column per field, as stored in checkpoints."""
 
 import json
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
     ]
 )
 REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
-"""Columns of few words, which are worth a dictionary."""
+"""Columns with few distinct values, written with dictionary encoding."""
 
 _SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core")
 _FACTS = (
@@ -67,10 +67,10 @@ def rows_of(segments: Iterable[Segment]) -> pa.Table:
 
 
 def segments_in(rows: pa.Table) -> list[Segment]:
-    """Return the segments of rows, also of older formats, which lack some columns.
+    """Return the segments in rows; older formats lack some columns.
 
     Raises:
-        SegtableError, KeyError, TypeError, ValueError: they are not what ``rows_of`` made.
+        SegtableError, KeyError, TypeError, ValueError: ``rows_of`` did not produce the rows.
     """
     keys: dict[tuple[int, int, int], ChunkKey] = {}
     return [_segment(row, keys) for row in rows.to_pylist()]

@@ -1,14 +1,15 @@
-"""Appending: lock new ids, write files, commit them in one event.
+"""Append: lock new ids, write files, commit them in one event.
 
-1. Ids are allocated under a lease before anything is written, because each file's footer carries
-   its descriptor. Appends lock nothing but their own new ids, so they never wait for compaction.
+1. Ids are allocated under a lease before any file is written, because each file's footer contains
+   its descriptor. An append locks only its own new ids, so compactions do not block it (except
+   rule 4).
 2. All segments of an append become visible together or not at all.
-3. If meanwhile the ids were voided (the writer was thought dead) or the chunk moved to another
-   version, the commit gives the segments other ids; nothing is written again. Only if time was cut
-   anew, and a segment now lies in two chunks, are the files deleted and the rows split again, a
-   bounded number of times.
-4. A major compaction that cuts time finer keeps appenders out; a more urgent appender revokes it.
-5. The same ``commit_id`` appends once, however often it is run.
+3. If the ids were voided meanwhile (the writer was presumed dead) or the chunk moved to another
+   version, the commit gives the segments other ids; no file is written again. If the granularity
+   changed and a segment now spans two chunks, the files are deleted and the rows are split again,
+   a bounded number of times.
+4. A major compaction to a finer granularity blocks appends; a more urgent append revokes its lock.
+5. Appends with the same ``commit_id`` take effect once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,17 +47,17 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendTicket:
-    """What a writer needs: the ids it may write under, by time chunk, and the creation time."""
+    """A writer's allocated ids by time chunk, and the creation time."""
 
     ids: Mapping[Interval, tuple[SegmentId, ...]]
     created: Instant
 
 
 Write = Callable[[AppendTicket], Sequence[Segment]]
-"""Writes files for a ticket and returns their descriptors; every id used at most once."""
+"""Writes files for a ticket and returns their descriptors; uses every id at most once."""
 
 Prepare = Callable[[State], tuple[Mapping[Interval, int], Write]]
-"""Says, by a table's layout, how many segments each time chunk gets, and what writes them."""
+"""Splits rows by a table's layout; returns the segment count per time chunk and their writer."""
 
 
 def append(
@@ -72,16 +73,16 @@ def append(
 
     Args:
         ports: the table's ports.
-        prepare: splits the rows by the table's layout: how many segments each time chunk gets,
-            and what writes them. Called again if time was cut anew meanwhile.
+        prepare: splits the rows by the table's layout; returns the segment count per time chunk
+            and their writer. Called again if the granularity changed meanwhile.
         commit_id: equal ids append once.
-        wait_s: how long to wait for the coordinator, and for a compaction that cuts time finer.
-        priority: against compactions in the way (25); batch 50, streaming 75.
+        wait_s: how long to wait for the coordinator, and for a compaction to finer granularity.
+        priority: lock priority: batch 50, streaming 75; compactions have 25.
         state: any earlier state of the table; saves reading the log again.
 
     Raises:
         LockLost: the session ended while writing; nothing was committed.
-        CommitConflict: the log refused it ``TRIES`` times.
+        CommitConflict: the log refused the append ``TRIES`` times.
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
     log = ports.log
@@ -116,7 +117,7 @@ def append_request(
     commit_id: str,
     priority: int,
 ) -> LockRequest:
-    """Return what an append asks of the coordinator: so many new ids in each time chunk."""
+    """Return the lock request of an append: new ids in each time chunk."""
     chunks = {interval: state.append_chunk(interval) for interval in sorted(counts)}
     return LockRequest(
         table=state.table.table_id,
@@ -138,7 +139,7 @@ def append_request(
 
 
 def written(ports: TableContext, lease: Lease, write: Write) -> tuple[Segment, ...]:
-    """Write segments under the ids that a lease allocated; in the order of their ids."""
+    """Write segments under the ids of a lease; return them in id order."""
     ids: dict[Interval, tuple[SegmentId, ...]] = {}
     for segment_id in lease.allocated:
         ids[segment_id.interval] = (*ids.get(segment_id.interval, ()), segment_id)

@@ -1,4 +1,4 @@
-"""Rows on their way into a table: cut into time chunks, one new segment each."""
+"""Incoming rows: split by time chunk and written as one new segment each."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,11 +19,11 @@ from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare,
 
 
 def incoming(ports: TableContext, rows: pa.Table) -> Prepare:
-    """Return what says how many segments the rows need, and writes them.
+    """Return the ``Prepare`` that splits rows by time chunk and writes one segment each.
 
     Args:
         ports: the table's ports.
-        rows: checked, and in the form in which the table stores them; in memory.
+        rows: checked rows in the table's stored form, in memory.
     """
 
     def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
@@ -51,7 +51,7 @@ def _written(
 
 
 def split_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[Interval, pa.Table]:
-    """Cut rows into time chunks, each sorted by event time (stable)."""
+    """Split rows by time chunk, each part sorted by event time (stable)."""
     if rows.num_rows == 0:
         raise InvalidInput("there are no rows to append")
     times = instants(rows.column(time_column).combine_chunks())
