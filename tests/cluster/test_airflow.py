@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.zookeeper,
+    pytest.mark.xdist_group("cluster"),
 ]
 
 

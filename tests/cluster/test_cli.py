@@ -7,7 +7,12 @@ import pytest
 from airflow_provider_segtable.testing.bare import bare_python
 from tests.cluster.conftest import Desk
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.xdist_group("cluster"),
+]
 
 
 def test_ingest_and_compact(desk: Desk) -> None:

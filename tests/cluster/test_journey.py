@@ -15,7 +15,12 @@ from tests.cluster import journey
 from tests.cluster.conftest import ended
 from tests.cluster.standalone import Standalone
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.zookeeper]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.zookeeper,
+    pytest.mark.xdist_group("cluster"),
+]
 
 Steps = dict[str, dict[str, Any]]
 

@@ -14,6 +14,7 @@ pytestmark = [
     pytest.mark.kills,
     pytest.mark.spark,
     pytest.mark.zookeeper,
+    pytest.mark.xdist_group("cluster"),
 ]
 
 

@@ -86,6 +86,7 @@ def users(table: Table) -> dict[int, str]:
     return {row["n"]: row["who"] for row in found}
 
 
+@pytest.mark.long
 def test_spark_takes_over_what_a_process_cannot_read(segtable: Segtable, events: Table) -> None:
     """A function and a sub-expression go to Spark by themselves; what is left is a plain filter's.
 

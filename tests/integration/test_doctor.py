@@ -36,7 +36,7 @@ SESSION_S = 3
 WORKER = """
 import sys, time
 from airflow_provider_segtable.services.compaction.compaction import compact
-from airflow_provider_segtable.table.context import open_ports
+from airflow_provider_segtable.table.context import open_context
 
 def hang(jobs):
     print("working", flush=True)
@@ -44,7 +44,7 @@ def hang(jobs):
         time.sleep(1)
         yield from ()
 
-ports = open_ports(sys.argv[1], zookeeper=sys.argv[2], author="worker to be killed")
+ports = open_context(sys.argv[1], zookeeper=sys.argv[2], author="worker to be killed")
 compact(ports, sys.argv[3:], hang)
 """
 

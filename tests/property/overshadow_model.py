@@ -49,7 +49,7 @@ def segment(made: Made, index: int, chunk: ChunkKey = CHUNK) -> Segment:
             minor_version=made.minor,
             group_size=made.size,
         ),
-        path=f"{chunk}/{partition}",
+        path=f"data/{chunk.interval.name}/{chunk.version}_{partition}.parquet",
         rows=1,
         size=1,
         row_groups=1,

@@ -116,7 +116,7 @@ class History:
 
     def file(self, chunk: ChunkKey, shard: Shard, rows: list[Row], **more: object) -> Segment:
         """Return a segment with these rows; without any it has no file."""
-        path = f"{len(self.rows)}.parquet" if rows else ""
+        path = f"data/{len(self.rows)}.parquet" if rows else ""
         if rows:
             self.rows[path] = rows
         inside = [row.at for row in rows] or [chunk.interval.start, chunk.interval.end - 1]
@@ -163,7 +163,7 @@ class History:
         if not going:
             return
         counts = Counter(row.root for row in going)
-        file = VectorFile(path=f"{self.state.n}.arrow", size=1, rows=dict(counts))
+        file = VectorFile(path=f"deletes/{self.state.n}.arrow", size=1, rows=dict(counts))
         change = RowsChanged(kind="delete", vectors=(file,), seen=self.state.n, matched=len(going))
         assert self.commit(change)
         self.gone |= dict.fromkeys(going, self.state.n)

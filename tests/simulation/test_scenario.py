@@ -21,7 +21,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.scenario import Shape, build, run, shape_of, simulate
 
-SEEDS = 60
+SEEDS = 40
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]
 CROWD = Shape(appenders=3, appends_each=2, compactors=3, planners=1, chunks=1, asks=3)
 SMALL = Shape(appenders=2, appends_each=1, compactors=2, planners=1, chunks=1)
@@ -80,6 +80,7 @@ class Careless(MemoryStorage):
             super().replace(path, data)
 
 
+@pytest.mark.long
 def test_interesting_states_are_reached() -> None:
     """The faults really strike, and leave what recovery is for: dead plans, abandoned ids."""
     seen: Counter[str] = Counter()
