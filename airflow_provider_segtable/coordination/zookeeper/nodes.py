@@ -10,6 +10,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,8 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey
 MILLISECOND_US = 1000
 OF_TIME_CHUNK = "-T"
 FIRM = "-firm"
+ABANDONED_S = 1.0
+"""How often a waiter looks whether its own link was abandoned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +242,8 @@ class Nodes:
         """Wait until a lock or place ends, or the lock's state changes.
 
         If the lock ends without a state, the watch on the state remains: a few bytes until the
-        connection ends. ZooKeeper has no other way to watch one lock alone.
+        connection ends. ZooKeeper has no other way to watch one lock alone. Watches of a link that
+        is abandoned while they are set may never fire, so the link is looked at, too.
         """
         changed, client = threading.Event(), link.client
 
@@ -253,7 +257,10 @@ class Nodes:
             link.wait(node)
             found = link.wait(state)
             if (found.version if found else None) == state_version:
-                changed.wait(wait_s)
+                deadline = time.monotonic() + wait_s
+                while not link.abandoned and (left_s := deadline - time.monotonic()) > 0:
+                    if changed.wait(min(left_s, ABANDONED_S)):
+                        break
 
     def make_firm(self, link: Link, guid: str) -> None:
         """Make the place firm: no request overtakes it any more."""
