@@ -95,10 +95,10 @@ def choose(
     candidates: Iterable[Candidate],
     policy: Policy,
     skipped: list[Skipped],
-    planner_context: Iterable[Unlooked] = (),
+    unlooked: Iterable[Unlooked] = (),
 ) -> Planned:
     """Choose plans within the budget; add a reason to ``skipped`` for all others."""
-    heap = [*map(_entry, candidates), *map(_unlooked, planner_context)]
+    heap = [*map(_entry, candidates), *map(_unlooked, unlooked)]
     heapify(heap)
     chosen: list[CompactionPlan] = []
     vain: list[Unlooked] = []
