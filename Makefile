@@ -7,10 +7,9 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.txt
 PYTEST := $(BIN)/python -m pytest
-# One worker runs the suites with real servers (tests/conftest.py), the other all else.
-# JOBS=0 runs everything in one process, in order.
+# tests/workers.py says which tests share a process. JOBS=0 runs everything in one.
 JOBS ?= 2
-PARALLEL := -n $(JOBS) --dist loadgroup
+PARALLEL := -n $(JOBS) --dist loadscope
 
 # In the order they run: what fails cheaply comes first.
 FAST_SUITES := architecture unit property contract simulation

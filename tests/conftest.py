@@ -5,9 +5,7 @@
 2. Nothing of the developer's own Airflow, Spark or segtable settings reaches a test.
 3. Fixtures that several suites share are registered here, once: pytest rewrites the asserts of a
    plugin only if nobody has imported it before.
-4. Suites that start real Spark, ZooKeeper and Airflow stay together in one of pytest-xdist's
-   workers: they share those servers, and two of each would only fight for the cores. What starts
-   processes of its own may go to the other, which has less to do: it says so by its own group.
+4. ``workers.py`` says which tests share a process in a parallel run, and what starts first.
 5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
 """
 
@@ -21,9 +19,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.workers import UnitScheduling, turn_of
+
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 
-_REAL = {"integration", "spark", "cluster", "airflow"}
 _FOREIGN = ("AIRFLOW_", "AIRFLOW__", "SEGTABLE_", "SPARK_")
 _KEPT = {
     "SPARK_HOME",
@@ -62,12 +61,15 @@ settings.register_profile("explore", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> UnitScheduling:
+    """Keep what shares real servers in one process."""
+    return UnitScheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what shares real servers in one worker."""
-    for item in items:
-        real = not _REAL.isdisjoint(item.path.relative_to(Path(__file__).parent).parts)
-        if real and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("real"))
+    """Start cheap suites first, then long ones."""
+    items.sort(key=lambda item: turn_of(item.nodeid))
 
 
 def pytest_unconfigure() -> None:

@@ -17,7 +17,6 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.spark,
     pytest.mark.zookeeper,
-    pytest.mark.xdist_group("cluster"),
 ]
 
 

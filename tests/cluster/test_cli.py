@@ -11,7 +11,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.zookeeper,
-    pytest.mark.xdist_group("cluster"),
 ]
 
 

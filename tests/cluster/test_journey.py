@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.zookeeper,
-    pytest.mark.xdist_group("cluster"),
 ]
 
 Steps = dict[str, dict[str, Any]]

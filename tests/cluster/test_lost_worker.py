@@ -14,7 +14,6 @@ pytestmark = [
     pytest.mark.kills,
     pytest.mark.spark,
     pytest.mark.zookeeper,
-    pytest.mark.xdist_group("cluster"),
 ]
 
 

@@ -33,7 +33,6 @@ TIMEOUT_S = 120.0
 pytestmark = [
     pytest.mark.zookeeper,
     pytest.mark.spark,
-    pytest.mark.xdist_group("commands"),
 ]
 
 Segtable = Callable[..., Any]

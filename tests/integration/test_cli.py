@@ -22,7 +22,7 @@ PAGE = REPOSITORY / "docs" / "cli.md"
 SEGTABLE = (sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()")
 TIMEOUT_S = 60.0
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.xdist_group("commands")]
+pytestmark = pytest.mark.zookeeper
 
 Segtable = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -18,8 +18,6 @@ from examples.demo.story_process import MARK, own_folder
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 150.0
 
-pytestmark = pytest.mark.xdist_group("commands")
-
 # A story like the demo's: it starts something that leaves its parent and its session, says the
 # process ids, and then waits.
 KEEPER = """

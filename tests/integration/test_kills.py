@@ -125,7 +125,6 @@ def ports(tmp_path: Path, server: EmbeddedZooKeeper) -> Iterator[TableContext]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("commands")
 @pytest.mark.timeout(KILLS * 12 + 120)
 def test_thirty_kills(ports: TableContext, server: EmbeddedZooKeeper, tmp_path: Path) -> None:
     """Whoever is killed, and whenever: no row is lost or doubled, and the work gets finished."""

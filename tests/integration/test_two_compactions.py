@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.zookeeper,
     pytest.mark.slow,
-    pytest.mark.xdist_group("commands"),
 ]
 
 APP = Path(__file__).parents[2] / "spark_apps" / "compact.py"
