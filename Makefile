@@ -9,7 +9,7 @@ UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.t
 PYTEST := $(BIN)/python -m pytest
 # tests/workers.py says which tests share a process. JOBS=0 runs everything in one.
 JOBS ?= 2
-PARALLEL := -n $(JOBS) --dist loadscope
+PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 # In the order they run: what fails cheaply comes first.
 FAST_SUITES := architecture unit property contract simulation
