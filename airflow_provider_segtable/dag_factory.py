@@ -99,7 +99,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     unknown = sorted(set(kinds or {}).difference(KINDS))
     if unknown:
         known = ", ".join(KINDS)
-        raise InvalidInput(f"kinds names {unknown[0]!r}, which is none of {known}")
+        raise InvalidInput(f"kinds names {unknown[0]!r}, which is unknown: choose among {known}")
     title = re.sub(r"[^\w.-]", "_", name or table.rstrip("/").rsplit("/", 1)[-1])
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
     place = {"table": table, "segtable_conn_id": segtable_conn_id}
@@ -111,7 +111,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     made = {
         kind: _kind_dag(
             ids[kind],
-            {**common, "description": f"Carries out {kind} compactions of {title}"},
+            {**common, "description": f"Runs {kind} compactions of {title}"},
             {**defaults[kind], **shared, **(kinds or {}).get(kind, {})},
         )
         for kind in KINDS
@@ -130,7 +130,7 @@ def _planner_dag(
     """Return the DAG that plans, and emits runs of the other DAGs."""
     with DAG(
         f"segtable_planner__{title}",
-        description=f"Finds what {title} needs and emits compactions",
+        description=f"Plans compactions of {title} and triggers their DAGs",
         schedule=schedule,
         max_active_runs=1,
         **of_dag,

@@ -17,7 +17,7 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "airflow-provider-segtable",
         "name": _INTEGRATION,
-        "description": "Compacts append tables on Spark while they are being written.",
+        "description": "Compacts data-lake tables on Spark while they are written.",
         "integrations": [
             {"integration-name": _INTEGRATION, "tags": ["apache", "storage", "compaction"]}
         ],
@@ -54,8 +54,8 @@ def _connection_type() -> dict[str, Any]:
         "conn-fields": {
             "zookeeper": _field(
                 "ZooKeeper",
-                "Where writers and compactions coordinate, as zk://host:2181[,host:2181][/chroot]."
-                " Reading needs none.",
+                "ZooKeeper for locks of writers and compactions, as zk://host:2181[,host:2181][/chroot]."
+                " Reading needs no ZooKeeper.",
             ),
             "zookeeper_options": _field(
                 "ZooKeeper options",
@@ -65,8 +65,8 @@ def _connection_type() -> dict[str, Any]:
             ),
             "spark_master": _field(
                 "Spark master",
-                "Where compaction runs, such as local[*] or spark://host:7077; all cores of the"
-                " worker if empty.",
+                "Spark master for compaction, such as local[*] or spark://host:7077; all cores of"
+                " the worker if empty.",
             ),
             "spark_conn_id": _field(
                 "Spark connection",

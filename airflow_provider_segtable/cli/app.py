@@ -24,19 +24,19 @@ A first journey, on this machine alone:
   [green]segtable zookeeper start --background[/]
   [green]segtable table create ./trips --like january.parquet --time pickup[/]
   [green]segtable ingest ./trips january.parquet february.parquet[/]
-  [green]segtable plan ./trips[/]              what would pay, and why not the rest
-  [green]segtable compact ./trips --all[/]     plan, and carry out
+  [green]segtable plan ./trips[/]              list worthwhile compactions, with reasons
+  [green]segtable compact ./trips --all[/]     plan, and run the plans
   [green]segtable table scan ./trips --limit 5[/]
 
 Exit codes:
 
     0  done
     1  failed; the message says what to do
-    2  the command or a value is wrong; nothing was written
+    2  the command or a value is invalid; nothing was written
     3  something is missing: ZooKeeper, Java, a package
-    4  somebody else was first: run the same again
-    5  verify, doctor: something is wrong
-    6  verify, doctor: not all could be looked at
+    4  conflict with another writer: run the command again
+    5  verify, doctor: problems were found
+    6  verify, doctor: the check is incomplete
     7  doctor: warnings only
   130  interrupted
 """

@@ -76,7 +76,7 @@ def connect(
     match = _ZOOKEEPER.fullmatch(address)
     if not match:
         raise InvalidInput(
-            f"{redacted(address)!r} is no coordinator address: write zk://host:2181/segtable, "
+            f"{redacted(address)!r} is not a coordinator address: write zk://host:2181/segtable, "
             "several hosts with commas, or memory://name"
         )
     try:
@@ -85,7 +85,7 @@ def connect(
         )
     except ModuleNotFoundError as error:
         raise DependencyMissing(
-            f"{address} needs the package kazoo, which is not installed: pip install kazoo"
+            f"package kazoo, which {address} needs, is not installed: pip install kazoo"
         ) from error
     return ZooKeeperCoordinator(
         match[1],
@@ -99,7 +99,7 @@ def connect(
 def _usable(access: Access) -> Access:
     if access.user and access.scheme == "sasl" and importlib.util.find_spec("puresasl") is None:
         raise DependencyMissing(
-            "scheme sasl of the ZooKeeper options needs the package pure-sasl, which is not "
+            "package pure-sasl, which scheme sasl of the ZooKeeper options needs, is not "
             "installed: pip install 'airflow-provider-segtable[sasl]'"
         )
     return access

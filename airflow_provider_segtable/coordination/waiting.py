@@ -48,10 +48,10 @@ def overtakers(place: Lock, on: Iterable[Lock]) -> set[str]:
 
 def revoked_error(lock: Lock) -> LockRevoked:
     """Return the error for the holder of a revoked lock."""
-    by = lock.revoked.by if lock.revoked else "nobody"
+    by = lock.revoked.by if lock.revoked else "an unknown worker"
     return LockRevoked(
         f"the lock of {lock.group}, taken for {lock.purpose}, was revoked by {by}: do not commit; "
-        "the plan can be run again"
+        "run the plan again"
     )
 
 
@@ -61,9 +61,9 @@ def timed_out(
     """Return the error for a request still blocked by ``on`` at its deadline."""
     first = on[0]
     what = _named(contested(request, first)) or f"lock group {request.group}"
-    verb = "is wanted, and before us, by" if first.waiting else "is taken by"
+    verb = "is awaited, earlier in the queue, by" if first.waiting else "is held by"
     age_s = max(0, now - first.since) / SECOND_US
-    others = f" ({len(on) - 1} more in the way)" if len(on) > 1 else ""
+    others = f" ({len(on) - 1} more block it)" if len(on) > 1 else ""
     return LockTimeout(
         f"{what} of table {request.table} {verb} {first.holder} for {first.purpose}, "
         f"group {first.group}, since {iso(first.since)} ({age_s:.0f} s){others}; gave up after "

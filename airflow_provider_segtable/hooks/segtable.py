@@ -58,8 +58,8 @@ class Place:
         for what, text in (("its host", self.root), ("zookeeper", self.zookeeper or "")):
             if redacted(plain(what, text)) != text:
                 raise InvalidInput(
-                    f"{what} of connection {self.conn_id} holds credentials: {redacted(text)}. "
-                    "Give them as storage_options, which are masked; this is shown in logs"
+                    f"{what} of connection {self.conn_id} holds credentials, and logs show it: "
+                    f"{redacted(text)}. Give them as storage_options, which are masked"
                 )
 
     @staticmethod
@@ -92,12 +92,12 @@ class Place:
             return check_uri(table)
         if ".." in table.split("/"):
             raise InvalidInput(
-                f"table {table!r} leads out of the root of connection {self.conn_id}: name it by "
+                f"table {table!r} is outside the root of connection {self.conn_id}: name it by "
                 "its path below the root, or by its URI"
             )
         if not table or not self.root:
             raise InvalidInput(
-                f"table {table!r} is no URI and connection {self.conn_id} has no root: "
+                f"table {table!r} is not a URI, and connection {self.conn_id} has no root: "
                 "set its host to the root of the tables, or name the table by its URI"
             )
         return check_uri(f"{self.root.rstrip('/')}/{table}")
@@ -131,7 +131,7 @@ def _options(conn_id: str, given: Any) -> dict[str, str]:
         found = None
     if not isinstance(found, dict):
         raise InvalidInput(
-            f"storage_options of connection {conn_id} is no JSON object: "
+            f"storage_options of connection {conn_id} is not a JSON object: "
             'write e.g. {"endpoint": "http://127.0.0.1:9000"}'
         )
     return {str(key): str(value) for key, value in found.items()}
@@ -197,7 +197,7 @@ class SegtableHook(BaseHook):
             storage = open_storage(place.uri("."), place.storage_options)
             next(iter(storage.list("_segtable")), None)
             if place.zookeeper is None:
-                return True, f"{place.root} answers; there is no zookeeper, so tables are read-only"
+                return True, f"{place.root} answers; without zookeeper, tables are read-only"
             with place.table_ports(".") as ports:
                 ports.coordinator.locks("test-connection")
         except SegtableError as error:

@@ -47,7 +47,7 @@ def checked_master(given: object) -> str:
     """
     if not isinstance(given, str) or not _MASTER.fullmatch(given):
         raise InvalidInput(
-            f"Spark master {shown(given)} is none: write local[*], local[4], "
+            f"Spark master {shown(given)} is invalid: write local[*], local[4], "
             "spark://host:7077, yarn or k8s://https://host:443"
         )
     return given
@@ -60,7 +60,9 @@ def checked_deploy_mode(given: object) -> str:
         InvalidInput: it is not in ``DEPLOY_MODES``.
     """
     if not isinstance(given, str) or given not in DEPLOY_MODES:
-        raise InvalidInput(f"deploy mode {shown(given)} is none of {', '.join(DEPLOY_MODES)}")
+        raise InvalidInput(
+            f"deploy mode {shown(given)} is invalid: write one of {', '.join(DEPLOY_MODES)}"
+        )
     return given
 
 
@@ -108,7 +110,7 @@ def spark_defaults(home: Path | None = None) -> Path | None:
 def _key(key: object) -> str:
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise InvalidInput(
-            f"{shown(key)} is no setting of Spark: names begin with 'spark.' and have letters, "
+            f"{shown(key)} is not a Spark setting: names begin with 'spark.' and have letters, "
             "digits, '.', '_', '-' and '/'"
         )
     return key
@@ -123,7 +125,9 @@ def _value(key: str, value: Any) -> str:
         return plain(f"setting {key}", value)
     except InvalidInput as error:
         if is_secret_name(key):
-            raise InvalidInput(f"setting {key} is no text, or holds a line break") from None
+            raise InvalidInput(
+                f"setting {key} is invalid: write text without line breaks"
+            ) from None
         raise error from None
 
 

@@ -333,7 +333,7 @@ def spark_home() -> Path:
             return place
     looked = ", ".join(map(str, places)) or "no pyspark package found"
     raise DependencyMissing(
-        f"there is no spark-submit here ({looked}): pip install pyspark (pyspark-client has "
+        f"spark-submit was not found ({looked}): pip install pyspark (pyspark-client has "
         "none), set SPARK_HOME, or name a Spark connection by spark_conn_id"
     )
 
@@ -343,8 +343,8 @@ def _spark_submit_hook() -> Any:
         from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     except ModuleNotFoundError as error:
         raise DependencyMissing(
-            "a Spark connection needs apache-airflow-providers-apache-spark, which is not "
-            "installed: pip install it, or leave out spark_conn_id to run Spark here"
+            "apache-airflow-providers-apache-spark, which a Spark connection needs, is not "
+            "installed: pip install it, or leave out spark_conn_id to run Spark on this worker"
         ) from error
     return SparkSubmitHook
 

@@ -152,7 +152,9 @@ class SegtableSparkOperator(TableOperator):
         self.launcher = self.launcher or self._chosen_launcher(place)
         if self.launcher.attached:
             if self.deferrable:
-                self.log.info("not deferred: the driver runs below this task (client mode)")
+                self.log.info(
+                    "not deferred: the driver is a child process of this task (client mode)"
+                )
             return self._run(place, asked, reader_options or {})
         ending = Ending(
             table=self.table,
@@ -195,8 +197,8 @@ class SegtableSparkOperator(TableOperator):
         why = f"waiting for it failed: {told.get('message', told)}"
         if told.get("status") == "timeout":
             why = (
-                f"it did not end within {self.wait_timeout}: {told['message']}. See what the "
-                f"cluster says of {self._name}: it may wait for resources, or died without a word"
+                f"it did not end within {self.wait_timeout}: {told['message']}. Look for "
+                f"{self._name} on the cluster: it may wait for resources, or have died"
             )
         return Report(error=why, detached=True, running=True)
 

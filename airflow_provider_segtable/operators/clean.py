@@ -68,9 +68,9 @@ class SegtableCleanOperator(TableOperator):
         for what, count in summary(run).items():
             self.log.info("%s: %s", what, describe_size(count) if what == "bytes" else count)
         for why, count in Counter(run.kept.values()).items():
-            self.log.info("%d hidden segments stay: %s", count, why)
+            self.log.info("%d hidden segments kept: %s", count, why)
         if run.young:
-            self.log.info("%d files that nobody names stay: they are too young", run.young)
+            self.log.info("%d unreferenced files kept: too young to delete", run.young)
 
 
 def summary(run: CleaningRun) -> dict[str, int]:

@@ -98,7 +98,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
             what = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
             raise AirflowException(
                 f"{len(failed)} of {len(results)} plans over {self.table} failed; "
-                f"a retry or the next planner run takes them up again:\n{what}"
+                f"a retry or the next planner run repeats them:\n{what}"
             )
         return summary(results)
 
@@ -108,7 +108,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
 
     def _launch(self, place: Place, found: Outstanding) -> tuple[PlanResult, ...]:
         if not found.todo:
-            self.log.info("nothing is left to launch")
+            self.log.info("no plans are left to launch")
             return ()
         report = self.launch(
             place,
@@ -122,7 +122,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         self, place: Place, plan_ids: Sequence[str], report: Report
     ) -> tuple[PlanResult, ...]:
         told = parsed(report.facts.get("plans", ()))
-        error = report.error or "the application ended without reporting this plan"
+        error = report.error or "the application ended without a result of this plan"
         with place.table_ports(self.table) as ports:
             results = settle(ports, plan_ids, told, error)
             return (*told, *_logged(ports, results[len(told) :])) if report.detached else results
@@ -143,8 +143,8 @@ def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
     if not found:
         return None
     if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
-        what = f"plans = {shown(plans)} is no JSON list of plan ids"
-        raise InvalidInput(f'{what}, like ["minor-..."]')
+        what = f"plans = {shown(plans)} is not a JSON list of plan ids"
+        raise InvalidInput(f'{what}: write e.g. ["minor-..."]')
     return [plan_id_of(each) for each in found]
 
 
@@ -168,8 +168,8 @@ def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(
-            f"a report of the application has another form ({type(error).__name__}: {error}): "
-            "let the driver and Airflow run the same version of this package"
+            f"the application's report has an unknown form ({type(error).__name__}: {error}): "
+            "install the same version of this package for the driver and for Airflow"
         ) from error
 
 

@@ -41,7 +41,7 @@ def emissions(
         InvalidInput: if a kind has no DAG, or ``plans_per_run`` is below 1.
     """
     if plans_per_run < 1:
-        raise InvalidInput(f"plans_per_run = {plans_per_run}: a run needs at least 1 plan")
+        raise InvalidInput(f"plans_per_run = {plans_per_run} is too low: give at least 1")
     return [
         {
             "trigger_dag_id": _dag_id(batch[0].kind, trigger_dag_ids),
@@ -84,7 +84,9 @@ def _batches(launches: Sequence[Launch], size: int) -> Iterator[Sequence[Launch]
 def _dag_id(kind: str, trigger_dag_ids: Mapping[str, str]) -> str:
     if kind not in trigger_dag_ids:
         known = ", ".join(trigger_dag_ids) or "none"
-        raise InvalidInput(f"trigger_dag_ids names no DAG for {kind!r} plans: it has {known}")
+        raise InvalidInput(
+            f"trigger_dag_ids names no DAG for {kind!r} plans, only for {known}: add one"
+        )
     return trigger_dag_ids[kind]
 
 

@@ -75,7 +75,7 @@ class SegtablePlanOperator(TableOperator):
             plans_per_run=self.plans_per_run,
             conf={"table": self.table},
         )
-        self.log.info("%d plans to carry out in %d runs", len(launches), len(runs))
+        self.log.info("%d plans to run in %d DAG runs", len(launches), len(runs))
         return runs
 
     def _has_dag(self, launch: Launch) -> bool:
@@ -83,7 +83,7 @@ class SegtablePlanOperator(TableOperator):
         if launch.kind == PlanKind.MINOR or launch.kind in self.trigger_dag_ids:
             return True
         known = ", ".join(self.trigger_dag_ids)
-        left = "%s is pending, but trigger_dag_ids has no DAG for %s plans: it has %s"
+        left = "%s stays pending: trigger_dag_ids names no DAG for %s plans, only for %s"
         self.log.warning(left, launch.plan_id, launch.kind, known)
         return False
 
@@ -107,8 +107,8 @@ class SegtablePlanOperator(TableOperator):
         for plan_id, why in run.aborted.items():
             self.log.warning("aborted %s: %s", plan_id, why)
         if run.voided:
-            self.log.info("voided  %d ids that no live writer holds", len(run.voided))
-        self.log.info("::group::skipped, and why (%d)", len(run.skipped))
+            self.log.info("voided  %d ids without a live writer", len(run.voided))
+        self.log.info("::group::skipped, with reasons (%d)", len(run.skipped))
         for skipped in run.skipped:
             where = spans(skipped.partitions) or "all"
             chunk, kind = skipped.chunk.interval, skipped.kind

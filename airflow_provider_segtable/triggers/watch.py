@@ -79,7 +79,7 @@ class Watch:
             self._failures += 1
             if self._failures >= STORAGE_TRIES:
                 raise
-            return Answer(message="the storage failed; once more")
+            return Answer(message="the storage failed; trying again")
         self._failures = 0
         return answer
 

@@ -45,7 +45,7 @@ def test_a_young_table_is_kept_whole_and_says_why(
     """By default nothing goes within a day; people who look at the task see why."""
     compacted(flights)
     assert cleaner().execute({})["segments"] == 0
-    assert "16 hidden segments stay: a version within retention shows" in capsys.readouterr().out
+    assert "16 hidden segments kept: a version within retention shows" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("flights")

@@ -158,7 +158,7 @@ def test_plans_may_come_as_a_list_or_as_json(given: object, wanted: object) -> N
 @pytest.mark.parametrize("given", ["minor-1", "{", '{"a": 1}', "[1]"])
 def test_plans_in_another_form_are_refused(given: str) -> None:
     """The message shows the value and the form."""
-    with pytest.raises(InvalidInput, match="no JSON list of plan ids"):
+    with pytest.raises(InvalidInput, match="not a JSON list of plan ids"):
         asked_plans(given)
 
 

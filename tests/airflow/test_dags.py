@@ -105,7 +105,9 @@ def test_the_factory_makes_a_planner_and_a_dag_a_kind() -> None:
 
 def test_a_kind_that_there_is_not_is_refused() -> None:
     """Settings of a misspelt kind would silently be nobody's."""
-    with pytest.raises(InvalidInput, match="'semi_major', which is none of minor, semi-major"):
+    with pytest.raises(
+        InvalidInput, match="'semi_major', which is unknown: choose among minor, semi-major"
+    ):
         compaction_dags(table="flights", schedule=None, kinds={"semi_major": {}})
 
 

@@ -58,7 +58,7 @@ def test_a_relative_table_without_a_root_is_refused_by_name() -> None:
 def test_storage_options_that_are_no_object_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message shows how to write them, and not what was written: it may be a secret."""
     hook = connect(monkeypatch, host="/t", extra={"storage_options": "key=hush"})
-    with pytest.raises(InvalidInput, match="no JSON object") as refused:
+    with pytest.raises(InvalidInput, match="not a JSON object") as refused:
         _ = hook.place
     assert "hush" not in str(refused.value)
 
@@ -78,7 +78,7 @@ def test_zookeeper_options_reach_the_ports_and_show_in_no_text(
             assert isinstance(client, ZooKeeperCoordinator)
             assert client._access == Access.read(options)
     hook = connect(monkeypatch, host="/t", extra={"zookeeper_options": "open-sesame-42"})
-    with pytest.raises(InvalidInput, match=r"zookeeper_options .* no JSON") as refused:
+    with pytest.raises(InvalidInput, match=r"zookeeper_options .* not a JSON") as refused:
         _ = hook.place
     assert "sesame" not in str(refused.value)
 

@@ -102,9 +102,9 @@ def test_a_change_refuses_what_a_template_made(task: Any) -> None:
 @pytest.mark.parametrize(
     ("conf", "told"),
     [
-        ({"executor.memory": "1g"}, "no setting of Spark"),
-        ({"spark.x=1 --conf spark.y": "1"}, "no setting of Spark"),
-        ({"--class": "x"}, "no setting of Spark"),
+        ({"executor.memory": "1g"}, "not a Spark setting"),
+        ({"spark.x=1 --conf spark.y": "1"}, "not a Spark setting"),
+        ({"--class": "x"}, "not a Spark setting"),
         ({"spark.x": None}, "give a text"),
         ({"spark.x": {"a": 1}}, "give a text"),
         ({"spark.x": "1\nspark.y 2"}, "control character"),

@@ -309,7 +309,7 @@ def test_no_lock_outlives_its_client(world: World) -> None:
 
 def test_a_client_that_is_closed_while_it_connects_holds_nothing(world: World) -> None:
     """Who opens the session notices that its client was closed meanwhile, and ends it."""
-    with pytest.raises(CoordinatorUnavailable, match="was closed here"):
+    with pytest.raises(CoordinatorUnavailable, match="was closed: open"):
         world.closing_client().acquire(request("late", 1), wait_s=0)
     assert world.client().locks(TABLE) == ()
 

@@ -54,7 +54,7 @@ def test_overlapping_time_chunks_exclude_each_other(world: World) -> None:
     client = world.client()
     client.acquire(time_chunk("g", SPAN), wait_s=0)
     across = Interval(SPAN.end - 1, NEXT.end)
-    with pytest.raises(LockTimeout, match="is taken by host-a"):
+    with pytest.raises(LockTimeout, match="is held by host-a"):
         client.acquire(time_chunk("h", across), wait_s=0)
     assert client.acquire(time_chunk("i", NEXT), wait_s=0).state is LeaseState.HELD
 
@@ -68,7 +68,7 @@ def test_time_chunk_and_segment_exclude_each_other(world: World, mode: Mode) -> 
         client.acquire(time_chunk("major", mode=mode), wait_s=0)
     minor.release()
     client.acquire(time_chunk("major", mode=mode), wait_s=0)
-    with pytest.raises(LockTimeout, match=r"^\d{4}-.*/.* is taken by"):
+    with pytest.raises(LockTimeout, match=r"^\d{4}-.*/.* is held by"):
         client.acquire(request("minor-2", 1), wait_s=0)
 
 
@@ -78,7 +78,7 @@ def test_shared_locks_coexist(world: World) -> None:
     client.acquire(replace(request("a", 1), mode=Mode.SHARED), wait_s=0)
     client.acquire(replace(request("b", 1), mode=Mode.SHARED), wait_s=0)
     client.acquire(time_chunk("c", mode=Mode.SHARED), wait_s=0)
-    with pytest.raises(LockTimeout, match="2 more in the way"):
+    with pytest.raises(LockTimeout, match="2 more block it"):
         client.acquire(time_chunk("d"), wait_s=0)
 
 

@@ -60,7 +60,7 @@ def test_a_taken_port_is_refused(tmp_path: Path) -> None:
     """The error shows the port."""
     with EmbeddedZooKeeper(tmp_path / "a") as server:
         port = int(server.hosts.rpartition(":")[2])
-        with pytest.raises(CoordinatorUnavailable, match=f"port {port}.*taken"):
+        with pytest.raises(CoordinatorUnavailable, match=f"port {port}.*in use"):
             EmbeddedZooKeeper(tmp_path / "b", port).start()
 
 

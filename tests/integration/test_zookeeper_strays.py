@@ -81,7 +81,7 @@ def test_a_state_that_cannot_be_read_stops_its_holder_and_frees_nothing(
     (name,) = world.admin.get_children(f"{world.chroot}/tables/{TABLE}/locks")
     put(world, f"states/{name}", b"\xff", ephemeral=False)
     for forbidden in (lease.publish, lease.check):
-        with pytest.raises(LockRevoked, match="cannot be read"):
+        with pytest.raises(LockRevoked, match="unreadable record"):
             forbidden()
     with pytest.raises(LockTimeout):
         client.acquire(request("h", 1), wait_s=0)

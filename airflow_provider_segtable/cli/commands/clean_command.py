@@ -20,21 +20,21 @@ def clean(
     table: TableUri,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would go, and take away nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")
     ] = False,
     retention_hours: Annotated[
-        float | None, typer.Option(help="Keep all versions of the last so many hours.", min=0)
+        float | None, typer.Option(help="Keep all versions of the last N hours.", min=0)
     ] = None,
     retention_versions: Annotated[
-        int | None, typer.Option(help="Keep the last so many versions, too.", min=1)
+        int | None, typer.Option(help="Also keep the last N versions.", min=1)
     ] = None,
     orphan_hours: Annotated[
-        float | None, typer.Option(help="Leave younger files without a name alone.", min=0)
+        float | None, typer.Option(help="Keep unreferenced files younger than N hours.", min=0)
     ] = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take away what nobody can read any more: segments, orphans, old events.
+    """Delete expired segments, unreferenced files and old events.
 
     [green]segtable clean ./flights --dry-run[/]
     [green]segtable clean ./flights --retention-hours 48 --retention-versions 20[/]
@@ -63,7 +63,7 @@ def clean(
     answer = cleaning_facts(table, run, dry_run=dry_run)
     print_json(answer) if as_json else show(_draw(answer))
     if dry_run:
-        note("[dim]a dry run: nothing was taken away[/]")
+        note("[dim]dry run: nothing was deleted[/]")
 
 
 def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
@@ -91,22 +91,22 @@ def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
 
 
 def _draw(facts: Facts) -> RenderableType:
-    taken = grid("Taken away", "what", "count", right=("count",))
+    taken = grid("Deleted", "what", "count", right=("count",))
     for what, key in (
         ("hidden segments", "segments"),
-        ("data files of segments", "files"),
-        ("files of deletions, all applied", "vectors"),
-        ("files that nobody names", "orphans"),
-        ("files of the log", "log_files"),
+        ("data files", "files"),
+        ("fully applied delete vectors", "vectors"),
+        ("unreferenced files", "orphans"),
+        ("log files", "log_files"),
     ):
         taken.add_row(what, f"{len(facts[key]):,}")
-    lines = [f"{describe_size(facts['bytes'])}; kept are versions from {facts['retained_from']} on"]
+    lines = [f"{describe_size(facts['bytes'])}; versions are kept from {facts['retained_from']} on"]
     reasons = Counter(each["reason"] for each in facts["kept"])
-    lines += [f"{count:,} hidden segments stay: {why}" for why, count in reasons.items()]
+    lines += [f"{count:,} hidden segments kept: {why}" for why, count in reasons.items()]
     if facts["vectors_kept"]:
-        lines.append(f"{facts['vectors_kept']:,} files of deletions stay: segments need them")
+        lines.append(f"{facts['vectors_kept']:,} delete vectors kept: segments still need them")
     if facts["young"]:
-        lines.append(f"{facts['young']:,} files that nobody names stay: they are too young")
+        lines.append(f"{facts['young']:,} unreferenced files kept: too young to delete")
     return Group(taken, *(Text(line) for line in lines))
 
 
@@ -115,14 +115,14 @@ def tag(
     name: Annotated[str | None, typer.Argument(help="The tag.", show_default=False)] = None,
     *,
     version: Annotated[
-        int | None, typer.Option(help="An event's number; the newest by default.", metavar="N")
+        int | None, typer.Option(help="Event number; the newest by default.", metavar="N")
     ] = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Take the name away.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="Show the tags.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the tag.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List the tags.")] = False,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a version by name, for as long as it has one.
+    """Tag a version, which keeps it until the tag is deleted.
 
     [green]segtable tag ./flights before-migration[/]
     [green]segtable tag ./flights audit-2026 --version 42[/]
@@ -130,7 +130,9 @@ def tag(
     [green]segtable tag ./flights --list[/]
     """
     if (name is None) != listing or (delete and version is not None):
-        raise InvalidInput("give a NAME to set, a NAME with --delete, or --list alone")
+        raise InvalidInput(
+            "give NAME to set a tag, NAME with --delete to delete one, or --list alone"
+        )
     opened = open_table(table, storage_options)
     if name is not None and delete:
         opened.untag(name)

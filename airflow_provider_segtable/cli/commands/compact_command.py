@@ -37,20 +37,20 @@ PlanIds = Annotated[
 Kind = Annotated[
     str | None,
     typer.Option(
-        help="Compact so now, whatever the policy says: minor, semi-major or major.",
+        help="Compact now by this kind, whatever the policy: minor, semi-major or major.",
         show_default=False,
     ),
 ]
 OfInterval = Annotated[
     str | None,
     typer.Option(
-        help="With --kind: only the chunks that this event time touches.", metavar="START/END"
+        help="With --kind: only chunks that overlap this event time.", metavar="START/END"
     ),
 ]
 Cut = Annotated[
     str | None,
     typer.Option(
-        help="With --kind major: cut time anew, by hour, day, week, month, year or all.",
+        help="With --kind major: repartition time by hour, day, week, month, year or all.",
         show_default=False,
     ),
 ]
@@ -74,7 +74,7 @@ RollupWish = Annotated[
 Wait = Annotated[
     float | None,
     typer.Option(
-        help="Seconds to wait for what others hold; 600 for major compactions, else 0.",
+        help="Seconds to wait for locks; 600 for major compactions by default, else 0.",
         min=0,
         show_default=False,
     ),
@@ -86,7 +86,7 @@ def compact(  # noqa: PLR0913 - each is an option
     plans: PlanIds = None,
     *,
     all_: Annotated[
-        bool, typer.Option("--all", help="Plan first, then carry out everything pending.")
+        bool, typer.Option("--all", help="Plan first, then run every pending plan.")
     ] = False,
     kind: Kind = None,
     interval: OfInterval = None,
@@ -146,11 +146,11 @@ def _check(
         raise InvalidInput("give plan ids or --all, not both")
     if kind is not None and (plans or all_):
         what = "--all" if all_ else "plan ids"
-        raise InvalidInput(f"--kind {kind} asks for new plans: leave out {what}, or --kind")
+        raise InvalidInput(f"--kind {kind} and {what} exclude each other: leave out one of them")
     for name, value in wishes.items():
         if kind is None and value is not None:
             raise InvalidInput(
-                f"--{name} {value!r} says how to compact: say with --kind what to do "
+                f"--{name} {value!r} was given without --kind: choose a kind "
                 "(minor, semi-major or major)"
             )
 

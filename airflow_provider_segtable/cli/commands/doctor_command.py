@@ -36,35 +36,35 @@ def doctor(  # noqa: PLR0913 - each is an option
     watch: Annotated[
         float,
         typer.Option(
-            help="Look twice at what workers report, so many seconds apart.", min=0, max=600
+            help="Compare two progress reports of each worker, N seconds apart.", min=0, max=600
         ),
     ] = 0.0,
     pending_minutes: Annotated[
-        float, typer.Option(help="A plan may wait so long for a worker.", min=0)
+        float, typer.Option(help="Minutes that a plan may wait for a worker.", min=0)
     ] = Bounds().pending_minutes,
     lock_minutes: Annotated[
-        float, typer.Option(help="A lock may be so old.", min=0)
+        float, typer.Option(help="Minutes that a lock may be held.", min=0)
     ] = Bounds().lock_minutes,
     checkpoint_events: Annotated[
-        int, typer.Option(help="So many events may follow the newest checkpoint.", min=1)
+        int, typer.Option(help="Events that may follow the newest checkpoint.", min=1)
     ] = Bounds().checkpoint_events,
     clock_skew_s: Annotated[
-        float, typer.Option("--clock-skew-s", help="Clocks may differ so many seconds.", min=0)
+        float, typer.Option("--clock-skew-s", help="Seconds that clocks may differ.", min=0)
     ] = Bounds().clock_skew_s,
     idle_minutes: Annotated[
-        float, typer.Option(help="Compaction that pays may wait so long.", min=0)
+        float, typer.Option(help="Minutes that a worthwhile compaction may wait.", min=0)
     ] = Bounds().idle_minutes,
     orphan_hours: Annotated[
-        float, typer.Option(help="A file that nothing names may be so young.", min=0)
+        float, typer.Option(help="Hours before an unreferenced file is reported.", min=0)
     ] = Bounds().orphan_hours,
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong with a table's operation, why it matters, and what to do.
+    """Report operational problems of a table, their effects and their remedies.
 
     [green]segtable doctor ./flights[/]
-    [green]segtable doctor ./flights --watch 30[/]        which workers do not move?
+    [green]segtable doctor ./flights --watch 30[/]        which workers make no progress?
     [green]segtable doctor ./flights --lock-minutes 15[/]
     [green]segtable doctor ./flights --json | jq -r '.findings[].do'[/]
 
@@ -94,7 +94,7 @@ def doctor(  # noqa: PLR0913 - each is an option
     elif found.findings:
         show(draw_findings(found.findings))
     else:
-        show(Group(Text(f"well looked after, as of version {found.version}", style="green")))
+        show(Group(Text(f"healthy as of version {found.version}", style="green")))
     raise typer.Exit(EXITS[worst(found.findings)])
 
 

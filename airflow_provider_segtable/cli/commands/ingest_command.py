@@ -50,17 +50,17 @@ def ingest(  # noqa: PLR0913 - each is an option
     *,
     format_: Annotated[
         str | None,
-        typer.Option("--format", help="parquet, csv or json; by the name if left out."),
+        typer.Option("--format", help="parquet, csv or json; by the file's suffix if left out."),
     ] = None,
     rows_per_append: Annotated[
         int | None,
-        typer.Option(min=1, help="Cut each file into appends of so many rows (local engine)."),
+        typer.Option(min=1, help="Split each file into appends of N rows (local engine)."),
     ] = None,
     commit_id: Annotated[
         str | None,
         typer.Option(
-            help="A name for this ingest. Run again under the same name, what is in the table "
-            "already is not appended twice.",
+            help="A name for this ingest. Repeated under the same name, it appends only the rows "
+            "that are not in the table yet.",
             metavar="NAME",
         ),
     ] = None,
@@ -76,11 +76,13 @@ def ingest(  # noqa: PLR0913 - each is an option
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
     [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
 
-    Columns and types must be the table's; event times must be there. A file
-    that is wrong appends nothing; those before it stay.
+    Columns and types must match the table's, and every row needs an event time.
+    An invalid file appends nothing; the files before it stay appended.
     """
     if engine is Engine.SPARK and rows_per_append:
-        raise InvalidInput("--rows-per-append is for --engine local: leave out one of them")
+        raise InvalidInput(
+            "--rows-per-append works only with --engine local: leave out one of them"
+        )
     with writable_table(table, storage_options, zookeeper) as opened:
         if engine is Engine.SPARK:
             from airflow_provider_segtable.cli.on_spark import ingest_files

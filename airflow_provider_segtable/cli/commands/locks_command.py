@@ -34,7 +34,7 @@ def locks(
     release: Annotated[
         str | None,
         typer.Option(
-            help="Take the lock of this group away from its holder, or remove an unreadable node.",
+            help="Revoke the lock of this group, or remove an unreadable node.",
             metavar="GROUP",
         ),
     ] = None,
@@ -43,14 +43,14 @@ def locks(
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who holds locks of a table and who waits; free a stuck one.
+    """Show the holders and waiters of a table's locks; release a stuck lock.
 
     [green]segtable locks ./flights[/]
     [green]segtable locks ./flights --release minor-20130101-1a2b3c4d5e6f-77aa[/]
 
-    A lock ends by itself with its holder's session, so releasing is for a
-    holder that lives and hangs. It cannot commit afterwards; its plan can be
-    run again.
+    A lock ends by itself with its holder's session, so a release is for a live
+    holder that hangs. The holder cannot commit afterwards; its plan can be run
+    again.
     """
     with writable_table(table, storage_options, zookeeper) as opened:
         released = release is not None and _release(opened, release, ask=not yes, quiet=as_json)
@@ -66,12 +66,12 @@ def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
     stray = next((each for each in coordinator.strays(table_id) if each.name == group), None)
     if lock is None and stray is None:
         raise InvalidInput(
-            f"no lock of group {group!r} on {table.ports.uri}: `segtable locks {table.ports.uri}` "
+            f"{table.ports.uri} has no lock of group {group!r}: `segtable locks {table.ports.uri}` "
             "lists the groups"
         )
     if ask:
         if quiet:
-            raise InvalidInput("--json asks no questions: add --yes to release")
+            raise InvalidInput("--json cannot ask for confirmation: add --yes to release")
         now = table.ports.clock.now()
         note(_consequence(lock, now) if lock else f"{group} is unreadable: {stray and stray.why}")
         if not typer.confirm("Release it?", err=True):
@@ -83,9 +83,9 @@ def _release(table: Any, group: str, *, ask: bool, quiet: bool) -> bool:
 def _consequence(lock: Lock, now: Instant) -> str:
     return (
         f"{lock.holder} holds {_brief(lock_facts(lock, now))} for "
-        f"{lock.purpose}. Released, it cannot commit what it is doing"
+        f"{lock.purpose}. After the release, it cannot commit its running work"
         + (", and it is publishing: its commit may be under way." if lock.publishing else ".")
-        + " Whoever waits goes on, and the plan can be run again."
+        + " Waiting workers proceed, and the plan can be run again."
     )
 
 
@@ -148,7 +148,7 @@ def _draw(facts: Facts) -> RenderableType:
         for stray in facts["unreadable"]:
             strays.add_row(Text(stray["name"], style="red"), Text(stray["why"]))
         parts.append(strays)
-    return Group(*parts) if parts else Text("Nobody holds a lock, and nobody waits.")
+    return Group(*parts) if parts else Text("No locks are held, and no worker waits.")
 
 
 def _table(title: str, entries: Iterable[Facts]) -> RenderableType:

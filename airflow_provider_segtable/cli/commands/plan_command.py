@@ -32,7 +32,7 @@ def plan(
         typer.Option(
             "--request/--dry-run",
             help="--request writes the chosen plans into the log, for `segtable compact` or "
-            "Airflow to carry out. --dry-run only looks.",
+            "Airflow to run. --dry-run writes nothing.",
         ),
     ] = False,
     properties: Properties = None,
@@ -40,7 +40,7 @@ def plan(
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Show which compactions would pay, best first, and why the rest is left alone.
+    r"""Show worthwhile compactions, best first, and why other chunks are skipped.
 
     [green]segtable plan ./flights[/]
     [green]segtable plan ./flights --property compaction.min_segments=4[/]

@@ -29,38 +29,40 @@ def repair(  # noqa: PLR0913 - each is an option
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan; write nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do what the plan says.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Carry out the plan.")] = False,
     without: Annotated[
         list[str] | None,
-        typer.Option("--without", metavar="FILE", help="This file is no part of the table."),
+        typer.Option("--without", metavar="FILE", help="Exclude this file from the table."),
     ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="FILE", help="Take this file, too, though its id is taken."),
+        typer.Option(
+            "--with", metavar="FILE", help="Include this file although another file has its id."
+        ),
     ] = None,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Go on without rows that nothing holds.")
+        bool, typer.Option("--accept-loss", help="Continue without rows that no file contains.")
     ] = False,
     deletes: Annotated[
         str | None,
         typer.Option(
             metavar="apply|ignore",
-            help="Whether files of deletions that nothing proves are applied.",
+            help="Whether unconfirmed delete vectors are applied.",
         ),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="The event time column, where files do not tell what the table is."),
+        typer.Option(help="The event time column, if no file has the table's definition."),
     ] = None,
     granularity: Annotated[
-        str, typer.Option(help="How the table's time is cut, where files do not tell.")
+        str, typer.Option(help="The table's time granularity, if no file has its definition.")
     ] = "day",
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild a lost or torn log from the files, and fall back where a file is lost.
+    """Rebuild a lost or torn log from the files, and replace lost files by their inputs.
 
-    Stop all writers first. What is shown is what is done; what is in doubt is listed.
+    Stop all writers first. The plan is shown before it is carried out, with all doubts.
 
     [green]segtable repair ./flights[/]                     show what would be done
     [green]segtable repair ./flights --yes[/]               do it
@@ -88,7 +90,11 @@ def repair(  # noqa: PLR0913 - each is an option
         show(draw_plan(plan, done=done is not None))
     if plan.needed and not done and not dry_run:
         if not as_json:
-            note("Decide the doubts above first." if plan.blocking else "Add --yes to do it.")
+            note(
+                "Resolve the doubts above first."
+                if plan.blocking
+                else "Add --yes to carry out the plan."
+            )
         raise typer.Exit(Exit.FAILED)
 
 
@@ -150,7 +156,7 @@ def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
     unreadable = {**plan.files.unreadable, **plan.deletes.unreadable}
     lines += [Text(f"  unreadable: {path}: {why}") for path, why in unreadable.items()]
     for each in facts["deletes"]:
-        what = f"{each['rows']} rows, {each['rows_there']} of them there"
+        what = f"{each['rows']} rows, {each['rows_there']} of them still present"
         lines.append(Text(f"  deletes: {each['path']}: {what}"))
     if facts["deleted_again"]:
         lines.append(Text(f"  deleted again: {facts['deleted_again']} rows"))
@@ -167,7 +173,7 @@ def _verdict(deletes: str | None) -> "Verdict | None":
     from airflow_provider_segtable.recovery.delete_recovery import Verdict
 
     if deletes is not None and deletes not in list(Verdict):
-        raise InvalidInput(f"--deletes {deletes!r} is none of {', '.join(Verdict)}")
+        raise InvalidInput(f"--deletes {deletes!r} is unknown: choose one of {', '.join(Verdict)}")
     return None if deletes is None else Verdict(deletes)
 
 
@@ -187,7 +193,9 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCre
     from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 
     if granularity not in list(Granularity):
-        raise InvalidInput(f"{granularity!r} is no granularity: one of {', '.join(Granularity)}")
+        raise InvalidInput(
+            f"granularity {granularity!r} is unknown: choose one of {', '.join(Granularity)}"
+        )
     for entry in ports.storage.list("data"):
         try:
             with ports.files.open(entry.path) as source:
@@ -197,9 +205,11 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCre
         if KEY not in (schema.metadata or {}):
             continue
         if EVENTS in schema.names:
-            raise InvalidInput(f"{entry.path} is a rollup's: only its own files can tell of one")
+            raise InvalidInput(f"{entry.path} has rolled-up rows and no definition: restore one")
         if time not in schema.names:
-            raise InvalidInput(f"{entry.path} has no column {time!r}: {', '.join(schema.names)}")
+            raise InvalidInput(
+                f"{entry.path} has no column {time!r}, only {', '.join(schema.names)}"
+            )
         return TableCreated(
             table_id=str(uuid.uuid4()),
             name=PurePosixPath(ports.uri).name,
@@ -207,4 +217,4 @@ def _definition(ports: "TableContext", time: str, granularity: str) -> "TableCre
             time_column=time,
             granularity=Granularity(granularity),
         )
-    raise InvalidInput(f"{ports.uri} has no data file whose columns can be read")
+    raise InvalidInput(f"{ports.uri} has no readable data file to take columns from: restore one")

@@ -24,7 +24,7 @@ from airflow_provider_segtable.cli.input.rollup_options import needed, parse_rol
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import Interval
 
-tables = typer.Typer(no_args_is_help=True, help="Make tables and look at them.")
+tables = typer.Typer(no_args_is_help=True, help="Create and inspect tables.")
 tables.command()(scan)
 
 IntervalOption = Annotated[
@@ -70,7 +70,7 @@ def create(  # noqa: PLR0913 - each is an option
         typer.Option(help="Take the columns of this Parquet, CSV or JSON-lines file."),
     ] = None,
     granularity: Annotated[
-        str, typer.Option(help="How time is cut: hour, day, week, month, year, all.")
+        str, typer.Option(help="Length of time chunks: hour, day, week, month, year, all.")
     ] = "day",
     dimensions: Annotated[
         list[str] | None,
@@ -80,23 +80,23 @@ def create(  # noqa: PLR0913 - each is an option
         list[str] | None,
         typer.Option(
             "--metric",
-            help="What to keep of rows rolled up: sum, min, max, first, last, hll, theta or kll of "
+            help="A metric of rolled-up rows: sum, min, max, first, last, hll, theta or kll of "
             "a column, or count; repeat.",
             metavar=r"NAME=KIND\[(COLUMN\[,ARG])]",
         ),
     ] = None,
     query_granularity: Annotated[
         str | None,
-        typer.Option(help="How event times are cut when rows are rolled up: none, minute, hour..."),
+        typer.Option(help="Precision of event times in rolled-up rows: none, minute, hour..."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="For people; the last part of TABLE by default.")
+        str | None, typer.Option(help="Name for display; the last part of TABLE by default.")
     ] = None,
     properties: Properties = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Make an empty table.
+    r"""Create an empty table.
 
     [green]segtable table create ./trips --like trips.parquet --time pickup[/]
     [green]segtable table create s3://lake/orders --time at --granularity month \
@@ -133,12 +133,12 @@ def create(  # noqa: PLR0913 - each is an option
         print_json(answer)
         return
     show(drawing.definition(answer))
-    note(f"[green]made.[/] Next: [green]segtable ingest {table} FILE...[/]")
+    note(f"[green]created.[/] Next: [green]segtable ingest {table} FILE...[/]")
 
 
 def _schema(text: str | None, like: Path | None) -> Any:
     if (text is None) == (like is None):
-        raise InvalidInput("give the columns by one of --schema and --like FILE")
+        raise InvalidInput("give the columns by either --schema or --like FILE")
     if text is not None:
         return parse_schema(text)
     from airflow_provider_segtable.cli.input.sources import schema_of
@@ -150,7 +150,7 @@ def _schema(text: str | None, like: Path | None) -> Any:
 def describe(
     table: TableUri, *, storage_options: StorageOptions = None, as_json: AsJson = False
 ) -> None:
-    """Show what a table is, what it holds, how fragmented it is, and pending plans.
+    """Show a table's definition, contents, fragmentation and pending plans.
 
     [green]segtable table describe ./flights[/]
     [green]segtable table describe ./flights --json | jq .health.small_segments[/]
@@ -167,7 +167,7 @@ def segments(
     interval: IntervalOption = None,
     hidden: Annotated[
         bool,
-        typer.Option("--all", help="Also overshadowed segments, and groups not yet complete."),
+        typer.Option("--all", help="Also overshadowed segments and incomplete groups."),
     ] = False,
     version: Annotated[
         int | None, typer.Option(help="As of this event number.", metavar="N")
@@ -193,11 +193,11 @@ def segments(
 def timeline(
     table: TableUri,
     *,
-    limit: Annotated[int, typer.Option(help="The newest so many events; 0 for all.", min=0)] = 30,
+    limit: Annotated[int, typer.Option(help="Number of newest events; 0 for all.", min=0)] = 30,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the log: everything that ever happened to the table, oldest first.
+    """Show the events of the log, oldest first.
 
     [green]segtable table timeline ./flights[/]
     [green]segtable table timeline ./flights --limit 0 --json[/]

@@ -46,17 +46,19 @@ def verify(
         bool,
         typer.Option(
             "--all-versions",
-            help="Every version that is kept, and the files of hidden segments too.",
+            help="Check every retained version, and the files of hidden segments.",
         ),
     ] = False,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also decode every row; as costly as a full scan.")
+        bool, typer.Option("--deep", help="Also decode every row, at the cost of a full scan.")
     ] = False,
-    threads: Annotated[int, typer.Option(help="Files read at once.", min=1, max=64)] = 4,
+    threads: Annotated[
+        int, typer.Option(help="Number of files read in parallel.", min=1, max=64)
+    ] = 4,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a table is sound: its log, its files, and that both say the same.
+    """Check a table's log, its files, and that both agree.
 
     [green]segtable verify ./flights[/]                 log, state, every footer
     [green]segtable verify ./flights --deep[/]          and every row

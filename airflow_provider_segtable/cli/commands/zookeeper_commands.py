@@ -21,7 +21,7 @@ Directory = Annotated[
     Path | None,
     typer.Option(
         "--dir",
-        help="Where it keeps its state; one directory is one server. "
+        help="Directory of its state; one directory is one server. "
         "Default: $SEGTABLE_HOME/zookeeper, or ~/.segtable/zookeeper.",
         show_default=False,
     ),
@@ -32,7 +32,7 @@ Directory = Annotated[
 def start(
     *,
     background: Annotated[
-        bool, typer.Option("--background", help="Leave it running, and return.")
+        bool, typer.Option("--background", help="Keep it running in the background, and return.")
     ] = False,
     port: Annotated[
         int | None, typer.Option(help="A port of 127.0.0.1; a free one by default.")
@@ -40,7 +40,7 @@ def start(
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start it: in the foreground until Ctrl-C, or in the background.
+    """Start ZooKeeper: in the foreground until Ctrl-C, or in the background.
 
     [green]segtable zookeeper start --background[/]
     [green]segtable zookeeper start --port 2181[/]
@@ -76,7 +76,7 @@ def start(
 
 @zookeeper.command()
 def stop(*, directory: Directory = None, as_json: AsJson = False) -> None:
-    """Stop it; what it knew stays for the next start.
+    """Stop ZooKeeper; its state is kept for the next start.
 
     [green]segtable zookeeper stop[/]
     """
@@ -93,7 +93,7 @@ def stop(*, directory: Directory = None, as_json: AsJson = False) -> None:
 
 @zookeeper.command()
 def status(*, directory: Directory = None, as_json: AsJson = False) -> None:
-    """Tell whether it runs, and where; ends with 3 if it does not.
+    """Print ZooKeeper's address; exits with 3 if it is not running.
 
     [green]segtable zookeeper status --json[/]
     """

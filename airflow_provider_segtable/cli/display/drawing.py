@@ -13,7 +13,7 @@ from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.time.interval import iso
 from airflow_provider_segtable.planning.reasons import describe_size
 
-STANDING = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
+STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
 
 
@@ -86,7 +86,7 @@ def describe(facts: Facts) -> RenderableType:
     rows = f"{counts['rows']:,} rows{rolled}"
     holds.add_row("holds", f"{rows}, {size}, in {counts['chunks']} chunks")
     if gone := _deleted(counts):
-        holds.add_row("of them", f"{gone}, and still in files")
+        holds.add_row("of them", f"{gone}, not yet removed from files")
     for override in facts["zones"]:
         holds.add_row(f"by {override['granularity']}", short_interval(override["interval"]))
     holds.add_row(
@@ -108,7 +108,7 @@ def _deleted(counts: Facts) -> str:
         parts.append(f"{counts['deleted_rows']:,} deleted")
     if counts["deleted_predicates"]:
         many = counts["deleted_predicates"]
-        parts.append(f"what {many:,} {'delete names' if many == 1 else 'deletes name'} is deleted")
+        parts.append(f"{many:,} pending predicate delete{'' if many == 1 else 's'}")
     return ", ".join(parts)
 
 
@@ -176,7 +176,7 @@ def _chunk(title: str, members: Sequence[Facts]) -> Table:
             describe_size(segment["bytes"]),
             str(segment["row_groups"]),
             *([escape(segment["clustering"])] if ordered else []),
-            Text(state, style=STANDING[state], no_wrap=True),
+            Text(state, style=STATE_STYLES[state], no_wrap=True),
         )
     return table
 
@@ -220,13 +220,13 @@ def plan(facts: Facts) -> RenderableType:
     for plan_id, why in facts["abort_reasons"].items():
         parts.append(Text(f"aborted: {plan_id}, {why}", style="yellow"))
     if facts["voided"]:
-        parts.append(Text(f"voided: {len(facts['voided'])} ids that no live writer holds"))
+        parts.append(Text(f"voided: {len(facts['voided'])} ids without a live writer"))
     return Group(*parts)
 
 
 def skipped(entries: Iterable[Facts]) -> Table:
     """Draw the skipped intervals and the reasons."""
-    table = grid("Left alone", "by", "interval", "partitions", "why")
+    table = grid("Skipped", "by", "interval", "partitions", "why")
     for interval, kind, where, reason in _joined(entries):
         table.add_row(kind, short_interval(interval), where, Text(reason))
     return table

@@ -136,21 +136,21 @@ def segments_facts(uri: str, state: State, interval: Interval | None, *, hidden:
             key=lambda s: (s.id.interval, s.id.version, s.shard.root_start, s.shard.minor_version),
         )
     groups = dict.fromkeys((segment.id.chunk, segment.shard.group) for segment in wanted)
-    standing = {group: timeline.state(*group).value for group in groups}
+    states = {group: timeline.state(*group).value for group in groups}
     return {
         "table": uri,
         "version": state.n,
         "base_version": state.base_version,
-        "segments": [segment_facts(s, standing[s.id.chunk, s.shard.group]) for s in wanted],
+        "segments": [segment_facts(s, states[s.id.chunk, s.shard.group]) for s in wanted],
     }
 
 
-def segment_facts(segment: Segment, standing: str) -> Facts:
+def segment_facts(segment: Segment, state: str) -> Facts:
     """Return one segment; ``root`` is the half-open range of its appended partitions."""
     shard = segment.shard
     return {
         "id": str(segment.id),
-        "state": standing,
+        "state": state,
         "interval": str(segment.id.interval),
         "version": segment.id.version,
         "partition": shard.partition,
@@ -192,7 +192,7 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
         case Appended(segments=segments):
             return f"+{_amount(segments)} in {_chunks(segments)}"
         case Voided(ids=ids, reason=reason):
-            return f"{_many(len(ids), 'id')} will never come: {reason}"
+            return f"{_many(len(ids), 'id')} voided: {reason}"
         case PlanRequested(plan=plan):
             return f"{plan.id}: {plan.reason}"
         case RowsChanged():
@@ -204,7 +204,7 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
         case PlanCompleted(plan_id=plan_id, segments=segments):
             return f"{plan_id} = {_made(segments)}"
         case PlanYielded(plan_id=plan_id, reason=reason):
-            return f"{plan_id} gave way: {reason}"
+            return f"{plan_id} yielded: {reason}"
         case PlanAborted(plan_id=plan_id, reason=reason):
             return f"{plan_id}: {reason}"
         case Cleaned(ids=ids, retained_from=n):
@@ -214,7 +214,7 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
         case Tagged(name=name, n=n):
             return f"version {n} is {name}"
         case Untagged(name=name):
-            return f"{name} is no tag any more"
+            return f"tag {name} deleted"
         case TableRepaired(segments=segments, lost=lost, reason=reason):
             return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
         case _:

@@ -53,15 +53,17 @@ def _field(text: str) -> "pa.Field":
 
     match = re.fullmatch(r"([^\s:]+)\s*[\s:]\s*(.+?)(\s+not\s+null)?", text, re.IGNORECASE)
     if not match:
-        raise SchemaMismatch(f"column {text!r} is no `name type`: write e.g. {EXAMPLE}")
+        raise SchemaMismatch(
+            f"column {text!r} is not of the form `name type`: write e.g. {EXAMPLE}"
+        )
     name, kind, required = match.groups()
     try:
         found = parse_type(ALIASES.get(kind.lower(), kind))
     except SchemaMismatch:
         known = ", ".join(sorted(ALIASES))
         raise SchemaMismatch(
-            f"column {name!r} has type {kind!r}, which is none of Arrow's (int64, string, double, "
-            f"timestamp[us, tz=UTC], list<item: string>, ...) and no alias ({known})"
+            f"column {name!r} has type {kind!r}, which is unknown: write one of Arrow's (int64, "
+            f"string, double, timestamp[us, tz=UTC], list<item: string>, ...) or an alias ({known})"
         ) from None
     return pa.field(name, found, nullable=required is None)
 

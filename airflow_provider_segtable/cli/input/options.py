@@ -48,8 +48,8 @@ ZooKeeper = Annotated[
         metavar="ADDRESS",
         envvar="SEGTABLE_ZOOKEEPER",
         help=(
-            "host:port\\[,host:port]\\[/chroot] of ZooKeeper. Without it, one that "
-            "`segtable zookeeper start` has started is used."
+            "host:port\\[,host:port]\\[/chroot] of ZooKeeper. By default, the server that "
+            "`segtable zookeeper start` started."
         ),
         show_default=False,
     ),
@@ -61,8 +61,8 @@ StorageOptions = Annotated[
         "--storage-option",
         metavar="KEY=VALUE",
         help=(
-            "Key of the object store, e.g. endpoint=http://127.0.0.1:5000. Repeatable. Credentials "
-            "better as JSON in $SEGTABLE_STORAGE_OPTIONS."
+            "Option of the object store, e.g. endpoint=http://127.0.0.1:5000. Repeatable. Give "
+            "credentials as JSON in $SEGTABLE_STORAGE_OPTIONS."
         ),
         show_default=False,
     ),
@@ -89,7 +89,7 @@ def pairs(given: Iterable[str] | None, option: str) -> Mapping[str, str]:
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise InvalidInput(f"{option} {text!r} is no KEY=VALUE: write e.g. {option} key=value")
+            raise InvalidInput(f"{option} {text!r} is not KEY=VALUE: write e.g. {option} key=value")
         found[key.strip()] = value.strip()
     return found
 

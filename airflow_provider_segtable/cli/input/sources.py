@@ -33,8 +33,8 @@ def file_format(path: Path, given: str | None = None) -> str:
     found = given or _BY_SUFFIX.get(Path(name).suffix.lower())
     if found not in FORMATS:
         raise InvalidInput(
-            f"cannot tell the format of {path}: name it *.parquet, *.csv or *.jsonl, "
-            f"or say --format {'|'.join(FORMATS)}"
+            f"{path} has no known format: name it *.parquet, *.csv or *.jsonl, "
+            f"or give --format {'|'.join(FORMATS)}"
         )
     return found
 
@@ -106,7 +106,9 @@ def _readable(path: Path) -> Iterator[None]:
     except pa.ArrowInvalid as error:
         if any(words in str(error) for words in _OF_A_VALUE):
             raise SchemaMismatch(f"{path}: {error}: correct the value or the schema") from error
-        raise InvalidInput(f"{path} cannot be read: {error}: is it whole?") from error
+        raise InvalidInput(
+            f"{path} cannot be read: {error}: check that the file is complete"
+        ) from error
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInput(f"{path} cannot be read: {reason}: check the path") from error

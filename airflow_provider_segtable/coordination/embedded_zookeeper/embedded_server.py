@@ -164,8 +164,8 @@ class EmbeddedZooKeeper:
                 self._launch([str(java), *options, "-cp", class_path], lock)
         except OSError as error:
             raise EnvironmentIncomplete(
-                f"cannot keep ZooKeeper's state in {self.data_dir} ({error}): "
-                "choose another directory, for example by SEGTABLE_HOME"
+                f"ZooKeeper's state cannot be written to {self.data_dir} ({error}): "
+                "choose another directory by --dir or SEGTABLE_HOME"
             ) from error
         self._await_answer()
         return self
@@ -188,7 +188,7 @@ class EmbeddedZooKeeper:
         if self._wanted_port is not None:
             if not _free(self._wanted_port):
                 raise CoordinatorUnavailable(
-                    f"port {self._wanted_port} of {LOOPBACK} is taken: choose another, or none"
+                    f"port {self._wanted_port} of {LOOPBACK} is in use: choose another"
                 )
             return self._wanted_port
         last = int(_recorded(self.data_dir).get("port", 0))
@@ -225,7 +225,7 @@ class EmbeddedZooKeeper:
                 log = self.data_dir / "zookeeper.log"
                 last = " | ".join(log.read_text(errors="replace").splitlines()[-5:])
                 raise CoordinatorUnavailable(
-                    f"the embedded ZooKeeper did not come up on port {self._port}: {last} ({log})"
+                    f"the embedded ZooKeeper did not start on port {self._port}: {last}; see {log}"
                 )
             time.sleep(POLL_S)
 
@@ -295,7 +295,7 @@ def _await_other(place: Path) -> str:
     while not (address := discover(place)):
         if time.monotonic() > deadline:
             raise CoordinatorUnavailable(
-                f"a ZooKeeper runs on {place} but does not answer: see {place / 'zookeeper.log'}"
+                f"the ZooKeeper of {place} runs, but does not answer: see {place / 'zookeeper.log'}"
             )
         time.sleep(POLL_S)
     return address
@@ -335,7 +335,7 @@ def _server_lock(place: Path) -> Iterator[IO[bytes]]:
             except BlockingIOError:  # a server; or, for an instant, a status check
                 if time.monotonic() > deadline:
                     raise AlreadyRunning(
-                        f"another ZooKeeper runs on {place}: use it, or stop it first "
+                        f"another ZooKeeper uses {place}: use that one, or stop it first "
                         "(segtable zookeeper stop)"
                     ) from None
                 time.sleep(POLL_S)

@@ -38,7 +38,9 @@ def find_java() -> Path:
     candidate = Path(home, "bin", "java") if home else None
     found = str(candidate) if candidate and candidate.exists() else shutil.which("java")
     if not found:
-        raise JavaMissing(f"no java on PATH and JAVA_HOME is {home or 'not set'}: {WAY_OUT}")
+        raise JavaMissing(
+            f"Java is missing: none on PATH, and JAVA_HOME is {home or 'not set'}: {WAY_OUT}"
+        )
     version = _version(found)
     if version < NEEDED_JAVA:
         raise JavaMissing(f"{found} is Java {version or 'of unknown version'}: {WAY_OUT}")
@@ -70,6 +72,6 @@ def zookeeper_class_path() -> str:
             return ":".join(sorted(str(jar) for name in JARS for jar in place.glob(name)))
     looked = ", ".join(map(str, places)) or "no pyspark package found"
     raise DependencyMissing(
-        f"the embedded ZooKeeper runs from the jars of PySpark, which are not here ({looked}): "
+        f"PySpark's jars, which the embedded ZooKeeper needs, were not found ({looked}): "
         "pip install pyspark (pyspark-client has no jars), or start your own ZooKeeper"
     )

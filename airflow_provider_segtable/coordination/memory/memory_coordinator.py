@@ -222,14 +222,15 @@ class MemoryCoordinator:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             self._service.expire(self._session)
-            raise CoordinatorUnavailable(f"{self.address} was closed here: open it again")
+            raise CoordinatorUnavailable(f"the client of {self.address} was closed: open it again")
 
     def _contact(self) -> Session:
         deadline = self._clock.monotonic() + UNAVAILABLE_AFTER_S
         while self._session.suspended:
             if self._clock.monotonic() >= deadline:
                 raise CoordinatorUnavailable(
-                    f"no coordinator answers at {self.address} for {UNAVAILABLE_AFTER_S:.0f} s"
+                    f"no coordinator answered at {self.address} for {UNAVAILABLE_AFTER_S:.0f} s: "
+                    "try again"
                 )
             self._clock.sleep(POLL_S)
         self._refuse_if_closed()

@@ -70,21 +70,21 @@ class Access:
         for name in options:
             if name not in NAMES:
                 raise InvalidInput(
-                    f"{name!r} is no option of ZooKeeper: there are {', '.join(NAMES)}"
+                    f"ZooKeeper option {name!r} is unknown: choose one of {', '.join(NAMES)}"
                 )
         given = {name: str(value) for name, value in options.items() if value not in ("", None)}
         password = _password(given)
         user, scheme = given.get("user", ""), given.get("scheme", SCHEMES[0])
         if bool(user) != bool(password) or ":" in user:
             raise InvalidInput(
-                "ZooKeeper options need user and password (or password_file) together, and no "
-                f"colon in the user; given are {', '.join(sorted(given))}"
+                f"ZooKeeper options {', '.join(sorted(given))} do not identify a user: give user "
+                "and password (or password_file) together, and no colon in the user"
             )
         if scheme not in SCHEMES:
-            raise InvalidInput(f"scheme {scheme!r} of ZooKeeper options is none of digest, sasl")
+            raise InvalidInput(f"ZooKeeper option scheme is {scheme!r}: write digest or sasl")
         files = {name: _file(name, given.get(name)) for name in ("ca", "certificate", "key")}
         if bool(files["certificate"]) != bool(files["key"]):
-            raise InvalidInput("ZooKeeper options need certificate and key together: give both")
+            raise InvalidInput("ZooKeeper options have one of certificate and key: give both")
         implied = any(files.values())
         return Access(
             user=user,
@@ -126,7 +126,7 @@ def parse_options(given: Any, where: str) -> dict[str, str]:
         found = None
     if not isinstance(found, Mapping):
         raise InvalidInput(
-            f'{where} is no JSON object of ZooKeeper options: write e.g. {{"user": "lake", '
+            f'{where} is not a JSON object of ZooKeeper options: write e.g. {{"user": "lake", '
             '"password_file": "/run/secrets/zookeeper"}'
         )
     return {
@@ -146,13 +146,15 @@ def _text(path: str, what: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text"
+        why = getattr(error, "strerror", None) or "it is not text"
         raise InvalidInput(f"{what} {path} cannot be read ({why}): correct the path") from None
 
 
 def _file(name: str, path: str | None) -> str | None:
     if path is not None and not Path(path).is_file():
-        raise InvalidInput(f"ZooKeeper option {name} names {path}, which is no file: correct it")
+        raise InvalidInput(
+            f"ZooKeeper option {name} names {path}, which is not a file: correct the path"
+        )
     return path
 
 

@@ -83,7 +83,7 @@ class ZooKeeperClient:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             self.close()
-            raise CoordinatorUnavailable(f"{self.address} was closed here: connect again")
+            raise CoordinatorUnavailable(f"the client of {self.address} was closed: open a new one")
 
     def _live(self) -> Link:
         """Return the connected link of this process; open it if necessary."""
@@ -139,13 +139,13 @@ class ZooKeeperClient:
             yield
         except (NoAuthError, InvalidACLError, AuthFailedError) as error:
             raise AccessRefused(
-                f"ZooKeeper at {self.address} does not let {self._access} work below {self._root} "
+                f"ZooKeeper at {self.address} denies {self._access} access to {self._root} "
                 f"({type(error).__name__}): its nodes belong to another user, or the password is "
-                "wrong; correct the ZooKeeper options (SEGTABLE_ZOOKEEPER_OPTIONS_FILE), or take "
+                "wrong; correct the ZooKeeper options (SEGTABLE_ZOOKEEPER_OPTIONS_FILE), or use "
                 "another chroot"
             ) from error
         except KazooException as error:
             raise CoordinatorUnavailable(
-                f"ZooKeeper at {self.address} refuses: {type(error).__name__} {error}; check its "
-                "access rights and quotas"
+                f"ZooKeeper at {self.address} refused the request: {type(error).__name__} {error}; "
+                "check its access rights and quotas"
             ) from error

@@ -80,6 +80,6 @@ def refuse_oversize(request: LockRequest, size: int) -> None:
     if size > MAX_REQUEST_BYTES:
         raise LimitReached(
             f"locking {len(request.segments)} segments and {len(request.intervals)} intervals and "
-            f"allocating for {len(request.allocate)} chunks takes a request of {size} bytes, and "
-            f"ZooKeeper accepts {MAX_REQUEST_BYTES}: split the plan into smaller ones"
+            f"allocating for {len(request.allocate)} chunks takes a request of {size} bytes; "
+            f"ZooKeeper accepts {MAX_REQUEST_BYTES}:  split the plan into smaller ones"
         )

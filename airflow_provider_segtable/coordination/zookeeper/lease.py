@@ -122,7 +122,7 @@ class ZooKeeperLease:
             why = "doubtful (the connection to ZooKeeper is interrupted)"
         raise LockLost(
             f"the lock of {self._lock.group}, taken for {self._lock.purpose}, is {why}: do not "
-            "commit; run it again, which does nothing twice"
+            "commit; run the same work again, which is never committed twice"
         )
 
     def report(self, progress: Mapping[str, str]) -> None:
@@ -131,7 +131,7 @@ class ZooKeeperLease:
         data = json.dumps(record).encode()
         if len(data) > MAX_PROGRESS_BYTES:
             raise InvalidInput(
-                f"progress of {len(data)} bytes is over {MAX_PROGRESS_BYTES}: report less"
+                f"progress report has {len(data)} bytes, more than {MAX_PROGRESS_BYTES}: shorten it"
             )
         client = self._link.client
         with suppress(Interrupted, KazooException):

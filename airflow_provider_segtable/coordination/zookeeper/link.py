@@ -89,7 +89,7 @@ class Link:
 
     def unavailable(self, why: str) -> CoordinatorUnavailable:
         """Return the error for an address without an answer."""
-        last = f"; the last trouble: {self._voice.trouble}" if self._voice.trouble else ""
+        last = f"; last error: {self._voice.trouble}" if self._voice.trouble else ""
         tls = ", or the certificates of its ZooKeeper options" if self._access.tls else ""
         return CoordinatorUnavailable(
             f"no ZooKeeper answers at {self._address} ({why}{last}): start one with "

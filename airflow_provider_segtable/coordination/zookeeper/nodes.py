@@ -112,9 +112,9 @@ class Cache:
             raise UnsupportedFormat(f"{path}: {error}") from None
         except ValueError as error:
             raise UnreadableNode(
-                f"{path} in ZooKeeper, of session {stat.ephemeralOwner:#x}, is no lock that "
-                f"segtable can read ({error}), so nobody knows what it keeps: nothing is granted "
-                "beside it. It ends with its session; or free it: segtable locks TABLE --release "
+                f"ZooKeeper node {path} of session {stat.ephemeralOwner:#x} is not a readable "
+                f"lock ({error}), so its extent is unknown and no other lock is granted. It ends "
+                "with its session, or remove it: segtable locks TABLE --release "
                 f"{parent.rpartition('/')[2]}/{name}"
             ) from None
         seen = Seen(name, path, stat.ephemeralOwner, lock)
@@ -142,8 +142,9 @@ def number_in(link: Link, call: Any, path: str) -> tuple[int, int] | None:
     except ValueError:
         short = "/".join(path.split("/")[-2:]) if "/counters/" in path else path.rpartition("/")[2]
         raise UnreadableNode(
-            f"{path} in ZooKeeper holds {data[:40]!r} and no number, so nothing is numbered from "
-            f"it. Free it: segtable locks TABLE --release {short}; it restarts above the log"
+            f"ZooKeeper node {path} has {data[:40]!r} instead of a number, so no ids can be "
+            f"allocated. Remove it: segtable locks TABLE --release {short}; ids continue above "
+            "the log's"
         ) from None
 
 

@@ -77,7 +77,7 @@ def decode_lock(data: bytes, *, since: Instant, token: FencingToken, waiting: bo
     record = _object(data)
     written = record.get("v")
     if not isinstance(written, int):
-        raise ValueError("it names no format")  # noqa: TRY004 - a value of the record
+        raise ValueError("it has no format number")  # noqa: TRY004 - a value of the record
     if written != RECORD_VERSION:
         raise UnsupportedFormat(
             f"a lock in ZooKeeper has format {written}, this segtable reads "
@@ -114,13 +114,13 @@ def _object(data: bytes) -> dict[str, Any]:
     except RecursionError:
         record = None
     if not isinstance(record, dict):
-        raise ValueError(f"it holds {data[:SHOWN]!r}, which is no JSON object")  # noqa: TRY004
+        raise ValueError(f"it holds {data[:SHOWN]!r}, which is not a JSON object")  # noqa: TRY004
     return record
 
 
 def _typed(kind: type[T], value: Any) -> T:
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")
     return value
 
 
@@ -153,7 +153,7 @@ def with_state(lock: Lock, state: bytes) -> Lock:
             intervals=tuple(map(Interval.from_name, record["intervals"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError, InvalidInput):
-        revocation = Revocation(by=f"somebody whose word cannot be read ({state[:SHOWN]!r})")
+        revocation = Revocation(by=f"an unknown worker (unreadable record {state[:SHOWN]!r})")
     return replace(lock, revoked=revocation)
 
 
@@ -181,6 +181,6 @@ def _decode_segments(encoded: Iterable[Iterable[str]]) -> Iterator[SegmentId]:
         for part in ranges.split(","):
             first, _, last = part.partition("-")
             if int(last or first) not in ANY_ID:
-                raise ValueError(f"{part} names partitions that no chunk has")
+                raise ValueError(f"{part} has partition ids that are out of range")
             for partition in range(int(first), int(last or first) + 1):
                 yield chunk.segment(partition)

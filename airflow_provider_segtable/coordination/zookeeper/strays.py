@@ -44,7 +44,7 @@ def _records(link: Link, nodes: Nodes, fresh: Cache) -> Iterator[StrayNode]:
             try:
                 with suppress(NoNodeError):
                     if fresh.learn(link, parent, name, call) is None:
-                        yield StrayNode(name=short, why="no session made it", blocks=False)
+                        yield StrayNode(name=short, why="it belongs to no session", blocks=False)
             except (UnreadableNode, UnsupportedFormat) as error:
                 yield StrayNode(name=short, why=str(error), blocks=True)
 

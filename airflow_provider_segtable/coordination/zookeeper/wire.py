@@ -121,7 +121,7 @@ def _encryption(access: Access) -> ssl.SSLContext | None:
     except OSError as error:  # also what ssl raises
         raise InvalidInput(
             f"ca {access.ca}, certificate {access.certificate} or key {access.key} of the "
-            f"ZooKeeper options cannot be used ({error}): give PEM files that belong together"
+            f"ZooKeeper options cannot be used ({error}): give matching PEM files"
         ) from None
 
 

@@ -177,7 +177,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
 
     def _nodes(self, table: str) -> Nodes:
         if not table or "/" in table or table in {".", ".."}:
-            raise InvalidInput(f"{table!r} is no table id: it must do as a node name")
+            raise InvalidInput(f"{table!r} is not a table id: use a name without '/', '.' and '..'")
         return Nodes(f"{self._root}/tables/{table}")
 
     def _round(self, link: Link, claim: Claim) -> ZooKeeperLease | Blocked | None:

@@ -126,7 +126,7 @@ def test_what_is_said_to_people(run: Run, filled: str) -> None:
     assert again.stdout == "0 rows matched: nothing to delete, nothing was written\n"
     log = run("table", "timeline", filled).stdout
     assert "delete: 7 rows deleted: where who = 'user 0'" in log
-    assert "7 deleted, and still in files" in run("table", "describe", filled).stdout
+    assert "7 deleted, not yet removed from files" in run("table", "describe", filled).stdout
 
 
 @pytest.mark.parametrize("kind", [("delete",), ("update", "--set", "amount=0")])
@@ -240,7 +240,7 @@ def test_a_rollup_table_forgets_by_dimensions(run: Run, facts: Facts, table: str
     assert (told["matched"], told["deleted"]) == (2, None)
     again = run("delete", "daily", "--where", "who = 'user 1'")
     assert again.stdout == "deleted: 2 rows matched: event 3\n"
-    assert "2 deletes name is deleted" in run("table", "describe", "daily").stdout
+    assert "2 pending predicate deletes" in run("table", "describe", "daily").stdout
     kept = {row["who"] for row in rows_of("daily")}
     assert not kept & {"user 1", "user 2"}
     assert len(kept) == 5

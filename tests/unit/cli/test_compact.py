@@ -86,10 +86,14 @@ def test_the_plan_shows_every_kind(facts: Facts, run: Run, filled: str) -> None:
     ("arguments", "error", "words"),
     [
         (["--kind", "full"], "InvalidInput", ["'full'", "minor, semi-major, major"]),
-        (["--kind", "major", "--all"], "InvalidInput", ["--kind major", "leave out --all"]),
-        (["minor-x", "--kind", "minor"], "InvalidInput", ["leave out plan ids"]),
-        (["--granularity", "day"], "InvalidInput", ["--granularity 'day'", "say with --kind"]),
-        (["--clustering", "who"], "InvalidInput", ["--clustering 'who'", "say with --kind"]),
+        (
+            ["--kind", "major", "--all"],
+            "InvalidInput",
+            ["--kind major", "--all exclude each other"],
+        ),
+        (["minor-x", "--kind", "minor"], "InvalidInput", ["plan ids exclude"]),
+        (["--granularity", "day"], "InvalidInput", ["--granularity 'day'", "without --kind"]),
+        (["--clustering", "who"], "InvalidInput", ["--clustering 'who'", "without --kind"]),
         (["--kind", "minor", "--granularity", "day"], "InvalidInput", ["use a major"]),
         (["--kind", "major", "--granularity", "eon"], "InvalidInput", ["'eon'", "hour, day"]),
         (["--kind", "minor", "--clustering", "who"], "InvalidInput", ["semi-major or major"]),

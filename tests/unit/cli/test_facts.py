@@ -18,7 +18,7 @@ def test_an_event_is_summed_up_in_a_line() -> None:
     segments = (first(0), first(1))
     assert summary(Appended(segments=segments)) == "+2 segments, 20 rows, 2.0 KiB in 1 chunk"
     voided = Voided(ids=(CHUNK.segment(3),), reason="no live writer holds them")
-    assert summary(voided) == "1 id will never come: no live writer holds them"
+    assert summary(voided) == "1 id voided: no live writer holds them"
     assert summary(PlanAborted(plan_id="p", attempt=None, reason="why")) == "p: why"
 
 

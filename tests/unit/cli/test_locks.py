@@ -41,7 +41,7 @@ def test_nothing_is_held(facts: Facts, run: Run, table: str) -> None:
     """Without locks it says so."""
     found = facts("locks", table)
     assert (found["locks"], found["waiting"], found["released"]) == ([], [], None)
-    assert "Nobody holds a lock" in run("locks", table).stdout
+    assert "No locks are held, and no worker waits" in run("locks", table).stdout
 
 
 def test_holders_and_waiters_are_shown(

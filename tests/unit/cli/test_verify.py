@@ -80,7 +80,7 @@ def test_a_table_that_is_looked_after_ends_with_0(facts: Facts, run: Run, filled
     """Nothing to say, to scripts and to people."""
     found = facts("doctor", filled)
     assert (found["findings"], found["worst"]) == ([], None)
-    assert "well looked after, as of version 4" in run("doctor", filled).stdout
+    assert "healthy as of version 4" in run("doctor", filled).stdout
 
 
 def test_a_warning_ends_with_7(run: Run, filled: str) -> None:

@@ -52,15 +52,15 @@ def test_a_password_may_lie_in_a_file_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({**USER, "pasword": HUSH}, "'pasword' is no option of ZooKeeper: there are user"),
+        ({**USER, "pasword": HUSH}, "'pasword' is unknown: choose one of user"),
         ({"user": "lake"}, "user and password .* together"),
         ({"password": HUSH}, "user and password .* together"),
         ({**USER, "user": "a:b"}, "no colon"),
-        ({**USER, "scheme": "plain"}, "'plain' .* none of digest, sasl"),
+        ({**USER, "scheme": "plain"}, "'plain': write digest or sasl"),
         ({**USER, "tls": "perhaps"}, "tls is 'perhaps': write true or false"),
-        ({**USER, "ca": "/no/where"}, "ca names /no/where, which is no file"),
+        ({**USER, "ca": "/no/where"}, "ca names /no/where, which is not a file"),
         ({"user": "lake", "password_file": "/no/where"}, "password_file /no/where cannot be read"),
-        ({**USER, "certificate": __file__}, "certificate and key together"),
+        ({**USER, "certificate": __file__}, "one of certificate and key"),
     ],
 )
 def test_wrong_options_are_refused_without_their_secrets(options: dict[str, str], why: str) -> None:
@@ -76,7 +76,9 @@ def test_an_environment_that_is_no_object_is_named_not_repeated(
 ) -> None:
     """It may be a password."""
     monkeypatch.setenv(OPTIONS_VARIABLE, text)
-    with pytest.raises(InvalidInput, match=rf"\${OPTIONS_VARIABLE} is no JSON object") as refused:
+    with pytest.raises(
+        InvalidInput, match=rf"\${OPTIONS_VARIABLE} is not a JSON object"
+    ) as refused:
         connect("zk://127.0.0.1:1")
     assert HUSH not in str(refused.value)
 
