@@ -32,7 +32,8 @@ from airflow_provider_segtable.coordination.memory.memory_service import MemoryS
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Appended, Event
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.planning.policy import Policy

@@ -30,7 +30,8 @@ from airflow_provider_segtable.core.log.events import (
     TableCreated,
     TableRepaired,
 )
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.descriptor import (

@@ -1,9 +1,9 @@
 """Cleaning: remove unneeded segments from the log first, then delete their files.
 
 1. ``Cleaned`` removes hidden segments from the timeline and marks their files as pending delete
-   (``core.log.cleanable`` selects them). Then the cleaner deletes these files, and ``Swept``
-   clears the marks. After a crash in between, the next run deletes the files again, which is
-   harmless. ``Cleaned`` also prunes deletion vectors that no present segment needs.
+   (``core.log.families.cleaning_events`` selects them). Then the cleaner deletes these files, and
+   ``Swept`` clears the marks. After a crash in between, the next run deletes the files again,
+   which is harmless. ``Cleaned`` also prunes deletion vectors that no present segment needs.
 2. *Orphans* are files below ``data/`` and ``deletes/`` that no segment, deletion or pending delete
    names. They are deleted when they are older than ``orphan_hours`` and older than every attempt
    in flight.
@@ -28,10 +28,16 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
-from airflow_provider_segtable.core.log.cleanable import Cleanable, Keep, cleanable
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
-from airflow_provider_segtable.core.log.state import State, apply, forgettable
+from airflow_provider_segtable.core.log.families.cleaning_events import (
+    Cleanable,
+    Keep,
+    cleanable,
+    forgettable,
+)
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant

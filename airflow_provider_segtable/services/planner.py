@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.locks.lockbox import Generation, Lock
-from airflow_provider_segtable.core.log.admission import inputs_gone
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
+from airflow_provider_segtable.core.log.families.plan_events import inputs_gone
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanState

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from airflow_provider_segtable.core.log.events import Action, Event, TableCreated
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,

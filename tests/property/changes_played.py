@@ -13,7 +13,6 @@ from typing import NamedTuple
 from airflow_provider_segtable.core.deletes.deletion import VectorFile, paths
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.cleanable import cleanable
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
@@ -26,7 +25,9 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Swept,
 )
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.families.cleaning_events import cleanable
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.replacement import closed_region, layout_after

@@ -16,10 +16,14 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log import admission as rebase
-from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log import state as log_state
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.families import (
+    append_events,
+    change_events,
+    cleaning_events,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
@@ -239,7 +243,7 @@ def test_predicates_purge_and_are_forgotten() -> None:
 
 
 def _blind(action: RowsChanged, state: State) -> RowsChanged:
-    return replace(action, segments=rebase._placed(action.segments, state))  # type: ignore[arg-type]
+    return replace(action, segments=append_events.placed(action.segments, state))  # type: ignore[arg-type]
 
 
 def _rootless(segments: Sequence[Segment], state: State) -> tuple[Segment, ...]:
@@ -247,17 +251,17 @@ def _rootless(segments: Sequence[Segment], state: State) -> tuple[Segment, ...]:
     return placed if isinstance(placed, Conflict) else tuple(replace(s, lineage=()) for s in placed)  # type: ignore[return-value]
 
 
-PLACED = rebase._placed
+PLACED = append_events.placed
 
 
 @pytest.mark.parametrize(
     ("module", "name", "wrong"),
     [
-        (rebase, "_change", _blind),
-        (rebase, "_placed", _rootless),
-        (fold, "needed", lambda vectors, _: dict(list(vectors.items())[1:])),
+        (change_events, "admit", _blind),
+        (append_events, "placed", _rootless),
+        (cleaning_events, "needed", lambda vectors, _: dict(list(vectors.items())[1:])),
         (
-            fold,
+            log_state,
             "applying",
             lambda segment, vectors: {} if segment.deletes_applied_through else vectors,
         ),

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.log.cleanable import Keep, cleanable
 from airflow_provider_segtable.core.log.events import Action, Cleaned, Swept, Tagged, Untagged
+from airflow_provider_segtable.core.log.families.cleaning_events import Keep, cleanable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from tests.property.test_versions import History

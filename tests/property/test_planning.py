@@ -34,7 +34,8 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Voided,
 )
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.replacement import layout_after

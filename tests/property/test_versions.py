@@ -26,7 +26,8 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.replacement import (

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog

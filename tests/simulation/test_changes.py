@@ -10,9 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log import admission as rebase
-from airflow_provider_segtable.core.log import state as fold
 from airflow_provider_segtable.core.log.events import Appended, PlanCompleted, RowsChanged
+from airflow_provider_segtable.core.log.families import change_events, cleaning_events, plan_events
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ROW, Segment
 from airflow_provider_segtable.data.deletes import filtered_concat as sifting
@@ -116,30 +115,30 @@ def test_claiming_more_than_was_applied_is_caught(
     books: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Did a kernel say that it applied what it never read, rows would be back."""
-    right = rebase._complete
+    right = plan_events._complete
 
     def boastful(action: PlanCompleted, state: State) -> Any:
         segments = tuple(replace(s, deletes_applied_through=state.n) for s in action.segments)
         return right(replace(action, segments=segments), state)
 
-    monkeypatch.setattr(rebase, "_complete", boastful)
+    monkeypatch.setattr(plan_events, "_complete", boastful)
     if books == "unchecked":
-        monkeypatch.setattr(rebase, "check_balance", lambda *_: None)
+        monkeypatch.setattr(plan_events, "check_balance", lambda *_: None)
     assert caught()
 
 
 def test_admitting_overlapping_deletions_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Was no change refused, two updates of a row would both append it."""
-    right = rebase._change
+    right = change_events.admit
     monkeypatch.setattr(
-        rebase, "_change", lambda action, state: right(replace(action, seen=state.n), state)
+        change_events, "admit", lambda action, state: right(replace(action, seen=state.n), state)
     )
     assert caught()
 
 
 def test_forgetting_vectors_too_early_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Did cleaning forget vectors that some file still needs, its rows would be back."""
-    monkeypatch.setattr(fold, "needed", lambda *_: {})
+    monkeypatch.setattr(cleaning_events, "needed", lambda *_: {})
     assert caught(CLEANED)
 
 

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log import admission as rebase
-from airflow_provider_segtable.core.log import cleanable as rules
-from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log.families import cleaning_events
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.services.cleaning import clean
@@ -163,7 +161,7 @@ def test_deleting_before_the_event_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_forgetting_pending_plans_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were claimed inputs cleaned, a plan would not find what it was to read."""
-    monkeypatch.setattr(rules, "_claimed", lambda _: frozenset())
+    monkeypatch.setattr(cleaning_events, "_claimed", lambda _: frozenset())
     assert caught(replace(NO_TAGS, asks=5, compactors=3, planners=2))
 
 
@@ -178,23 +176,25 @@ def test_forgetting_tags_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_overlooking_a_tag_made_meanwhile_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Did a cleaner's event not lose against a tag's, the tag would name what is gone."""
-    right = rebase._clean
+    right = cleaning_events._clean
     monkeypatch.setattr(
-        rebase, "_clean", lambda action, state: right(replace(action, tags=state.tags), state)
+        cleaning_events,
+        "_clean",
+        lambda action, state: right(replace(action, tags=state.tags), state),
     )
     assert caught(seeds=80)
 
 
 def test_forgetting_shared_paths_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a carried-over file deleted with the first segment that named it, rows would go."""
-    right = fold._cleaned
+    right = cleaning_events._cleaned
 
     def forgetful(state: State, action: Any) -> State:
         gone = {s.path for i in action.ids if (s := state.timeline.get(i)) and s.path}
         after = right(state, action)
         return replace(after, pending_delete=after.pending_delete | gone)
 
-    monkeypatch.setattr(fold, "_cleaned", forgetful)
+    monkeypatch.setattr(cleaning_events, "_cleaned", forgetful)
     assert caught(replace(NO_TAGS, asks=5))
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_segtable.core.errors import AlreadyExists, SegtableError
-from airflow_provider_segtable.core.log import admission as rebase
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested
+from airflow_provider_segtable.core.log.families import append_events, plan_events
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -181,13 +181,13 @@ def test_a_store_without_put_if_absent_is_caught(monkeypatch: pytest.MonkeyPatch
 
 def test_dropping_the_rebase_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were completions admitted unseen, rows would be doubled or lost: seeds fail."""
-    monkeypatch.setattr(rebase, "_complete", lambda action, _: action)
+    monkeypatch.setattr(plan_events, "_complete", lambda action, _: action)
     assert caught()
 
 
 def test_skipping_the_fencing_check_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Could an older attempt end its plan, its outputs would meet the books: seeds fail."""
-    monkeypatch.setattr(rebase, "_newest", lambda *_: True)
+    monkeypatch.setattr(plan_events, "_newest", lambda *_: True)
     assert caught()
 
 
@@ -199,19 +199,19 @@ def test_reusing_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_forgetting_late_appends_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were nothing carried over to a new version, what came meanwhile would be hidden."""
-    monkeypatch.setattr(rebase, "taken_over", lambda *_: ())
+    monkeypatch.setattr(plan_events, "taken_over", lambda *_: ())
     assert caught()
 
 
 def test_appending_to_the_old_version_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were a late append left where it was written, nobody would ever see it."""
-    monkeypatch.setattr(rebase, "moved", lambda segment, _: segment.id.chunk)
+    monkeypatch.setattr(append_events, "moved", lambda segment, _: segment.id.chunk)
     assert caught()
 
 
 def test_books_unchecked_and_rows_dropped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that loses a segment is stopped by the books, and without them by the checkers."""
-    monkeypatch.setattr(rebase, "check_balance", lambda *_: None)
+    monkeypatch.setattr(plan_events, "check_balance", lambda *_: None)
     monkeypatch.setattr(
         Attempt, "inputs", property(lambda attempt: INPUTS(attempt)[1:] or INPUTS(attempt))
     )

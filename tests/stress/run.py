@@ -33,7 +33,7 @@ import numpy as np
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
-from airflow_provider_segtable.core.log.state import COMMITS_KEPT
+from airflow_provider_segtable.core.log.fold import COMMITS_KEPT
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.services.compaction.compaction import compact

@@ -20,219 +20,82 @@ Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from airflow_provider_segtable.core.deletes.deletion import VectorFile
-from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup
-from airflow_provider_segtable.core.tables.schema import Schema
-from airflow_provider_segtable.core.time.interval import Granularity, Instant
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families import (
+    append_events,
+    change_events,
+    cleaning_events,
+    plan_events,
+    repair_events,
+    table_events,
+    tag_events,
+)
+from airflow_provider_segtable.core.log.families.append_events import Appended, AppendEvent, Voided
+from airflow_provider_segtable.core.log.families.change_events import RowsChanged
+from airflow_provider_segtable.core.log.families.cleaning_events import (
+    Cleaned,
+    CleaningEvent,
+    Swept,
+)
+from airflow_provider_segtable.core.log.families.plan_events import (
+    PlanAborted,
+    PlanCompleted,
+    PlanEvent,
+    PlanInflight,
+    PlanRequested,
+    PlanYielded,
+)
+from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.families.tag_events import TagEvent, Tagged, Untagged
+from airflow_provider_segtable.core.log.stamp import Stamp
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCreated:
-    """The table is created. ``schema`` is the one that readers see, also of a rollup table."""
-
-    table_id: str
-    name: str
-    schema: Schema
-    time_column: str
-    granularity: Granularity
-    properties: Mapping[str, str] = field(default_factory=dict)
-    rollup: Rollup | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
-    """New first-generation segments, visible together."""
-
-    segments: tuple[Segment, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsChanged:
-    """Rows are deleted and others appended, visible together.
-
-    Attributes:
-        kind: ``delete``, ``update`` or ``merge``.
-        segments: the appended first-generation segments.
-        vectors: the deleted rows, by root address; disjoint from all vectors up to ``seen``.
-        seen: the newest event that the author had read.
-        predicate: the deleted rows of a rollup table.
-        matched: the number of matching rows.
-        reason: the request, for people.
-    """
-
-    kind: str
-    segments: tuple[Segment, ...] = ()
-    vectors: tuple[VectorFile, ...] = ()
-    seen: int = 0
-    predicate: Predicate | None = None
-    matched: int = 0
-    reason: str = ""
-
-    @property
-    def deleted(self) -> int:
-        """Return the number of rows that the vectors delete."""
-        return sum(sum(file.rows.values()) for file in self.vectors)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voided:
-    """Allocated ids of a writer that gave up: no segment will ever be published under them."""
-
-    ids: tuple[SegmentId, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequested:
-    """A compaction is requested."""
-
-    plan: CompactionPlan
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanInflight:
-    """An attempt has its locks and starts to write; it supersedes every earlier attempt.
-
-    ``outputs`` are the ids it may use. A major compaction instead names its new ``version``, in
-    which it numbers segments itself, and the ``inputs`` found under its lock.
-    """
-
-    plan_id: str
-    attempt: str
-    token: FencingToken
-    outputs: tuple[SegmentId, ...]
-    inputs: tuple[SegmentId, ...] = ()
-    version: Instant | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanCompleted:
-    """The outputs replace the inputs, atomically.
-
-    For a major compaction the outputs include segments appended meanwhile, carried over to the new
-    version, and tombstones where the region has no rows.
-    """
-
-    plan_id: str
-    attempt: str
-    segments: tuple[Segment, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanYielded:
-    """An attempt lost its locks to a request of higher priority; the plan waits for a new one."""
-
-    plan_id: str
-    attempt: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanAborted:
-    """The plan is given up; its inputs stay. ``attempt`` is the newest that its author had read."""
-
-    plan_id: str
-    attempt: str | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
-    """Segments that no kept version shows leave the timeline; their files are pending delete.
-
-    Versions below ``retained_from`` can no longer be read, unless tagged. ``tags`` are the tags
-    that the cleaner had read: versions by name.
-    """
-
-    retained_from: int
-    ids: tuple[SegmentId, ...]
-    tags: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """Files that were pending delete are deleted."""
-
-    paths: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tagged:
-    """Version ``n`` gets a name, and is kept until the tag is removed."""
-
-    name: str
-    n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Untagged:
-    """The name of a version is removed."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableRepaired:
-    """A repair: facts from the table's files that the log lacks.
-
-    Attributes:
-        segments: segments that are missing in the log, or that get another id.
-        lost: ids that leave the timeline: their files are missing or incomplete.
-        voided: ids under which no segment will ever be published.
-        overrides: the granularity overrides from now on; None if unchanged.
-        vectors: deletions that are missing in the log.
-        reason: what was repaired, for people.
-    """
-
-    segments: tuple[Segment, ...]
-    lost: tuple[SegmentId, ...] = ()
-    vectors: tuple[VectorFile, ...] = ()
-    voided: tuple[SegmentId, ...] = ()
-    overrides: tuple[GranularityOverride, ...] | None = None
-    reason: str
-
+__all__ = [
+    "Action",
+    "Appended",
+    "Cleaned",
+    "Event",
+    "PlanAborted",
+    "PlanCompleted",
+    "PlanInflight",
+    "PlanRequested",
+    "PlanYielded",
+    "RowsChanged",
+    "Swept",
+    "TableCreated",
+    "TableRepaired",
+    "Tagged",
+    "Untagged",
+    "Voided",
+]
 
 Action: TypeAlias = (
-    TableCreated
-    | Appended
-    | RowsChanged
-    | Voided
-    | PlanRequested
-    | PlanInflight
-    | PlanCompleted
-    | PlanYielded
-    | PlanAborted
-    | Cleaned
-    | Swept
-    | Tagged
-    | Untagged
-    | TableRepaired
+    TableCreated | AppendEvent | RowsChanged | PlanEvent | CleaningEvent | TagEvent | TableRepaired
 )
 
+KINDS: tuple[EventKind[Any], ...] = (
+    *table_events.KINDS,
+    *append_events.KINDS,
+    *change_events.KINDS,
+    *plan_events.KINDS,
+    *cleaning_events.KINDS,
+    *tag_events.KINDS,
+    *repair_events.KINDS,
+)
 
-LOGGED_AS: Mapping[type, str] = {RowsChanged: "Changed", TableRepaired: "Restored"}
-"""Actions whose name in the log differs from the class name."""
+KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Stamp):
     """One entry of the log."""
 
-    n: int
-    time: Instant
-    commit: str
-    author: str
     action: Action
 
     @property
     def kind(self) -> str:
         """Return the action's name in the log, which never changes."""
-        return LOGGED_AS.get(type(self.action), type(self.action).__name__)
+        return KIND_OF[type(self.action)].name

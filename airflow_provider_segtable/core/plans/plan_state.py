@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.log.events import Event, PlanInflight
+from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
@@ -26,7 +26,7 @@ class PlanStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanState:
-    """A plan and its progress; ``last_n`` and ``author`` are those of its newest event.
+    """A plan and its progress; ``last_n`` and ``author`` are those of its newest at.
 
     ``yields`` counts the attempts that lost their locks to a higher priority. ``version`` is the
     new version of the latest attempt of a major compaction, and ``found`` the inputs it found.
@@ -53,44 +53,53 @@ class PlanState:
         return self.found or self.plan.inputs
 
     @staticmethod
-    def requested(plan: CompactionPlan, event: Event) -> "PlanState":
+    def requested(plan: CompactionPlan, at: Stamp) -> "PlanState":
         """Return the state of a new plan."""
         return PlanState(
             plan=plan,
             status=PlanStatus.REQUESTED,
-            requested_at=event.time,
-            changed_at=event.time,
-            last_n=event.n,
-            author=event.author,
+            requested_at=at.time,
+            changed_at=at.time,
+            last_n=at.n,
+            author=at.author,
         )
 
-    def started(self, action: PlanInflight, event: Event) -> "PlanState":
+    def started(
+        self,
+        at: Stamp,
+        *,
+        attempt: str,
+        token: FencingToken,
+        outputs: tuple[SegmentId, ...],
+        version: Instant | None,
+        found: tuple[SegmentId, ...],
+    ) -> "PlanState":
         """Return the state with one more attempt."""
         return replace(
-            self._at(event, PlanStatus.INFLIGHT, self.note),
+            self._at(at, PlanStatus.INFLIGHT, self.note),
             attempts=self.attempts + 1,
-            attempt=action.attempt,
-            token=action.token,
-            outputs=action.outputs,
-            version=action.version,
-            found=action.inputs,
+            attempt=attempt,
+            token=token,
+            outputs=outputs,
+            version=version,
+            found=found,
         )
 
-    def yielded(self, reason: str, event: Event) -> "PlanState":
+    def yielded(self, reason: str, at: Stamp) -> "PlanState":
         """Return the state after an attempt yielded its locks."""
-        waiting = self._at(event, PlanStatus.REQUESTED, reason)
+        waiting = self._at(at, PlanStatus.REQUESTED, reason)
         return replace(waiting, yields=self.yields + 1)
 
-    def finished(self, status: PlanStatus, note: str, event: Event) -> "PlanState":
+    def finished(self, status: PlanStatus, note: str, at: Stamp) -> "PlanState":
         """Return the state of a completed or aborted plan."""
-        return self._at(event, status, note)
+        return self._at(at, status, note)
 
-    def _at(self, event: Event, status: PlanStatus, note: str) -> "PlanState":
+    def _at(self, at: Stamp, status: PlanStatus, note: str) -> "PlanState":
         return replace(
             self,
             status=status,
-            changed_at=event.time,
-            last_n=event.n,
-            author=event.author,
+            changed_at=at.time,
+            last_n=at.n,
+            author=at.author,
             note=note,
         )

@@ -127,3 +127,23 @@ def decode_vectors(body: Mapping[str, Any]) -> VectorFile:
         rows=rows,
         checksum=body.get("checksum", ""),
     )
+
+
+def encode_segments(segments: tuple[Segment, ...]) -> list[Json]:
+    """Return segments as JSON."""
+    return [encode_segment(segment) for segment in segments]
+
+
+def decode_segments(bodies: Iterable[Json]) -> tuple[Segment, ...]:
+    """Parse the output of ``encode_segments``."""
+    return tuple(map(decode_segment, bodies))
+
+
+def encode_ids(ids: Iterable[SegmentId]) -> list[str]:
+    """Return segment ids as JSON."""
+    return [str(segment_id) for segment_id in ids]
+
+
+def decode_ids(texts: Iterable[str]) -> tuple[SegmentId, ...]:
+    """Parse the output of ``encode_ids``."""
+    return tuple(map(SegmentId.parse, texts))

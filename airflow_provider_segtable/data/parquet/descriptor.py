@@ -12,8 +12,8 @@ import json
 from dataclasses import replace
 
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
-from airflow_provider_segtable.core.log.codec import decode_table, encode_table
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.core.time.interval import Instant

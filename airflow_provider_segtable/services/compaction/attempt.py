@@ -29,8 +29,9 @@ from airflow_provider_segtable.core.locks.lockbox import (
     LockRequest,
     Mode,
 )
-from airflow_provider_segtable.core.log.admission import Conflict, inputs_gone
+from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
+from airflow_provider_segtable.core.log.families.plan_events import inputs_gone
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanState

@@ -6,16 +6,11 @@ from typing import Any
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
-from airflow_provider_segtable.core.log.codec import (
-    decode_plan,
-    decode_table,
-    encode_plan,
-    encode_table,
-    encode_token,
-)
+from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path, known_name, vectors_path
+from airflow_provider_segtable.core.plans.plan_codec import decode_plan, encode_plan, encode_token
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId

@@ -32,7 +32,8 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.admission import Conflict, admit
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Action, Event
-from airflow_provider_segtable.core.log.state import State, apply
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.table.context import TableContext

@@ -31,7 +31,8 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.log.state import State, apply, fold
+from airflow_provider_segtable.core.log.fold import apply, fold
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

@@ -6,7 +6,6 @@ import pytest
 
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.admission import admit
-from airflow_provider_segtable.core.log.cleanable import Keep, cleanable, still_cleanable
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
@@ -20,6 +19,11 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     Tagged,
     Untagged,
+)
+from airflow_provider_segtable.core.log.families.cleaning_events import (
+    Keep,
+    cleanable,
+    still_cleanable,
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind

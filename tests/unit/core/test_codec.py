@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -22,6 +23,7 @@ from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedForma
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import (
+    KINDS,
     Action,
     Appended,
     Cleaned,
@@ -199,6 +201,13 @@ ACTIONS: tuple[Action, ...] = (
 
 def event(n: int) -> Event:
     return Event(n=n, time=BASE + n + 1, commit=f"c{n}", author="host:1", action=ACTIONS[n])
+
+
+def test_every_kind_of_action_has_its_json() -> None:
+    """Each type of the union is a kind of its own name, and one of the golden files shows it."""
+    types = [kind.type for kind in KINDS]
+    assert set(types) == set(get_args(Action)) == set(map(type, ACTIONS))
+    assert len(types) == len({kind.name for kind in KINDS}) == len(set(types))
 
 
 @pytest.mark.parametrize("n", range(len(ACTIONS)))

@@ -3,8 +3,8 @@
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
-from airflow_provider_segtable.core.log.codec import decode_table, encode_table
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.tables.rollup_spec import (
     EVENTS,
     Metric,

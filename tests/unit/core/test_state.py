@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
-from airflow_provider_segtable.core.log import state as fold
+from airflow_provider_segtable.core.log import fold
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Event,
@@ -15,6 +15,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
 )
+from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.testing.builders import (
@@ -72,7 +73,7 @@ def test_inflight_burns_its_output_ids() -> None:
 
 def test_finished_plans_and_commits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """State does not grow with history: old finished plans and commit ids are forgotten."""
-    monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 2)
+    monkeypatch.setattr(plan_events, "FINISHED_PLANS_KEPT", 2)
     monkeypatch.setattr(fold, "COMMITS_KEPT", 3)
     segments = tuple(first(p) for p in range(8))
     state = after(created(), Appended(segments=segments))

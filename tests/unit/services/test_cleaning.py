@@ -24,8 +24,8 @@ from airflow_provider_segtable.core.errors import (
     TableExists,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.cleanable import Keep
 from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept, TableCreated
+from airflow_provider_segtable.core.log.families.cleaning_events import Keep
 from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow

@@ -8,8 +8,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
-from airflow_provider_segtable.core.log import state as fold
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
+from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.operators.outstanding import outstanding, settle
@@ -66,7 +66,7 @@ def test_forgotten_plan_is_found_in_the_log(
     ports: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was delayed past all remembered plans still learns how its plan ended."""
-    monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 0)
+    monkeypatch.setattr(plan_events, "FINISHED_PLANS_KEPT", 0)
     plans = planned(ports)
     compact(ports, plans, in_process(ports.files))
     results = compact(ports, plans, in_process(ports.files))
@@ -78,7 +78,7 @@ def test_operators_and_the_service_agree_on_a_forgotten_plan(
     ports: TableContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A retried task finds a plan done, also one older than all that the state remembers."""
-    monkeypatch.setattr(fold, "FINISHED_PLANS_KEPT", 0)
+    monkeypatch.setattr(plan_events, "FINISHED_PLANS_KEPT", 0)
     plans = planned(ports)
     compact(ports, plans, in_process(ports.files))
     found = outstanding(ports, plans, wait_s=0)

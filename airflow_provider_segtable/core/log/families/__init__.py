@@ -1,0 +1,1 @@
+"""Event families: types, JSON, fold and admission of each, in one file."""

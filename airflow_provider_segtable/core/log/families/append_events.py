@@ -1,0 +1,123 @@
+"""Appends, and ids of writers that gave up.
+
+1. ``Appended`` publishes new first-generation segments; ``Voided`` settles ids under which no
+   segment will ever be published.
+2. *Admission of an append*: it never waits. If its chunk has moved to another version, or its ids
+   were settled, it gets other ids, by metadata alone. It is refused only if granularity changed
+   and one of its segments lies in two chunks.
+3. *Admission of a void*: ids that were settled meanwhile are dropped.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.transitions import publish, settle, void
+from airflow_provider_segtable.core.segments.id_space import IdSpace
+from airflow_provider_segtable.core.segments.replacement import moved
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Run, Segment, SegmentId
+from airflow_provider_segtable.core.segments.segment_codec import (
+    decode_ids,
+    decode_segments,
+    encode_ids,
+    encode_segments,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """New first-generation segments, visible together."""
+
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voided:
+    """Allocated ids of a writer that gave up: no segment will ever be published under them."""
+
+    ids: tuple[SegmentId, ...]
+    reason: str
+
+
+AppendEvent: TypeAlias = Appended | Voided
+
+KINDS = (
+    EventKind(
+        type=Appended,
+        name="Appended",
+        encode=lambda action: {"segments": encode_segments(action.segments)},
+        decode=lambda body: Appended(segments=decode_segments(body["segments"])),
+    ),
+    EventKind(
+        type=Voided,
+        name="Voided",
+        encode=lambda action: {"ids": encode_ids(action.ids), "reason": action.reason},
+        decode=lambda body: Voided(ids=decode_ids(body["ids"]), reason=body["reason"]),
+    ),
+)
+
+
+def apply(state: State, action: AppendEvent) -> State:
+    """Return the state with the segments published, or the ids voided."""
+    match action:
+        case Appended(segments=segments):
+            return publish(state, segments)
+        case Voided(ids=ids):
+            return void(settle(state, ids), ids)
+        case _:
+            assert_never(action)
+
+
+def admit(action: AppendEvent, state: State) -> AppendEvent | Conflict:
+    """Return the action under ids that are free now, or the conflict."""
+    match action:
+        case Appended(segments=segments):
+            found = placed(segments, state)
+            return found if isinstance(found, Conflict) else replace(action, segments=found)
+        case Voided():
+            return _admit_void(action, state)
+        case _:
+            assert_never(action)
+
+
+def placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | Conflict:
+    """Return new segments under their final ids; in a rollup table, after all deletions so far.
+
+    Several files may have been written under one id. The first one published keeps the id as its
+    root; rows of the others get root addresses by the id under which they are published.
+    """
+    spaces: dict[ChunkKey, IdSpace] = {}
+
+    def space_of(chunk: ChunkKey) -> IdSpace:
+        return spaces.get(chunk) or state.id_space(chunk, Generation.FIRST)
+
+    done: list[Segment] = []
+    for segment in segments:
+        target, written = moved(segment, state), segment.id
+        if isinstance(target, Conflict):
+            return target
+        unsettled = space_of(written.chunk).free(written.partition)
+        stays = written.chunk == target and unsettled
+        partition = written.partition if stays else space_of(target).next
+        for chunk, taken in ((target, partition), (written.chunk, written.partition)):
+            spaces[chunk] = space_of(chunk).settle([taken])
+        carried = segment.carried(target.segment(partition), state.timeline.core(target))
+        if state.table.rollup:
+            carried = replace(carried, deletes_applied_through=state.n)
+        elif not unsettled:
+            carried = replace(carried, lineage=(Run(carried.id, 0, carried.rows),))
+        done.append(carried)
+    return tuple(done)
+
+
+def _admit_void(action: Voided, state: State) -> Voided | Conflict:
+    still = tuple(
+        i for i in action.ids if state.id_space(i.chunk, Generation.of(i)).free(i.partition)
+    )
+    if not still:
+        return Conflict(reason="all these ids were settled meanwhile")
+    return replace(action, ids=still)

@@ -1,0 +1,116 @@
+"""Changes of rows: a delete, an update or a merge deletes and appends atomically.
+
+1. Rows of a table that keeps them as they came are deleted by root address (deletion vectors),
+   rows of a rollup table by a predicate (``core.deletes.deletion``).
+2. *Admission*: its appends get other ids as those of an append do. Its deletions commute with
+   every compaction, because root addresses never change. It is refused if one of its roots has a
+   deletion that its author had not read: the author has to check for equal rows. It is refused,
+   too, if such deletions may have been pruned by a cleaning.
+
+On disk the event is called ``Changed``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, VectorFile
+from airflow_provider_segtable.core.deletes.predicate import (
+    Predicate,
+    decode_predicate,
+    encode_predicate,
+)
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families import append_events
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.transitions import delete_rows, publish
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.segment_codec import (
+    Json,
+    decode_segments,
+    decode_vectors,
+    encode_segments,
+    encode_vectors,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsChanged:
+    """Rows are deleted and others appended, visible together.
+
+    Attributes:
+        kind: ``delete``, ``update`` or ``merge``.
+        segments: the appended first-generation segments.
+        vectors: the deleted rows, by root address; disjoint from all vectors up to ``seen``.
+        seen: the newest event that the author had read.
+        predicate: the deleted rows of a rollup table.
+        matched: the number of matching rows.
+        reason: the request, for people.
+    """
+
+    kind: str
+    segments: tuple[Segment, ...] = ()
+    vectors: tuple[VectorFile, ...] = ()
+    seen: int = 0
+    predicate: Predicate | None = None
+    matched: int = 0
+    reason: str = ""
+
+    @property
+    def deleted(self) -> int:
+        """Return the number of rows that the vectors delete."""
+        return sum(sum(file.rows.values()) for file in self.vectors)
+
+
+def _encode_changed(action: RowsChanged) -> Json:
+    predicate = action.predicate and encode_predicate(action.predicate)
+    return {
+        "kind": action.kind,
+        "segments": encode_segments(action.segments),
+        "vectors": [encode_vectors(file) for file in action.vectors],
+        "seen": action.seen,
+        "matched": action.matched,
+        "reason": action.reason,
+        **({"predicate": predicate} if predicate else {}),
+    }
+
+
+def _decode_changed(body: Mapping[str, Any]) -> RowsChanged:
+    return RowsChanged(
+        kind=body["kind"],
+        segments=decode_segments(body["segments"]),
+        vectors=tuple(map(decode_vectors, body["vectors"])),
+        seen=body["seen"],
+        matched=body["matched"],
+        reason=body["reason"],
+        predicate=decode_predicate(body["predicate"]) if "predicate" in body else None,
+    )
+
+
+KINDS = (
+    EventKind(type=RowsChanged, name="Changed", encode=_encode_changed, decode=_decode_changed),
+)
+
+
+def apply(state: State, action: RowsChanged, n: int) -> State:
+    """Return the state with rows deleted and segments published by event ``n``."""
+    published = delete_rows(publish(state, action.segments), action.vectors, n)
+    if action.predicate is None:
+        return published
+    predicate_delete = PredicateDelete(n=n, predicate=action.predicate)
+    return replace(published, predicate_deletes=(*state.predicate_deletes, predicate_delete))
+
+
+def admit(action: RowsChanged, state: State) -> RowsChanged | Conflict:
+    """Return the change with its appends under free ids, or the conflict."""
+    if action.vectors and action.seen < state.vectors_pruned_through:
+        pruned = state.vectors_pruned_through
+        reason = f"deletions up to event {pruned} were cleaned since event {action.seen}"
+        return Conflict(reason=f"{reason}; look again", winner=pruned)
+    for root in (root for file in action.vectors for root in file.rows):
+        winner = max((each.n for each in state.vectors.get(root, ())), default=0)
+        if winner > action.seen:
+            return Conflict(reason=f"event {winner} deleted rows of {root}, too", winner=winner)
+    found = append_events.placed(action.segments, state)
+    return found if isinstance(found, Conflict) else replace(action, segments=found)

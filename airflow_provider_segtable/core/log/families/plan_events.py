@@ -1,0 +1,349 @@
+"""Plans: a compaction is requested, started, and completed, yielded or aborted.
+
+1. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
+   ``PlanAborted``. ``PlanYielded`` returns it to the requested ones (``core.plans.plan_state``).
+2. The ids that an attempt names are settled, even if it fails. A completion publishes its outputs;
+   a major compaction's may repartition the region.
+3. State keeps all pending plans, and the last ``FINISHED_PLANS_KEPT`` finished ones.
+4. *Admission of a request*: refused if an input is not visible or claimed by a pending plan, or if
+   the plan is pending or completed already (an aborted one may come back).
+5. *Admission of an attempt*: refused if the plan is finished, its lock is older than that of the
+   latest attempt, an id or version is used already, or an input is no longer visible.
+6. *Admission of a completion*: it commutes with appends, changes and compactions of other groups; a
+   new version carries over segments appended meanwhile (``core.segments.replacement``). Refused
+   if the plan is finished, another attempt superseded mine, or an input is no longer visible. The
+   balance check runs here, at commit (``core.segments.balance``).
+7. *Admission of a yield or an abort*: refused if an attempt began that its author had not read.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.stamp import Stamp
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.transitions import publish, settle
+from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan_codec import decode_plan, encode_plan, encode_token
+from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.segments.adjacency import check_plan
+from airflow_provider_segtable.core.segments.balance import check_balance
+from airflow_provider_segtable.core.segments.replacement import taken_over
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segments.segment_codec import (
+    Json,
+    decode_ids,
+    decode_segments,
+    encode_ids,
+    encode_segments,
+)
+from airflow_provider_segtable.core.time.interval import Instant
+
+FINISHED_PLANS_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequested:
+    """A compaction is requested."""
+
+    plan: CompactionPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInflight:
+    """An attempt has its locks and starts to write; it supersedes every earlier attempt.
+
+    ``outputs`` are the ids it may use. A major compaction instead names its new ``version``, in
+    which it numbers segments itself, and the ``inputs`` found under its lock.
+    """
+
+    plan_id: str
+    attempt: str
+    token: FencingToken
+    outputs: tuple[SegmentId, ...]
+    inputs: tuple[SegmentId, ...] = ()
+    version: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCompleted:
+    """The outputs replace the inputs, atomically.
+
+    For a major compaction the outputs include segments appended meanwhile, carried over to the new
+    version, and tombstones where the region has no rows.
+    """
+
+    plan_id: str
+    attempt: str
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanYielded:
+    """An attempt lost its locks to a request of higher priority; the plan waits for a new one."""
+
+    plan_id: str
+    attempt: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanAborted:
+    """The plan is given up; its inputs stay. ``attempt`` is the newest that its author had read."""
+
+    plan_id: str
+    attempt: str | None
+    reason: str
+
+
+LaterEvent: TypeAlias = PlanInflight | PlanCompleted | PlanYielded | PlanAborted
+PlanEvent: TypeAlias = PlanRequested | LaterEvent
+
+
+def _encode_end(action: PlanYielded | PlanAborted) -> Json:
+    return {"plan_id": action.plan_id, "attempt": action.attempt, "reason": action.reason}
+
+
+KINDS = (
+    EventKind(
+        type=PlanRequested,
+        name="PlanRequested",
+        encode=lambda action: {"plan": encode_plan(action.plan)},
+        decode=lambda body: PlanRequested(plan=decode_plan(body["plan"])),
+    ),
+    EventKind(
+        type=PlanInflight,
+        name="PlanInflight",
+        encode=lambda action: {
+            "plan_id": action.plan_id,
+            "attempt": action.attempt,
+            "token": encode_token(action.token),
+            "outputs": encode_ids(action.outputs),
+            **(
+                {"inputs": encode_ids(action.inputs), "version": action.version}
+                if action.version
+                else {}
+            ),
+        },
+        decode=lambda body: PlanInflight(
+            plan_id=body["plan_id"],
+            attempt=body["attempt"],
+            token=FencingToken(**body["token"]),
+            outputs=decode_ids(body["outputs"]),
+            inputs=decode_ids(body.get("inputs", [])),
+            version=body.get("version"),
+        ),
+    ),
+    EventKind(
+        type=PlanCompleted,
+        name="PlanCompleted",
+        encode=lambda action: {
+            "plan_id": action.plan_id,
+            "attempt": action.attempt,
+            "segments": encode_segments(action.segments),
+        },
+        decode=lambda body: PlanCompleted(
+            plan_id=body["plan_id"],
+            attempt=body["attempt"],
+            segments=decode_segments(body["segments"]),
+        ),
+    ),
+    EventKind(
+        type=PlanYielded,
+        name="PlanYielded",
+        encode=_encode_end,
+        decode=lambda body: PlanYielded(
+            plan_id=body["plan_id"], attempt=body["attempt"], reason=body["reason"]
+        ),
+    ),
+    EventKind(
+        type=PlanAborted,
+        name="PlanAborted",
+        encode=_encode_end,
+        decode=lambda body: PlanAborted(
+            plan_id=body["plan_id"], attempt=body["attempt"], reason=body["reason"]
+        ),
+    ),
+)
+
+
+def apply(state: State, action: PlanEvent, at: Stamp) -> State:
+    """Return the state with the plan's progress, and a completed plan's outputs published."""
+    match action:
+        case PlanRequested(plan=plan):
+            return _with_plan(state, PlanState.requested(plan, at))
+        case PlanInflight():
+            started = _known(state, action, at).started(
+                at,
+                attempt=action.attempt,
+                token=action.token,
+                outputs=action.outputs,
+                version=action.version,
+                found=action.inputs,
+            )
+            return settle(_with_plan(state, started), action.outputs)
+        case PlanCompleted(segments=segments):
+            done = _known(state, action, at).finished(PlanStatus.COMPLETED, "", at)
+            return publish(_recut(_with_plan(state, done), done.plan), segments)
+        case PlanYielded(reason=reason):
+            return _with_plan(state, _known(state, action, at).yielded(reason, at))
+        case PlanAborted(reason=reason):
+            aborted = _known(state, action, at).finished(PlanStatus.ABORTED, reason, at)
+            return _with_plan(state, aborted)
+        case _:
+            assert_never(action)
+
+
+def admit(action: PlanEvent, state: State) -> PlanEvent | Conflict:
+    """Return the action to commit, or the conflict.
+
+    Raises:
+        RowsOutOfBalance: if the outputs do not account for the rows of the inputs.
+    """
+    match action:
+        case PlanRequested(plan=plan):
+            return _request(plan, state) or action
+        case PlanInflight():
+            return _start(action, state) or action
+        case PlanCompleted():
+            return _complete(action, state)
+        case PlanYielded() | PlanAborted():
+            return _give_up(action, state) or action
+        case _:
+            assert_never(action)
+
+
+def _known(state: State, action: LaterEvent, at: Stamp) -> PlanState:
+    if action.plan_id not in state.plans:
+        kind = type(action).__name__
+        raise CorruptTable(f"event {at.n} ({kind}) names unknown plan {action.plan_id}")
+    return state.plans[action.plan_id]
+
+
+def _with_plan(state: State, plan: PlanState) -> State:
+    plans = {**state.plans, plan.plan.id: plan}
+    if plan.status.pending or len(plans) <= FINISHED_PLANS_KEPT:
+        return replace(state, plans=plans)
+    finished = [p for p in plans.values() if not p.status.pending]
+    if len(finished) > FINISHED_PLANS_KEPT:
+        oldest = min(finished, key=lambda p: p.last_n)
+        del plans[oldest.plan.id]
+    return replace(state, plans=plans)
+
+
+def _recut(state: State, plan: CompactionPlan) -> State:
+    if plan.region is None or plan.granularity is None:
+        return state
+    return replace(state, overrides=state.layout.recut(plan.region, plan.granularity).overrides)
+
+
+def _request(plan: CompactionPlan, state: State) -> Conflict | None:
+    known = state.plans.get(plan.id)
+    if known and known.status is not PlanStatus.ABORTED:
+        return Conflict(reason=f"plan {plan.id} is {known.status} already", winner=known.last_n)
+    for other in state.pending_plans():
+        if _rivals(plan, other):
+            reason = f"inputs of {plan.id} are claimed by pending plan {other.plan.id}"
+            return Conflict(reason=reason, winner=other.last_n)
+    gone = inputs_gone(plan, plan.inputs, state)
+    if gone or plan.kind is PlanKind.MAJOR:
+        return gone
+    groups = state.timeline.visible_groups(plan.chunk)
+    check_plan(plan, groups, state.voided.get(plan.chunk, frozenset()))
+    return None
+
+
+def _rivals(plan: CompactionPlan, other: PlanState) -> bool:
+    """Return whether two plans contest their inputs.
+
+    A major plan contests only other major plans here; it waits for the rest by lock.
+    """
+    if other.plan.kind is PlanKind.MAJOR:
+        return plan.interval.overlaps(other.plan.interval)
+    return plan.kind is not PlanKind.MAJOR and not set(plan.inputs).isdisjoint(other.inputs)
+
+
+def _start(action: PlanInflight, state: State) -> Conflict | None:
+    found = _pending(action.plan_id, state)
+    if isinstance(found, Conflict):
+        return found
+    if found.token and action.token.older_than(found.token):
+        return _superseded(found)
+    for output in action.outputs:
+        if not state.id_space(output.chunk, Generation.of(output)).free(output.partition):
+            return Conflict(reason=f"segment id {output} was used already; ask for new ones")
+    least = state.version_above(found.plan.interval)
+    if action.version is not None and action.version <= least:
+        reason = f"version {action.version} is not above {least}; ask for a higher one"
+        return Conflict(reason=reason)
+    return inputs_gone(found.plan, action.inputs or found.plan.inputs, state)
+
+
+def _complete(action: PlanCompleted, state: State) -> PlanCompleted | Conflict:
+    found = _pending(action.plan_id, state)
+    if isinstance(found, Conflict):
+        return found
+    if not _newest(found, action.attempt):
+        return _superseded(found)
+    gone = inputs_gone(found.plan, found.inputs, state)
+    if gone:
+        return gone
+    check_balance(found, action.segments, state)
+    if found.plan.kind is not PlanKind.MAJOR:
+        return action
+    late = taken_over(found, action.segments, state)
+    if isinstance(late, Conflict):
+        return late
+    return replace(action, segments=(*action.segments, *late))
+
+
+def _give_up(action: PlanYielded | PlanAborted, state: State) -> Conflict | None:
+    found = _pending(action.plan_id, state)
+    if isinstance(found, Conflict):
+        return found
+    return None if _newest(found, action.attempt) else _superseded(found)
+
+
+def _pending(plan_id: str, state: State) -> PlanState | Conflict:
+    found = state.plans.get(plan_id)
+    if found is None:
+        return Conflict(reason=f"plan {plan_id} is not in the log")
+    if not found.status.pending:
+        done = "completed" if found.status is PlanStatus.COMPLETED else "aborted"
+        reason = f"plan {plan_id} was {done} by {found.author}"
+        return Conflict(reason=reason, winner=found.last_n)
+    return found
+
+
+def _newest(found: PlanState, attempt: str | None) -> bool:
+    """Return whether the attempt is the newest in the log: only that one may end its plan."""
+    return found.attempt == attempt
+
+
+def _superseded(found: PlanState) -> Conflict:
+    reason = f"plan {found.plan.id} was taken over by {found.author} (attempt {found.attempt})"
+    return Conflict(reason=reason, winner=found.last_n)
+
+
+def inputs_gone(plan: CompactionPlan, inputs: Iterable[SegmentId], state: State) -> Conflict | None:
+    """Return the conflict if an input of a plan is no longer visible, or None."""
+    visible = {segment.id for segment in state.timeline.visible_segments(plan.interval)}
+    gone = next((i for i in inputs if i not in visible), None)
+    if gone is None:
+        return None
+    winner = _who_replaced(gone, state)
+    by = f"by plan {winner.plan.id}" if winner else "meanwhile"
+    return Conflict(
+        reason=f"input {gone} of plan {plan.id} was replaced {by}",
+        winner=winner.last_n if winner else None,
+    )
+
+
+def _who_replaced(segment_id: SegmentId, state: State) -> PlanState | None:
+    completed = (p for p in state.plans.values() if p.status is PlanStatus.COMPLETED)
+    replacing = [p for p in completed if segment_id in p.inputs]
+    return max(replacing, key=lambda p: p.last_n, default=None)

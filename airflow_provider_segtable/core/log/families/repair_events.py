@@ -1,0 +1,132 @@
+"""Repair: one event restores to the log what the table's files prove.
+
+1. Lost segments leave the timeline, restored ones enter it. Of a restored compacted segment all
+   roots are settled, because they were published once, with or without files now.
+2. *Admission*: refused if an id to remove is absent or one to add is present, or if segments of a
+   chunk would disagree about its core set: plan the repair again.
+
+On disk the event is called ``Restored``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.transitions import delete_rows, publish, settle, void
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
+from airflow_provider_segtable.core.segments.segment_codec import (
+    Json,
+    decode_ids,
+    decode_segments,
+    decode_vectors,
+    encode_ids,
+    encode_segments,
+    encode_vectors,
+)
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.layout import GranularityOverride
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRepaired:
+    """A repair: facts from the table's files that the log lacks.
+
+    Attributes:
+        segments: segments that are missing in the log, or that get another id.
+        lost: ids that leave the timeline: their files are missing or incomplete.
+        voided: ids under which no segment will ever be published.
+        overrides: the granularity overrides from now on; None if unchanged.
+        vectors: deletions that are missing in the log.
+        reason: what was repaired, for people.
+    """
+
+    segments: tuple[Segment, ...]
+    lost: tuple[SegmentId, ...] = ()
+    vectors: tuple[VectorFile, ...] = ()
+    voided: tuple[SegmentId, ...] = ()
+    overrides: tuple[GranularityOverride, ...] | None = None
+    reason: str
+
+
+def _encode_restored(action: TableRepaired) -> Json:
+    overrides = [[z.interval.name, z.granularity.value] for z in action.overrides or ()]
+    rarely = {
+        "lost": encode_ids(action.lost),
+        "voided": encode_ids(action.voided),
+        "vectors": [encode_vectors(file) for file in action.vectors],
+    }
+    return {
+        "segments": encode_segments(action.segments),
+        "reason": action.reason,
+        **{name: value for name, value in rarely.items() if value},
+        **({} if action.overrides is None else {"zones": overrides}),
+    }
+
+
+def _decode_restored(body: Mapping[str, Any]) -> TableRepaired:
+    overrides = (
+        GranularityOverride(Interval.from_name(name), Granularity(g))
+        for name, g in body.get("zones", [])
+    )
+    return TableRepaired(
+        segments=decode_segments(body["segments"]),
+        lost=decode_ids(body.get("lost", [])),
+        voided=decode_ids(body.get("voided", [])),
+        vectors=tuple(map(decode_vectors, body.get("vectors", []))),
+        overrides=tuple(overrides) if "zones" in body else None,
+        reason=body["reason"],
+    )
+
+
+KINDS = (
+    EventKind(
+        type=TableRepaired, name="Restored", encode=_encode_restored, decode=_decode_restored
+    ),
+)
+
+
+def apply(state: State, action: TableRepaired, n: int) -> State:
+    """Return the state with the lost segments removed and the restored facts added."""
+    left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
+    roots = (  # the roots of compacted segments were published once, with or without files now
+        segment.id.chunk.segment(partition)
+        for segment in action.segments
+        for partition in range(segment.shard.root_start, segment.shard.root_end)
+    )
+    settled = settle(left, (*roots, *action.voided))
+    voided = void(settled, action.voided)
+    overrides = state.overrides if action.overrides is None else action.overrides
+    published = delete_rows(publish(voided, action.segments), action.vectors, n)
+    return replace(published, overrides=overrides)
+
+
+def admit(action: TableRepaired, state: State) -> TableRepaired | Conflict:
+    """Refuse a repair if later events changed the state that it was planned for."""
+    for lost in action.lost:
+        if state.timeline.get(lost) is None:
+            return Conflict(reason=f"{lost} is not in the table any more; repair again")
+    for segment in action.segments:  # an attempt whose end was lost may have settled ids
+        dead = segment.id.partition in state.voided.get(segment.id.chunk, ())
+        if dead or state.timeline.get(segment.id):
+            return Conflict(reason=f"{segment.id} was published or voided meanwhile; repair again")
+        if segment.path in state.pending_delete:
+            return Conflict(reason=f"{segment.path} was cleaned meanwhile; repair again")
+    return _core_sets_differ(action, state) or action
+
+
+def _core_sets_differ(action: TableRepaired, state: State) -> Conflict | None:
+    """Refuse a repair if segments of a chunk would disagree about its core set."""
+    left = state.timeline.with_changes(remove=action.lost)
+    sizes: dict[ChunkKey, int] = {}
+    for segment in action.segments:
+        chunk, found = segment.id.chunk, segment.shard.core
+        known = left.core(chunk) if chunk in left.chunk_keys(chunk.interval) else found
+        expected = sizes.setdefault(chunk, known)
+        if found != expected:
+            reason = f"{segment.id} says that the core set of its chunk has {found} segments"
+            return Conflict(reason=f"{reason}, others say {expected}; repair again")
+    return None

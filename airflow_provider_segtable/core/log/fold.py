@@ -1,0 +1,100 @@
+"""The fold: a table's state is ``apply`` over its events, and nothing else changes state.
+
+1. ``apply(state, event)`` is pure, and total over logs whose events ``admission.admit`` accepted.
+2. Events arrive in order without gaps, at strictly increasing times; anything else is a
+   ``CorruptTable``, never skipped.
+3. A log begins with ``TableCreated``. How each other event changes the state is said and done in
+   its family (``core.log.families``).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    Cleaned,
+    Event,
+    PlanAborted,
+    PlanCompleted,
+    PlanInflight,
+    PlanRequested,
+    PlanYielded,
+    RowsChanged,
+    Swept,
+    TableCreated,
+    TableRepaired,
+    Tagged,
+    Untagged,
+    Voided,
+)
+from airflow_provider_segtable.core.log.families import (
+    append_events,
+    change_events,
+    cleaning_events,
+    plan_events,
+    repair_events,
+    tag_events,
+)
+from airflow_provider_segtable.core.log.recent_commits import RecentCommits
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.timeline import Timeline
+
+COMMITS_KEPT = 10_000
+
+
+def fold(state: State | None, events: Iterable[Event]) -> State | None:
+    """Apply events in order."""
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+def apply(state: State | None, event: Event) -> State:
+    """Return the state after one more event.
+
+    Raises:
+        CorruptTable: if the event cannot follow this state.
+    """
+    if state is None:
+        return _created(event)
+    if event.n != state.n + 1 or event.time <= state.time:
+        raise CorruptTable(
+            f"event {event.n} at {event.time} µs cannot follow event {state.n} at {state.time} µs"
+        )
+    commits = state.commits.added(event.commit, event.n, COMMITS_KEPT)
+    return replace(_acted(state, event), n=event.n, time=event.time, commits=commits)
+
+
+def _created(event: Event) -> State:
+    if event.n != 0 or not isinstance(event.action, TableCreated):
+        raise CorruptTable(f"a log begins with event 0, TableCreated; found {event.n} {event.kind}")
+    return State(
+        n=0,
+        time=event.time,
+        base_version=event.time,
+        table=event.action,
+        timeline=Timeline.empty(),
+        commits=RecentCommits({event.commit: 0}),
+    )
+
+
+def _acted(state: State, event: Event) -> State:
+    match event.action:
+        case TableCreated():
+            raise CorruptTable(f"event {event.n} creates the table a second time")
+        case Appended() | Voided():
+            return append_events.apply(state, event.action)
+        case RowsChanged():
+            return change_events.apply(state, event.action, event.n)
+        case PlanRequested() | PlanInflight() | PlanCompleted() | PlanYielded() | PlanAborted():
+            return plan_events.apply(state, event.action, event)
+        case Cleaned() | Swept():
+            return cleaning_events.apply(state, event.action)
+        case Tagged() | Untagged():
+            return tag_events.apply(state, event.action)
+        case TableRepaired():
+            return repair_events.apply(state, event.action, event.n)
+        case _:
+            assert_never(event.action)
