@@ -3,9 +3,9 @@
 ::
 
     planner DAG (cron, one run at a time)          a DAG per kind (one run per batch of plans)
-    plan ── list of runs ──> emit (mapped) ──┬───> minor        compact ──> spark-submit
-                                             ├───> semi_major   compact ──> spark-submit
-                                             └───> major        compact ──> spark-submit
+    plan ── list of runs ──> emit (mapped) ──┬───> minor        compact: in the task
+                                             ├───> semi_major   compact  itself, or by
+                                             └───> major        compact  spark-submit
 
     from airflow_provider_segtable.dag_factory import compaction_dags
 
@@ -34,6 +34,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
+from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage import check_uri
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -68,6 +69,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     plans_per_run: int = PLANS_PER_RUN,
     max_active_runs: int = 2,
     pool: str | None = None,
+    engine: str = Engine.AUTO,
     spark: Mapping[str, Any] | None = None,
     kinds: Mapping[str, Mapping[str, Any]] | None = None,
     tags: tuple[str, ...] = ("segtable",),
@@ -83,9 +85,12 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
         plans_per_run: how many plans share one start of Spark.
         max_active_runs: how many minor runs at once; the larger kinds have one, see ``kinds``.
         pool: pool of the compacting tasks.
-        spark: more arguments of ``SegtableCompactOperator``: ``spark_conn_id``, ``spark_conf`` ...
+        engine: where plans are carried out: ``local``, in the task itself; ``spark``; or ``auto``,
+            by the size of their inputs (``planning.engine``).
+        spark: more arguments of ``SegtableCompactOperator``: ``spark_conn_id``, ``spark_conf``,
+            ``local_bytes`` ...
         kinds: settings for ``minor``, ``semi-major`` or ``major`` alone: ``max_active_runs``,
-            ``pool``, ``priority_weight``, ``spark_conf`` ...
+            ``pool``, ``priority_weight``, ``engine``, ``spark_conf`` ...
         tags: tags of all DAGs.
 
     Returns:
@@ -106,7 +111,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in KINDS}
     wanted = {"trigger_dag_ids": ids, "policy": policy, "plans_per_run": plans_per_run}
     planner = _planner_dag(title, schedule, common, {**place, **wanted})
-    shared = {**place, **(spark or {}), **({"pool": pool} if pool else {})}
+    shared = {**place, "engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
     defaults = {**KINDS, "minor": {**KINDS["minor"], "max_active_runs": max_active_runs}}
     made = {
         kind: _kind_dag(

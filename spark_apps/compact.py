@@ -12,9 +12,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
-from airflow_provider_segtable.services.compaction.execution_order import Turn, turns
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.spark.driver.application import (
     DONE,
     FAILED,
@@ -48,32 +47,27 @@ def arguments() -> argparse.ArgumentParser:
 def work(app: App) -> Outcome:
     """Carry out the plans, and report how each one ended."""
     check_machine()  # before the log marks plans as inflight
-    results: list[PlanResult] = []
-    for turn in turns(_state(app), app.arguments.plan or _pending(app), app.arguments.wait_s):
-        results += _compact(app, turn)
+    plan_ids = app.arguments.plan or _pending(app)
+    results = _compact(app, plan_ids) if plan_ids else ()
     failed = any(result.ended is Ended.FAILED for result in results)
     facts = {"plans": [asdict(result) for result in results]}
     logged = all(result.ended in _IN_THE_LOG for result in results)
     return Outcome(code=FAILED if failed else DONE, facts=facts, logged=logged)
 
 
-def _compact(app: App, turn: Turn) -> Sequence[PlanResult]:
-    return compact(
+def _compact(app: App, plan_ids: Sequence[str]) -> Sequence[PlanResult]:
+    return carry_out(
         app.ports,
-        turn.plan_ids,
+        plan_ids,
         spark_execute(app.spark),
-        wait_s=turn.wait_s,
+        wait_s=app.arguments.wait_s,
         parallelism=app.spark.sparkContext.defaultParallelism,
         report=_say,
     )
 
 
-def _state(app: App) -> State:
-    return app.ports.log.load()
-
-
 def _pending(app: App) -> list[str]:
-    return [known.plan.id for known in _state(app).pending_plans()]
+    return [known.plan.id for known in app.ports.log.load().pending_plans()]
 
 
 def _say(result: PlanResult) -> None:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.ingest_command import Engine
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.planning.engine import Engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ class Asked:
         return inserting and not self.dry_run
 
 
-def changed(uri: str, table: Any, asked: Asked, engine: Engine | None, master: str | None) -> Facts:
+def changed(uri: str, table: Any, asked: Asked, engine: Engine, master: str | None) -> Facts:
     """Carry out a change, and return its result."""
     start = monotonic()
     if asked.inserts:
@@ -125,7 +125,7 @@ def tell(facts: Facts, *, as_json: bool) -> None:
         show(Text.assemble((f"{_DONE[facts['kind']]}{again}", "green"), line))
 
 
-def _engine(state: Any, schema: "pa.Schema", asked: Asked, wanted: Engine | None) -> Engine:
+def _engine(state: Any, schema: "pa.Schema", asked: Asked, wanted: Engine) -> Engine:
     """Return the engine for a change.
 
     Raises:

@@ -33,7 +33,11 @@ from airflow_provider_segtable.coordination.zookeeper.access import (
     OPTIONS_VARIABLE as ZOOKEEPER_VARIABLE,
 )
 from airflow_provider_segtable.core.arguments import plain
-from airflow_provider_segtable.core.errors import DependencyMissing, ExecutionFailed
+from airflow_provider_segtable.core.errors import (
+    DependencyMissing,
+    EnvironmentIncomplete,
+    ExecutionFailed,
+)
 from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.hooks.settings import (
     checked_deploy_mode,
@@ -336,6 +340,16 @@ def spark_home() -> Path:
         f"spark-submit was not found ({looked}): pip install pyspark (pyspark-client has "
         "none), set SPARK_HOME, or name a Spark connection by spark_conn_id"
     )
+
+
+def local_spark_here() -> bool:
+    """Return whether ``LocalSparkSubmit`` finds a Spark and a Java on this machine."""
+    try:
+        spark_home()
+        find_java()
+    except EnvironmentIncomplete:
+        return False
+    return True
 
 
 def _spark_submit_hook() -> Any:

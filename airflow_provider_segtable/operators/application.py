@@ -37,9 +37,10 @@ from airflow_provider_segtable.hooks.submission import (
     LocalSparkSubmit,
     SparkSubmit,
     Submission,
+    local_spark_here,
 )
 from airflow_provider_segtable.operators.rendered import TableOperator
-from airflow_provider_segtable.spark.driver.app_files import spark_app_path
+from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX, spark_app_path
 from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.remote_results import fetch, forget
 from airflow_provider_segtable.triggers.detached import DetachedTrigger, Ending
@@ -179,6 +180,12 @@ class SegtableSparkOperator(TableOperator):
         )
         return self.report_of(place, event, ending.result)
 
+    def can_launch(self, place: Place) -> bool:
+        """Return whether an application can be started: by a connection, launcher or from here."""
+        if self.launcher is not None or self.spark_conn_id or place.spark_conn_id:
+            return True
+        return local_spark_here()
+
     def report_of(self, place: Place, event: Mapping[str, Any] | None, result: str) -> Report:
         """Return how a detached application ended.
 
@@ -246,10 +253,15 @@ class SegtableSparkOperator(TableOperator):
                 wait=not self.deferrable,
             )
             try:
-                self.launcher.launch(submission, self.log.info)
+                self.launcher.launch(submission, self._pass_on)
             except ExecutionFailed as fault:
                 return redacted(str(fault))
         return None
+
+    def _pass_on(self, line: str) -> None:
+        """Log a line of the application, except its result, which the task logs in words."""
+        if not line.startswith(RESULT_PREFIX):
+            self.log.info("%s", line)
 
     def _defer(self, ending: Ending, deadline: Instant, carried: Mapping[str, Any]) -> None:
         trigger = DetachedTrigger(

@@ -1,17 +1,23 @@
-"""Carry out compaction plans: one Spark application for all plans of a run.
+"""Carry out compaction plans: small ones in the task itself, larger ones on Spark.
 
 1. Read the log and the locks for the plans that are still to do. A retry may meet the driver of
    its earlier try, alive or dead: ``outstanding`` waits for a live driver and launches none of
    the plans it holds.
-2. Launch ``spark_apps/compact.py`` over the rest. It locks, marks each plan inflight and
-   commits by the log's rules: an orphan and its successor can never both commit a plan.
-3. The triggerer may wait for a driver on a cluster (``operators.application``).
-4. Judge by the application's report; without one, by the log. Only failed plans fail the task.
+2. Choose the engine (``planning.engine``): for a few megabytes Spark takes longer to start than
+   the work takes.
+3. Carry out the rest in this process, or launch ``spark_apps/compact.py``: one Spark application
+   for all plans of a run. Both lock, mark each plan inflight and commit by the log's rules: an
+   orphan and its successor can never both commit a plan.
+4. The triggerer may wait for a driver on a cluster (``operators.application``).
+5. Judge by the application's report; without one, by the log. Only failed plans fail the task.
    Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
    the next planner run launches a yielded plan again.
+6. The task's log has one line for each plan, from the process that carried it out, and at the end
+   one line for the run.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -30,45 +36,73 @@ from airflow_provider_segtable.operators.application import (
 )
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
+from airflow_provider_segtable.planning.engine import (
+    LOCAL_BYTES,
+    Choice,
+    Engine,
+    chosen_engine,
+    input_size,
+    only_spark,
+)
+from airflow_provider_segtable.planning.reasons import describe_size
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.table.context import TableContext
 
 
 class SegtableCompactOperator(SegtableSparkOperator):
-    """Carry out plans of one table on Spark.
+    """Carry out plans of one table, in the task itself or on Spark.
 
     Returns ``{"completed", "segments_in", "segments_out", "rows", "bytes", "plans": [...]}``.
 
     Args:
         table: below the connection's root, or a URI.
         plans: plan ids, or their JSON text; every pending plan of the table if empty.
+        engine: ``local``: in the task itself. ``spark``: by a Spark application. ``auto``: local up
+            to ``local_bytes``, else Spark; Spark for what only Spark can do.
+        local_bytes: most bytes of input that ``auto`` compacts in the task itself.
         wait_s: how long to wait, in seconds, if other workers hold all the plans that are left.
         kwargs: see ``SegtableSparkOperator``.
     """
 
     app = "compact"
-    template_fields: Sequence[str] = ("plans", *SegtableSparkOperator.template_fields)
+    template_fields: Sequence[str] = ("plans", "engine", *SegtableSparkOperator.template_fields)
     ui_color = "#f5e8df"
 
     def __init__(
         self,
         *,
         plans: Sequence[str] | str | None = None,
+        engine: str = Engine.AUTO,
+        local_bytes: int = LOCAL_BYTES,
         wait_s: float = 120.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.plans = plans
+        self.engine = str(engine)
+        self.local_bytes = local_bytes
         self.wait_s = wait_s
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the plans that are still to do."""
         with refused_at_once(f"compaction of {self.table}"):
-            asked = asked_plans(self.plans)
+            asked, wish = asked_plans(self.plans), Engine.of(self.engine)
             seconds("wait_s", self.wait_s)
             place = SegtableHook(self.segtable_conn_id).place
             place.uri(self.table)
-        found = self._outstanding(place, asked, author_of(context))
+        author = author_of(context)
+        with place.table_ports(self.table, author=author) as ports:
+            found = outstanding(ports, asked, wait_s=self.wait_s, tell=self.log.info)
+            choice = self._choice(ports, wish, found.todo, place)
+            self._say(found.settled)
+            if not found.todo:
+                self.log.info("nothing is left to compact")
+                return self._told(found.settled)
+            self.log.info("%d plans %s", len(found.todo), choice)
+            if choice.local:
+                return self._told((*found.settled, *self._here(ports, found.todo)))
         return self._told((*found.settled, *self._launch(place, found)))
 
     def execute_complete(
@@ -85,31 +119,22 @@ class SegtableCompactOperator(SegtableSparkOperator):
         report = self.report_of(place, event, result)
         return self._told((*parsed(settled), *self._settled(place, launched, report)))
 
-    def _told(self, results: Sequence[PlanResult]) -> dict[str, Any]:
-        """Log how the plans ended, and return the summary.
+    def _choice(
+        self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place
+    ) -> Choice:
+        state = ports.log.load()
+        return chosen_engine(
+            wish,
+            size=input_size(state, plan_ids),
+            only_spark=only_spark(state),
+            spark_here=lambda: self.can_launch(place),
+            local_bytes=self.local_bytes,
+        )
 
-        Raises:
-            AirflowException: some failed.
-        """
-        for result in results:
-            self.log.info("%s: %s: %s", result.plan_id, result.ended, result.message)
-        failed = [result for result in results if result.ended is Ended.FAILED]
-        if failed:
-            what = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
-            raise AirflowException(
-                f"{len(failed)} of {len(results)} plans over {self.table} failed; "
-                f"a retry or the next planner run repeats them:\n{what}"
-            )
-        return summary(results)
-
-    def _outstanding(self, place: Place, asked: Sequence[str] | None, author: str) -> Outstanding:
-        with place.table_ports(self.table, author=author) as ports:
-            return outstanding(ports, asked, wait_s=self.wait_s, tell=self.log.info)
+    def _here(self, ports: TableContext, plan_ids: Sequence[str]) -> tuple[PlanResult, ...]:
+        return carry_out(ports, plan_ids, in_process(), report=lambda result: self._say([result]))
 
     def _launch(self, place: Place, found: Outstanding) -> tuple[PlanResult, ...]:
-        if not found.todo:
-            self.log.info("no plans are left to launch")
-            return ()
         report = self.launch(
             place,
             [option("plan", plan_id_of(plan_id)) for plan_id in found.todo],
@@ -121,11 +146,35 @@ class SegtableCompactOperator(SegtableSparkOperator):
     def _settled(
         self, place: Place, plan_ids: Sequence[str], report: Report
     ) -> tuple[PlanResult, ...]:
+        """Return the results, and log those that the application has not said in this log."""
         told = parsed(report.facts.get("plans", ()))
         error = report.error or "the application ended without a result of this plan"
         with place.table_ports(self.table) as ports:
             results = settle(ports, plan_ids, told, error)
-            return (*told, *_logged(ports, results[len(told) :])) if report.detached else results
+            if report.detached:
+                results = (*told, *_logged(ports, results[len(told) :]))
+        self._say(results if report.detached else results[len(told) :])
+        return results
+
+    def _say(self, results: Sequence[PlanResult]) -> None:
+        for result in results:
+            self.log.info("%s: %s: %s", result.plan_id, result.ended, result.message)
+
+    def _told(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+        """Log the run in one line, and return the summary.
+
+        Raises:
+            AirflowException: some failed.
+        """
+        self.log.info("%s", sentence(results))
+        failed = [result for result in results if result.ended is Ended.FAILED]
+        if failed:
+            what = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
+            raise AirflowException(
+                f"{len(failed)} of {len(results)} plans over {self.table} failed; "
+                f"a retry or the next planner run repeats them:\n{what}"
+            )
+        return summary(results)
 
 
 def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
@@ -214,3 +263,16 @@ def summary(results: Sequence[PlanResult]) -> dict[str, Any]:
         "bytes": sum(result.size for result in results),
         "plans": plain(results),
     }
+
+
+def sentence(results: Sequence[PlanResult]) -> str:
+    """Return a run in one line."""
+    done = [result for result in results if result.ended is Ended.COMPLETED]
+    others = Counter(str(result.ended) for result in results if result.ended is not Ended.COMPLETED)
+    parts = [f"{count} {ended}" for ended, count in others.items()]
+    if done or not parts:
+        made = summary(done)
+        size, rows = describe_size(made["bytes"]), f"{made['rows']:,} rows"
+        what = f"{made['segments_in']} segments -> {made['segments_out']} ({rows}, {size})"
+        parts.insert(0, f"{len(done)} completed: {what}" if done else "none")
+    return f"plans: {'; '.join(parts)}"

@@ -21,8 +21,8 @@ DAGS = '''"""Airflow DAGs of the demo: a planner, and the minor compactions that
 from airflow_provider_segtable.dag_factory import compaction_dags
 
 # The demo triggers the planner itself; a real one has a schedule. Seven plans share one DAG run,
-# and so one start of Spark.
-compaction_dags(table="flights", schedule=None, plans_per_run=7)
+# and so one start of Spark. Left to itself (engine="auto") so little would need no Spark.
+compaction_dags(table="flights", schedule=None, plans_per_run=7, engine="spark")
 '''
 LOOK_EVERY_S = 1.0
 

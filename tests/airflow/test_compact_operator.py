@@ -20,7 +20,8 @@ from .conftest import Flights, InThisProcess
 
 
 def compactor(launcher: InThisProcess, **overrides: object) -> SegtableCompactOperator:
-    arguments = {"table": "flights", "launcher": launcher, "wait_s": 0.0, **overrides}
+    arguments = {"table": "flights", "launcher": launcher, "engine": "spark", "wait_s": 0.0}
+    arguments |= overrides
     return SegtableCompactOperator(task_id="compact", **arguments)
 
 
@@ -57,6 +58,27 @@ def test_a_plan_is_carried_out_and_reported(flights: Flights, plan_id: str) -> N
     assert told["plans"][0]["ended"] == "completed"
     assert flights.segments() == 1
     assert flights.rows() == rows
+
+
+def test_a_small_plan_is_carried_out_in_the_task_itself(
+    flights: Flights, plan_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``auto`` starts no Spark; the log has one line for the plan, and one for the run."""
+    launcher, rows = InThisProcess(), flights.rows()
+    told = compactor(launcher, plans=[plan_id], engine="auto").execute({})
+    assert (told["completed"], told["segments_out"], launcher.launched) == (1, 1, [])
+    assert flights.rows() == rows
+    logged = capsys.readouterr().out
+    assert "1 plans in this process:" in logged
+    assert logged.count(f"{plan_id}: completed:") == 1
+    assert "plans: 1 completed: 16 segments -> 1 (800 rows, " in logged
+
+
+def test_a_plan_above_the_limit_goes_to_spark(plan_id: str) -> None:
+    """``local_bytes`` is the limit of ``auto``; ``local`` has none."""
+    launcher = InThisProcess()
+    compactor(launcher, plans=[plan_id], engine="auto", local_bytes=1000).execute({})
+    assert launcher.launched == [[plan_id]]
 
 
 @pytest.mark.usefixtures("flights")

@@ -257,7 +257,7 @@ def test_neither_triggers_nor_xcoms_nor_files_of_the_table_hold_credentials(
     caplog.set_level(logging.DEBUG)
     plan_table(kept.table.ports)
     told = SegtableCompactOperator(
-        task_id="t", table="flights", launcher=InThisProcess(), wait_s=0
+        task_id="t", table="flights", engine="spark", launcher=InThisProcess(), wait_s=0
     ).execute(RUN)
     far = SegtableDeleteOperator(
         task_id="t", table="flights", where="row < 6", deferrable=True, launcher=Far(kept)

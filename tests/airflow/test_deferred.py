@@ -72,6 +72,7 @@ def deleter(**overrides: Any) -> SegtableDeleteOperator:
 
 def compactor(**overrides: Any) -> SegtableCompactOperator:
     arguments = {"table": "flights", "launcher": Cluster(), "deferrable": True, "wait_s": 0.0}
+    arguments["engine"] = "spark"
     return SegtableCompactOperator(task_id="compact", **{**arguments, **overrides})
 
 

@@ -60,6 +60,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> None:
         {"plans": '{"minor-1": 1}'},
         {"plans": ["minor-1\n"]},
         {"wait_s": float("nan")},
+        {"engine": "flink"},
         {"table": "flights\0"},
         {"table": "../../etc"},
         {"table": "s3://me:hush@lake/t"},

@@ -39,7 +39,7 @@ from airflow.sdk import DAG
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 
-compaction_dags(table="flights", schedule=None, spark={"retries": 0})
+compaction_dags(table="flights", schedule=None, engine="spark", spark={"retries": 0})
 
 with DAG("waiter", schedule=None):
     SegtableSmallSegmentsSensor(

@@ -51,6 +51,7 @@ def test_a_plan_is_carried_out_by_a_spark_connection(
         task_id="compact",
         table="trips",
         plans=plans,
+        engine="spark",
         launcher=SparkSubmit("cluster", options={"py_files": archive}),
     )
     told = operator.execute({})

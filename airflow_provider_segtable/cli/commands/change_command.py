@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from airflow_provider_segtable.cli.changing import Asked, Matched, Unmatched, changed, tell
-from airflow_provider_segtable.cli.commands.ingest_command import Engine, MasterOption
+from airflow_provider_segtable.cli.commands.ingest_command import MasterOption
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
@@ -16,6 +16,7 @@ from airflow_provider_segtable.cli.input.options import (
     pairs,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.planning.engine import Engine
 
 Where = Annotated[
     str | None,
@@ -61,11 +62,10 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say how many rows it would touch, and write nothing.")
 ]
 ChangeEngine = Annotated[
-    Engine | None,
+    Engine,
     typer.Option(
         help="local: in this process; simple SQL, files that fit in memory. spark: anything, "
-        "spread over Spark tasks. By default local if it can, else spark.",
-        show_default=False,
+        "spread over Spark tasks. auto: local if it can, else spark.",
     ),
 ]
 
@@ -81,7 +81,7 @@ def delete(  # noqa: PLR0913 - each is an option
     options: ReaderOptions = None,
     dry_run: DryRun = False,
     commit_id: CommitId = None,
-    engine: ChangeEngine = None,
+    engine: ChangeEngine = Engine.AUTO,
     master: MasterOption = None,
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
@@ -136,7 +136,7 @@ def update(  # noqa: PLR0913 - each is an option
     options: ReaderOptions = None,
     dry_run: DryRun = False,
     commit_id: CommitId = None,
-    engine: ChangeEngine = None,
+    engine: ChangeEngine = Engine.AUTO,
     master: MasterOption = None,
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
@@ -203,7 +203,7 @@ def merge(  # noqa: PLR0913 - each is an option
     options: ReaderOptions = None,
     dry_run: DryRun = False,
     commit_id: CommitId = None,
-    engine: ChangeEngine = None,
+    engine: ChangeEngine = Engine.AUTO,
     master: MasterOption = None,
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,

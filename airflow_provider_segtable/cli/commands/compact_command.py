@@ -1,15 +1,15 @@
 """``segtable compact``: request compactions, and carry out plans."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.commands.ingest_command import Engine, EngineOption, MasterOption
+from airflow_provider_segtable.cli.commands.ingest_command import EngineOption, MasterOption
 from airflow_provider_segtable.cli.commands.plan_command import policy_of
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display import drawing
-from airflow_provider_segtable.cli.display.output import Facts, print_json, progress, show
+from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
@@ -20,12 +20,16 @@ from airflow_provider_segtable.cli.input.options import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.planning.engine import (
+    Choice,
+    Engine,
+    chosen_engine,
+    input_size,
+    only_spark,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.services.compaction.compaction import PlanResult
-    from airflow_provider_segtable.services.compaction.execution import Execute
-
-Report = Callable[["PlanResult"], None]
 
 
 PlanIds = Annotated[
@@ -93,7 +97,7 @@ def compact(  # noqa: PLR0913 - each is an option
     granularity: Cut = None,
     clustering: Clustering = None,
     rollup: RollupWish = None,
-    engine: EngineOption = Engine.LOCAL,
+    engine: EngineOption = Engine.AUTO,
     master: MasterOption = None,
     wait: Wait = None,
     properties: Properties = None,
@@ -183,49 +187,36 @@ def _request(
 def _carry_out(
     table: Any, plans: Sequence[str], engine: Engine, master: str | None, wait_s: float | None
 ) -> Sequence["PlanResult"]:
+    from airflow_provider_segtable.services.compaction.carry_out import carry_out
     from airflow_provider_segtable.services.compaction.execution import in_process
 
+    local = _chosen(table, plans, engine).local
     with progress() as bar:
         task = bar.add_task("compacting", total=len(plans))
 
         def tell(_: "PlanResult") -> None:
             bar.advance(task)
 
-        if engine is Engine.LOCAL:
-            return _in_turns(table, plans, in_process(), tell, wait_s=wait_s)
+        if local:
+            return carry_out(table.ports, plans, in_process(), wait_s=wait_s, report=tell)
         from airflow_provider_segtable.cli.on_spark import session
         from airflow_provider_segtable.spark.driver.distribution import spark_execute
 
         with session(master, "compact", table) as spark:
             cores = spark.sparkContext.defaultParallelism
-            execute = spark_execute(spark)
-            return _in_turns(table, plans, execute, tell, wait_s=wait_s, parallelism=cores)
+            how: Any = {"wait_s": wait_s, "parallelism": cores, "report": tell}
+            return carry_out(table.ports, plans, spark_execute(spark), **how)
 
 
-def _in_turns(
-    table: Any,
-    plans: Sequence[str],
-    execute: "Execute",
-    tell: Report,
-    *,
-    wait_s: float | None,
-    parallelism: int = 2,
-) -> Sequence["PlanResult"]:
-    from airflow_provider_segtable.services.compaction.compaction import compact as run
-    from airflow_provider_segtable.services.compaction.execution_order import turns
+def _chosen(table: Any, plans: Sequence[str], wish: Engine) -> Choice:
+    from airflow_provider_segtable.spark.driver.install_check import spark_here
 
-    return [
-        result
-        for turn in turns(table.state(), plans, wait_s)
-        for result in run(
-            table.ports,
-            turn.plan_ids,
-            execute,
-            wait_s=turn.wait_s,
-            parallelism=parallelism,
-            report=tell,
-        )
-    ]
+    state = table.state()
+    size, why = input_size(state, plans), only_spark(state)
+    chosen = chosen_engine(wish, size=size, only_spark=why, spark_here=spark_here)
+    if wish is Engine.AUTO and not chosen.local:
+        note(f"[dim]{chosen}[/]")
+    return chosen
 
 
 def _facts(uri: str, table: Any, results: Sequence["PlanResult"]) -> Facts:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,21 +18,18 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Engine(StrEnum):
-    """The engine that does the work."""
-
-    LOCAL = "local"
-    SPARK = "spark"
-
-
 EngineOption = Annotated[
     Engine,
-    typer.Option(help="local: in this process. spark: spread over Spark tasks."),
+    typer.Option(
+        help="local: in this process. spark: spread over Spark tasks. auto: local up to 64 MiB of "
+        "input, or without Spark; else spark."
+    ),
 ]
 MasterOption = Annotated[
     str | None,
@@ -84,7 +80,7 @@ def ingest(  # noqa: PLR0913 - each is an option
             "--rows-per-append works only with --engine local: leave out one of them"
         )
     with writable_table(table, storage_options, zookeeper) as opened:
-        if engine is Engine.SPARK:
+        if not _local_does(files, engine, rows_per_append):
             from airflow_provider_segtable.cli.on_spark import ingest_files
 
             appends = ingest_files(opened, files, format_, commit_id, master)
@@ -98,6 +94,14 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     for append in done:
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
+
+
+def _local_does(files: list[Path], wish: Engine, rows_per_append: int | None) -> bool:
+    from airflow_provider_segtable.spark.driver.install_check import spark_here
+
+    wish = Engine.LOCAL if rows_per_append else wish
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    return chosen_engine(wish, size=size, spark_here=spark_here).local
 
 
 def _local(

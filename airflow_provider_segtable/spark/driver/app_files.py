@@ -9,6 +9,8 @@ from pathlib import Path
 
 from airflow_provider_segtable.core.errors import InvalidName
 
+RESULT_PREFIX = "SEGTABLE_RESULT "
+"""Beginning of an application's last line, which has its result as JSON."""
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 

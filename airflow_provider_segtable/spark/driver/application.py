@@ -31,6 +31,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.core.arguments import seconds
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
+from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.driver.spark_errors import stopped
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
@@ -44,7 +45,6 @@ from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.remote_results import leave
 
-RESULT_PREFIX = "SEGTABLE_RESULT "
 DONE, FAILED, WRONG_ARGUMENTS, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 _PR_SET_PDEATHSIG = 1
 

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from airflow_provider_segtable.core.errors import DependencyMissing
+from airflow_provider_segtable.coordination.embedded_zookeeper.java import find_java
+from airflow_provider_segtable.core.errors import DependencyMissing, JavaMissing
 
 Lookup = Callable[[str], importlib.metadata.Distribution]
 
@@ -63,6 +64,17 @@ def check_install() -> None:
             warnings.warn(why, RuntimeWarning, stacklevel=2)
         case None:
             pass
+
+
+def spark_here() -> bool:
+    """Return whether this machine can start Spark: it has a sound PySpark and a Java."""
+    if isinstance(judge(look()), Broken):
+        return False
+    try:
+        find_java()
+    except JavaMissing:
+        return False
+    return True
 
 
 def judge(installed: Installed) -> Broken | AtRisk | None:

@@ -1,0 +1,44 @@
+"""Carry out plans of all kinds in one process: in execution order, on either engine."""
+
+from collections.abc import Sequence
+
+from airflow_provider_segtable.services.compaction.compaction import PlanResult, Report, compact
+from airflow_provider_segtable.services.compaction.execution import Execute
+from airflow_provider_segtable.services.compaction.execution_order import turns
+from airflow_provider_segtable.table.context import TableContext
+
+
+def carry_out(
+    ports: TableContext,
+    plan_ids: Sequence[str],
+    execute: Execute,
+    *,
+    wait_s: float | None = None,
+    parallelism: int = 2,
+    report: Report = lambda _: None,
+) -> tuple[PlanResult, ...]:
+    """Execute plans, smaller kinds first.
+
+    Args:
+        ports: the table's ports, with a coordinator.
+        plan_ids: the plans to execute.
+        execute: runs the kernel jobs.
+        wait_s: how long to wait for locks of other processes; if None, the default of each kind.
+        parallelism: approximate number of concurrent jobs.
+        report: called with each result, for progress.
+
+    Returns:
+        One result per plan, in the order in which they ended.
+    """
+    return tuple(
+        result
+        for turn in turns(ports.log.load(), plan_ids, wait_s)
+        for result in compact(
+            ports,
+            turn.plan_ids,
+            execute,
+            wait_s=turn.wait_s,
+            parallelism=parallelism,
+            report=report,
+        )
+    )
