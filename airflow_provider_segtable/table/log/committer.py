@@ -12,7 +12,8 @@
 4. ``guard`` (usually ``lease.check``) runs right before each put; a lost lease stops the commit.
 5. A number may also be free because its event expired while this process was paused. So after a
    put the log's first number is read; if it is above ours, our event is not in the log: repeat.
-6. Retries are bounded. Pauses grow and have jitter, so that colliding writers spread out.
+6. Retries are bounded. Pauses grow and have jitter, so that colliding writers spread out. After the
+   last one the log is read once more, so that a lost race is not reported as a lost reply.
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
 ``CommitUnknown``: ``commit_files`` applies this rule.
@@ -193,6 +194,8 @@ class _Loop:
             if outcome is not None:
                 return outcome
             self.ports.clock.sleep(retry.pause_s(attempt, self.ports.randomness.uniform()))
+        if self.read() and (landed := self.landed()) is not None:
+            return landed
         if self.unresolved is not None:
             return self.unknown()
         reason = f"lost the race for the next event {retry.attempts} times; try again"
@@ -200,17 +203,11 @@ class _Loop:
 
     def turn(self) -> Outcome | None:
         """Run one turn; None means repeat."""
-        try:
-            self.state = self.log.refresh(self.state)
-        except StorageError:
-            if self.unresolved is None:
-                raise
+        if not self.read():
             return None  # the put may have landed: read again
-        landed = self.state.commits.get(self.change.commit_id)
+        landed = self.landed()
         if landed is not None:
-            return self._landed(landed)
-        if self.unresolved is not None and self.state.n >= self.unresolved:
-            self.unresolved = None
+            return landed
         try:
             admitted = admit(self.change.action, self.state)
             if not isinstance(admitted, Conflict):
@@ -223,6 +220,29 @@ class _Loop:
         if isinstance(admitted, Conflict):
             return admitted if self.unresolved is None else self.unknown()
         return self._put(admitted, now)
+
+    def read(self) -> bool:
+        """Read the new events; return whether that was possible.
+
+        Raises:
+            StorageError: it was not, and no put is unresolved.
+        """
+        try:
+            self.state = self.log.refresh(self.state)
+        except StorageError:
+            if self.unresolved is None:
+                raise
+            return False
+        return True
+
+    def landed(self) -> Committed | None:
+        """Return the outcome if the change is in the log; else settle a put that lost its race."""
+        n = self.state.commits.get(self.change.commit_id)
+        if n is not None:
+            return self._landed(n)
+        if self.unresolved is not None and self.state.n >= self.unresolved:
+            self.unresolved = None
+        return None
 
     def unknown(self) -> Unknown:
         """Return the outcome of a put that may still land."""

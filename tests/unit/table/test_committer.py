@@ -12,6 +12,7 @@ from airflow_provider_segtable.core.errors import (
     LockLost,
     NotFound,
     OutcomeUnknown,
+    StorageError,
     StorageFull,
 )
 from airflow_provider_segtable.core.log.admission import Conflict
@@ -23,10 +24,12 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     CHECKPOINT_EVERY,
+    SEGMENTS_AN_EVENT,
     Change,
     Committed,
     Retry,
     Unknown,
+    checkpoint_every,
     commit,
     commit_files,
     commit_or_raise,
@@ -39,10 +42,11 @@ from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 
 @dataclass(slots=True)
 class Trap:
-    """A storage whose creates can be made to go wrong, one by one."""
+    """A storage whose creates and reads can be made to go wrong, one by one."""
 
     inner: MemoryStorage
     traps: list[Callable[[str, bytes], None]] = field(default_factory=list)
+    unreadable: int = 0
 
     @property
     def uri(self) -> str:
@@ -55,6 +59,13 @@ class Trap:
             self.traps.pop(0)(path, data)
         else:
             self.inner.create(path, data)
+
+    def read(self, path: str) -> bytes:
+        """Fail as often as wanted, or read."""
+        if self.unreadable:
+            self.unreadable -= 1
+            raise StorageError(path)
+        return self.inner.read(path)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
@@ -118,6 +129,10 @@ def lost_reply(ports: TableContext, *, landed: bool) -> Callable[[str, bytes], N
         raise OutcomeUnknown("lost")
 
     return strike
+
+
+def full(path: str, _: bytes) -> None:
+    raise StorageFull(path)
 
 
 def test_lost_race_is_rebased(ports: TableContext) -> None:
@@ -200,8 +215,77 @@ def test_no_failure_is_certain_while_a_put_may_land(ports: TableContext) -> None
 def test_replies_lost_for_ever_end_unknown(ports: TableContext) -> None:
     """Retries are bounded; the way out names the commit id."""
     traps(ports).extend(lost_reply(ports, landed=False) for _ in range(3))
-    with pytest.raises(CommitUnknown, match="commit id 'mine'"):
+    with pytest.raises(CommitUnknown, match=r"reply to event 1 was lost.*commit id 'mine'"):
         commit_or_raise(ports, load(ports), append(0), Retry(attempts=3))
+
+
+def test_a_certain_failure_after_a_lost_reply_is_not_certain(ports: TableContext) -> None:
+    """The disk may be full for the second put, but the first one may yet land."""
+    state = load(ports)
+    traps(ports).extend((lost_reply(ports, landed=False), full, full, full))
+    assert commit(ports, state, append(0), Retry(attempts=4)) == Unknown(commit_id="mine", n=1)
+
+
+def test_an_unreadable_log_is_read_again_after_a_lost_reply(ports: TableContext) -> None:
+    """Only the log knows whether the put landed; before any put a failure is certain."""
+    state = load(ports)
+
+    def lost(path: str, data: bytes) -> None:
+        ports.storage.unreadable = 2  # type: ignore[attr-defined]
+        lost_reply(ports, landed=True)(path, data)
+
+    traps(ports).append(lost)
+    outcome = commit(ports, state, append(0))
+    assert isinstance(outcome, Committed)
+    assert outcome.n == 1
+    ports.storage.unreadable = 1  # type: ignore[attr-defined]
+    with pytest.raises(StorageError):
+        commit(ports, outcome.state, append(1, "other"))
+    assert load(ports).n == 1
+
+
+def test_races_lost_for_ever_end_in_a_conflict(ports: TableContext) -> None:
+    """Retries are bounded; nothing of ours landed, so its files go, and the winner is named."""
+    traps(ports).extend(rival(ports, partition) for partition in (5, 6, 7))
+    outcome = commit(ports, load(ports), append(0), Retry(attempts=3))
+    reason = "lost the race for the next event 3 times; try again"
+    assert outcome == Conflict(reason=reason, winner=3)
+
+
+def test_a_put_that_landed_in_the_last_attempt_is_committed(ports: TableContext) -> None:
+    """The event is read once more before an outcome is told."""
+    traps(ports).append(lost_reply(ports, landed=True))
+    outcome = commit(ports, load(ports), append(0), Retry(attempts=1))
+    assert isinstance(outcome, Committed)
+    assert outcome.n == 1
+
+
+def test_pauses_grow_up_to_a_bound_and_have_jitter() -> None:
+    """Writers that collided spread out between half the pause and all of it."""
+    retry = Retry(first_s=0.01, longest_s=0.05)
+    assert [retry.pause_s(n, 0.0) for n in range(5)] == [0.005, 0.01, 0.02, 0.025, 0.025]
+    assert retry.pause_s(1, 0.5) == pytest.approx(0.015)
+
+
+def test_large_tables_are_checkpointed_less_often() -> None:
+    """An event more for each some thousand segments, rounded up to a power of two."""
+    each = SEGMENTS_AN_EVENT
+    assert [checkpoint_every(n * each) for n in (0, 31, 32, 63, 64)] == [32, 32, 64, 64, 128]
+
+
+def test_a_commit_is_announced(ports: TableContext) -> None:
+    """With the table and the number of its event, which has the author's name."""
+    told: list[object] = []
+
+    class Told:
+        def announce(self, *what: object) -> None:
+            told.append(what)
+
+    heard = replace(ports, optional_coordinator=Told())  # type: ignore[arg-type]
+    commit_or_raise(heard, load(ports), append(0))
+    assert told == [(DEFINITION.table_id, 1)]
+    (event,) = EventLog(ports.storage).events(1)
+    assert event.author == "me"
 
 
 def test_trouble_after_a_landed_put_is_no_failure(ports: TableContext) -> None:
@@ -217,7 +301,7 @@ def test_trouble_after_a_landed_put_is_no_failure(ports: TableContext) -> None:
         sink.write(b"rows")
         sink.commit()
     broken = replace(ports, optional_coordinator=Deaf())  # type: ignore[arg-type]
-    with pytest.raises(CommitUnknown, match="commit id 'mine'"):
+    with pytest.raises(CommitUnknown, match=r"reply to event 1 was lost.*commit id 'mine'"):
         commit_files(broken, load(ports), append(0), [segment])
     with files.open(segment.path) as source:
         assert source.size == 4
@@ -237,15 +321,19 @@ def test_files_of_a_certain_failure_are_deleted(ports: TableContext) -> None:
 
 
 def test_certain_failure_is_raised(ports: TableContext) -> None:
-    """A full disk is no race: it is raised at once, and the log is as it was."""
-
-    def full(path: str, _: bytes) -> None:
-        raise StorageFull(path)
-
+    """A full disk is no race: it is raised at once, and log and files are as they were."""
     traps(ports).append(full)
     with pytest.raises(StorageFull):
         commit(ports, load(ports), append(0))
     assert load(ports).n == 0
+    with ports.files.create("data/mine.parquet") as sink:
+        sink.commit()
+    traps(ports).append(full)
+    mine = replace(first(0), path="data/mine.parquet")
+    with pytest.raises(StorageFull):
+        commit_files(ports, load(ports), append(0), [mine])
+    with pytest.raises(NotFound), ports.files.open("data/mine.parquet"):
+        pass
 
 
 def test_time_increases_under_a_standing_clock(ports: TableContext) -> None:
@@ -255,6 +343,7 @@ def test_time_increases_under_a_standing_clock(ports: TableContext) -> None:
         ports.clock.jump(BASE - partition)  # type: ignore[attr-defined]
     times = [event.time for event in EventLog(ports.storage).events(0)]
     assert times == sorted(set(times))
+    assert times[-1] == times[-2] + 1
 
 
 def test_checkpoint_equals_the_fold(ports: TableContext) -> None:
