@@ -7,7 +7,7 @@ Run it as ``make mutants``; tests/MUTANTS.md says how to read the outcome.
    changed.
 2. ``TESTS`` chooses the tests of a module: those that are about it, without `slow` and `long` ones.
    Of these, mutmut runs those that reach the changed function, quick ones first. ``--quick`` asks
-   only the tests of the folder, and keeps its outcomes apart: survivors need a second look.
+   only the unit tests among them, and keeps its outcomes apart: survivors need a second look.
 3. Outcomes are kept: a run that was stopped, by ``--minutes`` too, goes on where it left off. When
    the module changes, changed functions are tried again; when a test changes, survivors are.
 4. ``--sample 50`` tries the first mutant of each function, and 50 others drawn by ``--seed``.
@@ -34,44 +34,68 @@ COPIED = (PACKAGE, "tests", "spark_apps", "dags", "docs")
 SAVED = Path("mutants")
 """Where mutmut keeps its copy and its outcomes, below a workspace."""
 
+CORE = ("tests/unit/core",)
 LOCKS = (
+    "tests/unit/core/test_lockbox.py",
+    "tests/unit/core/test_lockbox_modes.py",
     "tests/property/test_lockbox.py",
     "tests/property/test_lockbox_modes.py::test_histories_agree_with_the_model",
     "tests/property/test_lockbox_modes.py::test_places_are_served_in_one_order",
 )
-SHADOWS = ("tests/property/test_overshadow_random.py", "tests/property/test_overshadow_spans.py")
+CROSSING = "tests/property/test_overshadow_exhaustive.py"
+SHADOWS = (
+    "tests/unit/core/test_overshadow.py",
+    "tests/unit/core/test_timeline.py",
+    "tests/unit/core/test_invariants.py",
+    "tests/unit/core/test_replacement.py",
+    "tests/property/test_overshadow_random.py",
+    "tests/property/test_overshadow_spans.py",
+    f"{CROSSING}::test_every_step_over_crossing_ranges_obeys_the_general_rule",
+)
 CLEANING = ("tests/property/test_cleaning.py",)
-REPAIR = ("tests/unit/services/test_repair.py", "tests/unit/services/test_repair_deletes.py")
+CLAIMS = ("tests/unit/core/test_version_claims.py", "tests/unit/core/test_recovery.py")
+REPAIR = (
+    "tests/unit/core/test_recovery.py",
+    "tests/unit/services/test_repair.py",
+    "tests/unit/services/test_repair_deletes.py",
+)
 VERSIONS = ("tests/property/test_versions.py",)
 CHANGES = ("tests/property/test_changes.py",)
+LOG = ("tests/unit/table/test_committer.py", "tests/unit/table/test_event_log.py")
 
 TESTS: dict[str, tuple[str, ...]] = {
-    "core": ("tests/unit/core",),
+    "core": CORE,
     "planning": ("tests/unit/planning", "tests/unit/services/test_planner.py"),
     "table": ("tests/unit/table", "tests/unit/services/test_changes.py"),
-    "core/recovery/version_claims": REPAIR,
-    "core/log/families/cleaning_events": CLEANING,
-    "core/log/families/append_events": VERSIONS,
-    "core/log/families/change_events": CHANGES,
-    "core/log/families/plan_events": VERSIONS,
-    "core/log/families/repair_events": REPAIR,
-    "core/deletes/deletion": (*CHANGES, *CLEANING),
+    "core/recovery/version_claims": CLAIMS,
+    "core/log/families/cleaning_events": (*CORE, *CLEANING),
+    "core/log/families/append_events": (*CORE, *VERSIONS),
+    "core/log/families/change_events": (*CORE, *CHANGES),
+    "core/log/families/plan_events": (*CORE, *VERSIONS),
+    "core/log/families/repair_events": (*CORE, *REPAIR),
+    "core/deletes/deletion": (*CORE, *CHANGES, *CLEANING),
     "core/segments/chunk": SHADOWS,
-    "core/segments/id_space": VERSIONS,
+    "core/segments/id_space": (*CORE, *VERSIONS),
     "core/locks/lockbox": LOCKS,
     "core/locks/lock_types": LOCKS,
     "core/segments/timeline": SHADOWS,
     "core/recovery/recovered": REPAIR,
     "core/recovery/replay": REPAIR,
-    "core/segments/replacement": VERSIONS,
+    "core/segments/replacement": (*CORE, *VERSIONS),
     "core/segments/spans": SHADOWS,
-    "core/log/fold": (*VERSIONS, *CLEANING),
-    "core/log/state": (*VERSIONS, *CLEANING),
-    "core/log/transitions": (*VERSIONS, *CHANGES),
-    "planning/retention": ("tests/unit/services/test_cleaning.py",),
-    "table/changes/row_change": CHANGES,
+    "core/log/fold": (*CORE, *VERSIONS, *CLEANING),
+    "core/log/state": (*CORE, *VERSIONS, *CLEANING),
+    "core/log/transitions": (*CORE, *VERSIONS, *CHANGES),
+    "planning/retention": ("tests/unit/planning/test_retention.py",),
+    "table/changes/row_change": (
+        "tests/unit/table",
+        "tests/unit/services/test_changes.py",
+        *CHANGES,
+    ),
+    "table/log/committer": LOG,
+    "table/log/event_log": LOG,
 }
-"""Tests of a module, besides those of its folder."""
+"""Tests of a module, or of all other modules of a layer: the cheapest that can notice."""
 
 SETTINGS = """
 [tool.mutmut]
@@ -133,9 +157,9 @@ class Trial:
     @property
     def tests(self) -> list[str]:
         """Return how pytest is told which tests to run."""
-        mine = TESTS[self.module.partition("/")[0]]
-        more = () if self.quick else TESTS.get(self.module, ())
-        return [*mine, *more, "-m", "not slow and not long and not zookeeper"]
+        chosen = TESTS.get(self.module) or TESTS[self.module.partition("/")[0]]
+        mine = [test for test in chosen if not self.quick or test.startswith("tests/unit/")]
+        return [*mine, "-m", "not slow and not long and not zookeeper"]
 
     def outcomes(self, *wanted: str) -> dict[str, str]:
         """Return the outcome of each mutant by name, of the wanted kinds or all."""

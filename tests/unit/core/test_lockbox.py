@@ -178,6 +178,12 @@ def test_no_version_is_given_unasked() -> None:
     assert outcome == Granted(allocated=())
 
 
+def test_the_first_version_is_the_next_after_the_one_that_was_named() -> None:
+    """Without a clock and without versions before it."""
+    outcome = decide(major("g", version_above=0), [], {})
+    assert outcome == Granted(allocated=(), version=1)
+
+
 ASK = Allocation(chunk=CHUNK, generation=Generation.FIRST, count=1, at_least=0)
 
 

@@ -1,6 +1,8 @@
 """The overshadowing timeline by example: the stories of the Druid proposal, and of versions."""
 
+import re
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -84,6 +86,78 @@ def test_the_last_generation_may_stand_alone() -> None:
     assert visible(table) == [(0, 2, 1)]
     assert table.state(CHUNK, GroupKey(0, 2, 1)) is GroupState.VISIBLE
     assert len(table) == 1
+    assert list(table.segments()) == group(0, 2, 1, 1)
+
+
+def test_a_change_leaves_the_timeline_before_it_as_it_was() -> None:
+    """Readers of an earlier version go on finding what it has, and nothing that came later."""
+    (old,), (new,) = group(0, 2, 1, 1), group(0, 2, 2, 1, partition=LATER + 1)
+    before = timeline(first(0), first(1), old)
+    before.with_changes(add=[new], remove=[old.id])
+    assert before.get(old.id) == old
+    assert new.id not in before
+    assert list(before.segments()) == [first(0), first(1), old]
+
+
+def test_nothing_is_left_of_a_generation_that_is_gone() -> None:
+    """What came and went is not remembered, not even as an empty layer."""
+    plain = timeline(first(0), first(1))
+    passed = plain.with_changes(add=group(0, 2, 1, 1)).with_changes(remove=[CHUNK.segment(LATER)])
+    assert passed == plain
+    assert passed.summary(CHUNK).minor_version == 0
+
+
+@pytest.mark.parametrize(
+    ("ranges", "shown", "without_the_first"),
+    [
+        pytest.param(
+            ((4, 6, 3), (3, 5, 2), (2, 4, 1)),
+            [(2, 4, 1), (4, 6, 3)],
+            [(2, 3, 0), (3, 5, 2), (5, 6, 0)],
+            id="a chain to the left",
+        ),
+        pytest.param(
+            ((2, 4, 3), (3, 5, 2), (4, 6, 1)),
+            [(2, 4, 3), (4, 6, 1)],
+            [(2, 3, 0), (3, 5, 2), (5, 6, 0)],
+            id="a chain to the right",
+        ),
+        pytest.param(
+            ((3, 5, 2), (2, 4, 1), (4, 6, 1)),
+            [(2, 3, 0), (3, 5, 2), (5, 6, 0)],
+            [(2, 4, 1), (4, 6, 1)],
+            id="one above two",
+        ),
+        pytest.param(
+            ((2, 6, 2), (2, 4, 1), (3, 6, 1)),
+            [(2, 6, 2)],
+            [(2, 3, 0), (3, 6, 1)],
+            id="of equal minor versions the wider",
+        ),
+        pytest.param(
+            ((3, 6, 1), (2, 5, 1), (5, 6, 1)),
+            [(2, 5, 1), (5, 6, 1)],
+            [(2, 5, 1), (5, 6, 1)],
+            id="of equal widths the lower",
+        ),
+    ],
+)
+def test_ranges_that_cross_have_one_answer_in_any_order(
+    ranges: tuple[tuple[int, int, int], ...],
+    shown: list[tuple[int, int, int]],
+    without_the_first: list[tuple[int, int, int]],
+) -> None:
+    """No compaction makes them, but rule 2 holds, whatever came first; neighbours stay."""
+    made = [group(*each, 1, partition=LATER + n)[0] for n, each in enumerate(ranges)]
+    around = [(0, 1, 0), (1, 2, 0)], [(6, 7, 0), (7, 8, 0)]
+    for order in permutations(made):
+        table = timeline(*map(first, range(8)))
+        for one in order:
+            table = table.with_changes(add=[one])
+        assert visible(table) == [*around[0], *shown, *around[1]]
+        assert table == timeline(*map(first, range(8)), *made)
+        table = table.with_changes(remove=[made[0].id])
+        assert visible(table) == [*around[0], *without_the_first, *around[1]]
 
 
 def test_finds_every_present_segment_by_id() -> None:
@@ -128,7 +202,8 @@ def test_two_segments_of_one_id_are_refused() -> None:
 
 def test_a_group_that_contradicts_itself_is_refused() -> None:
     """Members disagree on the size, or there are more than the size says."""
-    with pytest.raises(CorruptTable, match="group sizes"):
+    sizes = ".*".join(re.escape(f"{CHUNK.segment(LATER + n)}': {n // 2 + 2}") for n in range(4))
+    with pytest.raises(CorruptTable, match=f"group sizes.*{sizes}"):
         timeline(*group(0, 2, 1, 2), *group(0, 2, 1, 3, partition=LATER + 2))
     with pytest.raises(CorruptTable, match="made of 2 segments"):
         timeline(*group(0, 2, 1, 1), *group(0, 2, 1, 1, partition=LATER + 1))
@@ -139,6 +214,7 @@ def test_minor_versions_count_groups_that_are_not_full() -> None:
     table = timeline(first(0), first(1), first(2), *group(0, 2, 4, 2)[:1])
     assert table.max_minor(CHUNK, 1, 3) == 4
     assert table.max_minor(CHUNK, 2, 3) == 0
+    assert table.max_minor(CHUNK, 3, 9) == 0
     assert table.max_minor(ChunkKey(JANUARY, BASE + 1), 0, 3) == 0
 
 

@@ -1,0 +1,68 @@
+"""Retention settings: defaults, bounds, and how they are read from a table's properties."""
+
+import math
+
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.planning.retention import PROPERTIES, Retention
+
+
+def test_defaults_are_those_of_the_field() -> None:
+    """Versions of a day, at least ten; unnamed files for three days."""
+    assert Retention.read({}) == Retention(hours=24, versions=10, orphan_hours=72)
+
+
+def test_every_setting_is_read() -> None:
+    """Hours may be broken, versions are whole; properties of others are left alone."""
+    given = {
+        "compaction.hours": "x",
+        "hours": "x",
+        "retention.hours": "0.5",
+        "retention.versions": "3",
+        "retention.orphan_hours": "1",
+    }
+    found = Retention.read(given)
+    assert found == Retention(hours=0.5, versions=3, orphan_hours=1)
+    assert isinstance(found.versions, int)
+    assert set(PROPERTIES) <= set(given)
+
+
+def test_the_least_values_are_allowed() -> None:
+    """Nothing old needs to be kept, but the newest version always is."""
+    least = Retention(hours=0, versions=1, orphan_hours=0)
+    assert (least.hours, least.versions, least.orphan_hours) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hours", "-0.001"),
+        ("hours", "nan"),
+        ("versions", "0"),
+        ("orphan_hours", "-1"),
+    ],
+)
+def test_values_that_are_too_low_are_refused_by_name(name: str, value: str) -> None:
+    """A negative time, no time and no version at all are mistakes."""
+    with pytest.raises(InvalidInput, match=f"retention {name} = {float(value):g}"):
+        Retention.read({f"retention.{name}": value})
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "why"),
+    [
+        ("retention.days", "2", r"'retention\.days' is no property: known are retention\.hours, "),
+        ("retention.versions", "2.5", r"retention\.versions = '2\.5' is not a whole number"),
+        ("retention.hours", "1h", r"retention\.hours = '1h' is not a number"),
+    ],
+)
+def test_unknown_and_malformed_properties_are_refused(key: str, text: str, why: str) -> None:
+    """A typo would silently select a default."""
+    with pytest.raises(InvalidInput, match=why):
+        Retention.read({key: text})
+
+
+def test_no_limit_may_be_said() -> None:
+    """Infinite hours keep everything."""
+    assert Retention.read({"retention.hours": "inf"}).hours == math.inf
