@@ -63,3 +63,8 @@ def decode_plan(body: Mapping[str, Any]) -> CompactionPlan:
 def encode_token(token: FencingToken) -> Json:
     """Return a fencing token as JSON."""
     return {"epoch": token.epoch, "number": token.number}
+
+
+def decode_token(body: Mapping[str, Any]) -> FencingToken:
+    """Parse the output of ``encode_token``."""
+    return FencingToken(**body)

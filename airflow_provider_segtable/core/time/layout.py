@@ -143,3 +143,16 @@ def _joined(overrides: Iterable[GranularityOverride]) -> Iterator[GranularityOve
         held = override
     if held:
         yield held
+
+
+def encode_overrides(overrides: Iterable[GranularityOverride]) -> list[list[str]]:
+    """Return granularity overrides as JSON."""
+    return [[each.interval.name, each.granularity.value] for each in overrides]
+
+
+def decode_overrides(body: Iterable[Iterable[str]]) -> tuple[GranularityOverride, ...]:
+    """Parse the output of ``encode_overrides``."""
+    return tuple(
+        GranularityOverride(Interval.from_name(name), Granularity(granularity))
+        for name, granularity in body
+    )

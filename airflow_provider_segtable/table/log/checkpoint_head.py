@@ -5,18 +5,23 @@ from typing import Any
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
+from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.paths import file_path, known_name, vectors_path
-from airflow_provider_segtable.core.plans.plan_codec import decode_plan, encode_plan, encode_token
+from airflow_provider_segtable.core.paths import file_path, vectors_path
+from airflow_provider_segtable.core.plans.plan_codec import (
+    decode_plan,
+    decode_token,
+    encode_plan,
+    encode_token,
+)
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
+from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
 from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.time.layout import decode_overrides, encode_overrides
 
 
 def encode_head(state: State) -> dict[str, Any]:
@@ -29,9 +34,7 @@ def encode_head(state: State) -> dict[str, Any]:
         "plans": [_encode_plan_state(plan) for plan in state.plans.values()],
         "voided": {str(chunk): sorted(parts) for chunk, parts in state.voided.items()},
         "commits": dict(state.commits),
-        "zones": [
-            [override.interval.name, override.granularity.value] for override in state.overrides
-        ],
+        "zones": encode_overrides(state.overrides),
         "retained_from": state.retained_from,
         "tags": dict(state.tags),
         "doomed": sorted(state.pending_delete),
@@ -63,12 +66,9 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
         ids=ids,
         voided={ChunkKey.parse(c): frozenset(parts) for c, parts in head["voided"].items()},
         commits=RecentCommits(head["commits"]),
-        overrides=tuple(
-            GranularityOverride(Interval.from_name(name), Granularity(cut))
-            for name, cut in head["zones"]
-        ),
+        overrides=decode_overrides(head["zones"]),
         retained_from=head.get("retained_from", 0),
-        tags={known_name(name, "a tag"): n for name, n in head.get("tags", {}).items()},
+        tags=decode_tags(head.get("tags", {})),
         pending_delete=frozenset(map(file_path, head.get("doomed", ()))),
         vectors={
             SegmentId.parse(root): tuple(_deletion(*each) for each in some)
@@ -97,22 +97,22 @@ def _encode_plan_state(state: PlanState) -> dict[str, Any]:
         "attempts": state.attempts,
         "attempt": state.attempt,
         "token": encode_token(state.token) if state.token else None,
-        "outputs": [str(output) for output in state.outputs],
+        "outputs": encode_ids(state.outputs),
         "note": state.note,
         "yields": state.yields,
         "version": state.version,
-        "found": [str(segment_id) for segment_id in state.found],
+        "found": encode_ids(state.found),
     }
 
 
 def _decode_plan_state(body: dict[str, Any]) -> PlanState:
-    token = FencingToken(**body["token"]) if body["token"] else None
-    outputs = tuple(map(SegmentId.parse, body["outputs"]))
+    token = decode_token(body["token"]) if body["token"] else None
+    outputs = decode_ids(body["outputs"])
     changed = {
         "plan": decode_plan(body["plan"]),
         "status": PlanStatus(body["status"]),
         "token": token,
         "outputs": outputs,
-        "found": tuple(map(SegmentId.parse, body["found"])),
+        "found": decode_ids(body["found"]),
     }
     return PlanState(**{**body, **changed})

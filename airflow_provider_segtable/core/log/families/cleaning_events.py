@@ -32,8 +32,9 @@ from typing import TypeAlias, assert_never
 from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, needed, newest, paths
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.paths import file_path, known_name
+from airflow_provider_segtable.core.paths import file_path
 from airflow_provider_segtable.core.segments.packed_chunk import segments_of, summary_of
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
@@ -75,7 +76,7 @@ KINDS = (
         decode=lambda body: Cleaned(
             retained_from=body["retained_from"],
             ids=decode_ids(body["ids"]),
-            tags={known_name(name, "a tag"): n for name, n in body["tags"].items()},
+            tags=decode_tags(body["tags"]),
         ),
     ),
     EventKind(

@@ -28,7 +28,12 @@ from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.plans.plan_codec import decode_plan, encode_plan, encode_token
+from airflow_provider_segtable.core.plans.plan_codec import (
+    decode_plan,
+    decode_token,
+    encode_plan,
+    encode_token,
+)
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.adjacency import check_plan
 from airflow_provider_segtable.core.segments.balance import check_balance
@@ -132,7 +137,7 @@ KINDS = (
         decode=lambda body: PlanInflight(
             plan_id=body["plan_id"],
             attempt=body["attempt"],
-            token=FencingToken(**body["token"]),
+            token=decode_token(body["token"]),
             outputs=decode_ids(body["outputs"]),
             inputs=decode_ids(body.get("inputs", [])),
             version=body.get("version"),

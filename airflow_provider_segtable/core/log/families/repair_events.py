@@ -27,8 +27,11 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_segments,
     encode_vectors,
 )
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.time.layout import (
+    GranularityOverride,
+    decode_overrides,
+    encode_overrides,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,6 @@ class TableRepaired:
 
 
 def _encode_restored(action: TableRepaired) -> Json:
-    overrides = [[z.interval.name, z.granularity.value] for z in action.overrides or ()]
     rarely = {
         "lost": encode_ids(action.lost),
         "voided": encode_ids(action.voided),
@@ -63,21 +65,17 @@ def _encode_restored(action: TableRepaired) -> Json:
         "segments": encode_segments(action.segments),
         "reason": action.reason,
         **{name: value for name, value in rarely.items() if value},
-        **({} if action.overrides is None else {"zones": overrides}),
+        **({} if action.overrides is None else {"zones": encode_overrides(action.overrides)}),
     }
 
 
 def _decode_restored(body: Mapping[str, Any]) -> TableRepaired:
-    overrides = (
-        GranularityOverride(Interval.from_name(name), Granularity(g))
-        for name, g in body.get("zones", [])
-    )
     return TableRepaired(
         segments=decode_segments(body["segments"]),
         lost=decode_ids(body.get("lost", [])),
         voided=decode_ids(body.get("voided", [])),
         vectors=tuple(map(decode_vectors, body.get("vectors", []))),
-        overrides=tuple(overrides) if "zones" in body else None,
+        overrides=decode_overrides(body["zones"]) if "zones" in body else None,
         reason=body["reason"],
     )
 

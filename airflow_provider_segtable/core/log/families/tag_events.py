@@ -5,6 +5,7 @@
    of a tag is refused if there is none of that name.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
@@ -45,6 +46,11 @@ KINDS = (
         decode=lambda body: Untagged(name=known_name(body["name"], "a tag")),
     ),
 )
+
+
+def decode_tags(body: Mapping[str, int]) -> dict[str, int]:
+    """Parse versions by tag, as cleanings and checkpoints record them."""
+    return {known_name(name, "a tag"): n for name, n in body.items()}
 
 
 def apply(state: State, action: TagEvent) -> State:
