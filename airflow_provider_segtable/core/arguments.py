@@ -58,7 +58,7 @@ def plan_id_of(value: object) -> str:
     """
     if not isinstance(value, str) or not _PLAN_ID.fullmatch(value):
         raise InvalidInput(
-            f"plan {shown(value)} is no plan id: ids are letters, digits, '.', '_' and '-', and "
+            f"plan {shown(value)} is not a plan id: ids are letters, digits, '.', '_' and '-', and "
             "begin with a letter; `segtable plan` and the table's log name them"
         )
     return value
@@ -71,9 +71,9 @@ def seconds(what: str, value: float) -> float:
         InvalidInput: if it is no number, negative or not finite.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput(f"{what} = {shown(value)} is no number of seconds: write e.g. 60")
+        raise InvalidInput(f"{what} = {shown(value)} is not a number of seconds: write e.g. 60")
     if not (math.isfinite(value) and value >= 0):
-        raise InvalidInput(f"{what} = {value} is no time to wait: give 0 or more seconds")
+        raise InvalidInput(f"{what} = {value} is not a waiting time: give 0 or more seconds")
     return float(value)
 
 

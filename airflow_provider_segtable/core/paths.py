@@ -84,7 +84,7 @@ def inside(path: str, root: str) -> str:
     """
     if _NO_CHARACTERS.search(path) or not _NO_PARTS.isdisjoint(path.split("/")):
         raise InvalidName(
-            f"{path!r} is no object path below {root}: "
+            f"{path!r} is not an object path below {root}: "
             "use names separated by single slashes, without '.' and '..'"
         )
     return path

@@ -21,7 +21,11 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.locks.lockbox import Lock
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.recovery.damage_findings import damaged_vectors, unread_vectors
+from airflow_provider_segtable.core.recovery.damage_findings import (
+    damaged_vectors,
+    unread,
+    unread_vectors,
+)
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.health.log_times import log_ahead
 from airflow_provider_segtable.health.vector_check import named
@@ -128,14 +132,7 @@ def _listed(ports: TableContext, folder: str, findings: list[Finding]) -> list[E
 
 
 def _unlisted(folder: str, error: StorageError) -> Finding:
-    return Finding(
-        code="unlisted",
-        severity=Severity.UNCHECKED,
-        where=folder,
-        what=f"it could not be listed: {error}",
-        why="nobody knows what is there",
-        do="make the storage readable from here, then run again",
-    )
+    return unread(folder, f"the folder could not be listed: {error}", code="unlisted")
 
 
 def _ahead(ports: TableContext, state: State, bounds: Bounds) -> list[Finding]:
@@ -165,7 +162,7 @@ def _lost_vectors(ports: TableContext, state: State, listed: list[Entry]) -> Ite
                 continue
         except NotFound:
             yield damaged_vectors(
-                path, "missing-vectors", "it is not there", named(state.vectors, path)
+                path, "missing-vectors", "the file is missing", named(state.vectors, path)
             )
         except StorageError as error:
             yield unread_vectors(path, error)
@@ -195,11 +192,11 @@ def _stray_nodes(ports: TableContext, strays: tuple[StrayNode, ...]) -> Iterator
             code="stray-node",
             severity=Severity.CRITICAL if stray.blocks else Severity.WARNING,
             where=stray.name,
-            what=f"a node of the coordinator that is no lock of segtable: {stray.why}",
-            why="it may be a lock, so compactions or appends beside it are refused"
+            what=f"a coordinator node that is not a segtable lock: {stray.why}",
+            why="it may be a lock, so conflicting appends and compactions are refused"
             if stray.blocks
-            else "it counts for nothing, but it was not made by segtable",
-            do=f"if no worker of a newer segtable made it: segtable locks {ports.uri} "
+            else "it has no effect, but segtable did not create it",
+            do=f"unless a newer segtable created it, remove it: segtable locks {ports.uri} "
             f"--release {stray.name}",
         )
 
@@ -215,7 +212,7 @@ def _planned(ports: TableContext, state: State, findings: list[Finding]) -> tupl
                 code="bad-policy",
                 severity=Severity.CRITICAL,
                 where=ports.uri,
-                what=f"the table's policy cannot be carried out: {error}",
+                what=f"the table's policy is invalid: {error}",
                 why="every planner run fails, so nothing is compacted",
                 do=f"override it: segtable compact {ports.uri} --all --property KEY=VALUE",
             )

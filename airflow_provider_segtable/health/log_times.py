@@ -46,11 +46,11 @@ def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Find
         code="log-ahead",
         severity=Severity.CRITICAL,
         where=event_path(first),
-        what=f"{event.author} stamped it {iso(event.time)}, {days:.1f} days after the storage got "
-        f"it ({iso(stored[first])}); the {state.n - first} events since follow that time",
-        why="the log's time never goes back: nothing gets old enough to expire or to be compacted "
-        "by age, and reads as of now end before it",
-        do=f"set that host's clock (NTP); stop the writers and rebuild the log from here: {GUIDE}",
+        what=f"its time {iso(event.time)}, of {event.author}, is {days:.1f} days after the storage "
+        f"received it ({iso(stored[first])}); {state.n - first} later events follow that time",
+        why="the log's time never decreases: nothing gets old enough to expire or to be compacted "
+        "by age, and reads as of now end before this event",
+        do=f"correct that host's clock (NTP), stop the writers, rebuild the log from here: {GUIDE}",
     )
 
 

@@ -61,7 +61,7 @@ def _lost(ports: TableContext, state: State, missing: list[str]) -> Iterator[Fin
     for path in missing:
         if path in paths(newest.vectors):
             count = named(state.vectors, path)
-            yield damaged_vectors(path, "missing-vectors", "it is not there", count)
+            yield damaged_vectors(path, "missing-vectors", "the file is missing", count)
 
 
 def named(vectors: Vectors, path: str) -> int:
@@ -81,9 +81,9 @@ def _wrong(root: SegmentId, rows: int, given: Rows, sizes: Mapping[SegmentId, in
     bitmap = given.get(root, BitMap())
     wrong = []
     if len(bitmap) != rows:
-        wrong.append(f"it names {len(bitmap)} rows of {root}, the log says {rows}")
+        wrong.append(f"it has {len(bitmap)} rows of {root}, the log has {rows}")
     if bitmap and bitmap.max() >= sizes.get(root, bitmap.max() + 1):
-        wrong.append(f"it names row {bitmap.max()} of {root}, which has {sizes[root]}")
+        wrong.append(f"it has row {bitmap.max()} of {root}, which has {sizes[root]} rows")
     return wrong
 
 
@@ -93,6 +93,6 @@ def _overlapping(root: SegmentId, given: Mapping[str, Rows]) -> Iterator[Finding
         bitmap = rows.get(root, BitMap())
         both = len(seen & bitmap)
         if both:
-            what = f"{both} of the rows of {root} that it names were deleted before"
+            what = f"{both} of its rows of {root} were deleted before"
             yield damaged_vectors(path, "overlapping-vectors", what, both)
         seen |= bitmap

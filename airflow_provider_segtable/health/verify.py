@@ -220,8 +220,10 @@ class _Walk:
             self.state = None
             return
         if self.before and event.time <= self.before.time:
-            times = f"{iso(event.time)}, not after event {self.before.n} at {iso(self.before.time)}"
-            self.findings.append(broken_event(event_path(n), f"event {n} is of {times}"))
+            before = f"event {self.before.n} at {iso(self.before.time)}"
+            self.findings.append(
+                broken_event(event_path(n), f"event {n} at {iso(event.time)} is not after {before}")
+            )
         self.before = event
         self._fold(n, event)
 
@@ -286,7 +288,9 @@ def _bad_tags(walk: "_Walk", state: State) -> Iterator[Finding]:
             yield bad_tag(path, name, str(error), lost=n < walk.first)
             continue
         if found.n != n or not (lost or same_state(found, walk.tagged[n])):
-            yield bad_tag(path, name, f"its checkpoint is not version {n}", lost=n < walk.first)
+            yield bad_tag(
+                path, name, f"its checkpoint differs from version {n}", lost=n < walk.first
+            )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -324,7 +328,7 @@ class _Files:
             newest = self.state  # the check of the log reports this error
         for segment in sorted(self.missing, key=lambda each: each.id):
             if segment.id in newest.timeline and segment.path not in newest.pending_delete:
-                yield damaged_file(segment, "missing-file", "it is not there")
+                yield damaged_file(segment, "missing-file", "the file is missing")
 
 
 _HOPELESS = frozenset({"bad-footer", "foreign-file"})

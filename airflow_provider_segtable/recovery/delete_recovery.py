@@ -189,8 +189,8 @@ def _undecided(path: str, there: int, rows: Rows) -> Doubt:
     return Doubt(
         reason=Reason.DELETES,
         interval=min(rows).interval,
-        note=f"deletes {whole} rows, {there} of them are there; whether it was ever committed "
-        "nothing tells: --deletes apply, or ignore",
+        note=f"deletes {whole} rows, {there} of them still present; no event confirms its commit: "
+        "choose --deletes apply or --deletes ignore",
         paths=(path,),
         rows=there,
     )
@@ -200,7 +200,7 @@ def _unreadable(path: str, why: str) -> Doubt:
     return Doubt(
         reason=Reason.DELETES,
         interval=Interval(MIN_INSTANT, MAX_INSTANT),
-        note="cannot be read, so what it deleted shows again: restore it, or say --deletes apply "
+        note="cannot be read, so its deleted rows reappear: restore it, or give --deletes apply "
         f"({why})",
         paths=(path,),
     )
@@ -214,14 +214,14 @@ def forgotten_predicates(log: LogLeft, *, rollup: bool) -> Iterator[Doubt]:
         if isinstance(event.action, RowsChanged) and event.action.predicate is not None:
             yield _predicate_lost(f"event {event.n} deleted {event.action.reason or 'rows'}")
     if log.state is None:
-        yield _predicate_lost("deletions of a rollup table are told by the log alone")
+        yield _predicate_lost("deletions of a rollup table are recorded only in the log")
 
 
 def _predicate_lost(what: str) -> Doubt:
     return Doubt(
         reason=Reason.DELETES,
         interval=Interval(MIN_INSTANT, MAX_INSTANT),
-        note=f"{what}: what no compaction has left out since shows again; delete it once more",
+        note=f"{what}: rows that no compaction has removed reappear; delete them again",
         paths=(),
         blocking=False,
     )

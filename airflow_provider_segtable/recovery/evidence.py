@@ -217,7 +217,7 @@ def _read(
                 return None
             segment = described(source, footer)
             if segment.rows != footer.rows:
-                return f"it has {footer.rows} rows and says {segment.rows}"
+                return f"it has {footer.rows} rows, its descriptor has {segment.rows}"
             return segment, footer.metadata.get(TABLE_KEY, b"")
     except (CorruptTable, NotFound) as error:
         return str(error)
@@ -238,14 +238,14 @@ def definition_of(
     tables = sorted({table.table_id for table in known})
     if len(tables) > 1:
         raise InvalidInput(
-            f"files of {len(tables)} tables lie here ({', '.join(tables)}): move the others away"
+            f"files of {len(tables)} tables were found ({', '.join(tables)}): move the others away"
         )
     if known:
         return max(zip(found.definitions.values(), known, strict=True), key=lambda pair: pair[0])[1]
     if given is None:
         raise InvalidInput(
-            "no file tells what the table is, they were written before files did: "
-            "say it with --time and --granularity"
+            "no file has the table's definition, because an older segtable wrote them: "
+            "give --time and --granularity"
         )
     return given
 

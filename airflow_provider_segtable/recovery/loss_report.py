@@ -25,7 +25,7 @@ def losses(state: State, found: Recovered) -> list[Doubt]:
                 Doubt(
                     reason=Reason.ROWS_LOST,
                     interval=piece,
-                    note=f"{fewer} rows are gone: nothing else holds them",
+                    note=f"{fewer} rows are lost: no other file has them",
                     paths=tuple(sorted(gone)),
                     rows=fewer,
                 )
@@ -54,6 +54,6 @@ def fell_across(found: Recovered, state: State) -> Iterator[Doubt]:
         yield Doubt(
             reason=Reason.LAYOUT,
             interval=torn[0].id.interval,
-            note=f"version {torn[0].id.version} cut time anew, and is torn: restore its files",
+            note=f"version {torn[0].id.version} repartitioned time, but is torn: restore its files",
             paths=tuple(segment.path for segment in torn),
         )

@@ -210,7 +210,9 @@ def _check_decisions(decided: Decisions, files: FilesFound, deletes: DeletesLeft
     there = {segment.path for segment in files.segments} | {*deletes.files}
     for path in sorted(decided.without | decided.also):
         if path not in there:
-            raise InvalidInput(f"{path} is no file that is to be adopted: see the list of files")
+            raise InvalidInput(
+                f"{path} is not a candidate for adoption: choose a file that the plan lists"
+            )
 
 
 def _candidates(files: FilesFound, state: State | None) -> list[Segment]:
@@ -281,7 +283,7 @@ def repair(ports: TableContext, plan: RepairPlan) -> Repaired:
     """
     if plan.blocking:
         raise InvalidInput(
-            f"{ports.uri}: {len(plan.blocking)} doubts are to be decided first: "
+            f"{ports.uri}: {len(plan.blocking)} doubts block the repair, resolve them first: "
             f"{plan.blocking[0].note}"
         )
     plan.undeleted.keep(ports)
@@ -298,7 +300,7 @@ def _put_aside(ports: TableContext, plan: RepairPlan) -> str:
     torn = [e for e in plan.log.torn if e.path in now and not _ours(ports, plan, e)]
     changed = next((e for e in torn if now[e.path] != e), None)
     if changed:
-        raise CommitConflict(f"{changed.path} was written since the plan was made: plan again")
+        raise CommitConflict(f"{changed.path} changed after the plan was made: plan again")
     if not torn:
         return ""
     folder = f"{LOST}/{max(ports.clock.now(), _newest_time(plan))}/"
@@ -341,7 +343,7 @@ def _create(ports: TableContext, path: str, data: bytes) -> None:
 
 def _begin_log(ports: TableContext, plan: RepairPlan) -> State:
     if plan.event is None:
-        raise InvalidInput(f"{ports.uri}: there is nothing to begin a log with")
+        raise InvalidInput(f"{ports.uri}: the plan has no event to begin a log with: plan again")
     event = Event(
         n=1,
         time=max(ports.checked_now(), _newest_time(plan) + 2),
@@ -363,7 +365,7 @@ def _begin_log(ports: TableContext, plan: RepairPlan) -> State:
 
 
 def _overtaken(ports: TableContext) -> Event:
-    raise CommitConflict(f"{ports.uri}: another repair wrote a log meanwhile; look again")
+    raise CommitConflict(f"{ports.uri}: another repair wrote a log meanwhile: plan again")
 
 
 def _go_on(ports: TableContext, plan: RepairPlan) -> State:

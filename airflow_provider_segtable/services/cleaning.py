@@ -141,7 +141,9 @@ def clean(
         if head is not None:
             break
     else:
-        raise CommitConflict(f"{ports.uri}: versions were tagged all the time; clean it again")
+        raise CommitConflict(
+            f"{ports.uri}: cleaning conflicted with new tags at each try: run it again"
+        )
     head = _sweep(ports, head)
     _delete_orphans(ports, look.run, head)
     _expire(ports, look.run)

@@ -82,7 +82,7 @@ class LocalStorage:
             except OSError as error:
                 raise OutcomeUnknown(
                     f"{self._full(path)} was written, but its directory could not be synced and a "
-                    f"power cut may undo it ({error}): check the disk, then run the same again"
+                    f"power cut may undo it ({error}): check the disk, then run the command again"
                 ) from error
 
     def replace(self, path: str, data: bytes) -> None:
@@ -160,7 +160,9 @@ class LocalStorage:
                     f"two writers could own one name ({error}). Use a local disk or object store"
                 ) from error
             if error.errno in _UNDECIDED:
-                raise OutcomeUnknown(f"{full} may or may not be created ({error})") from error
+                raise OutcomeUnknown(
+                    f"{full}: it is unknown whether it was created ({error}); run the command again"
+                ) from error
             raise
 
     def _walk(self, below: str, after: str) -> Iterator[Entry]:

@@ -26,7 +26,7 @@ _ALWAYS: Kinds = {
 _READING: Kinds = {
     errno.ENOENT: (NotFound, "is not there"),
     errno.ENOTDIR: (NotFound, "is not there"),
-    errno.EISDIR: (NotFound, "is a folder, no object"),
+    errno.EISDIR: (NotFound, "is a folder, not an object"),
     errno.EACCES: (StorageError, "may not be read: give this user access"),
     errno.EPERM: (StorageError, "may not be read: give this user access"),
     **_ALWAYS,

@@ -108,8 +108,8 @@ class ObjectStorage:
                 return
             self._clock.sleep(FIRST_PAUSE_S * 2**attempt * (0.5 + self._chance.uniform() / 2))
         raise OutcomeUnknown(
-            f"{self._full(path)}: the store answered 409 {UNDECIDED_ATTEMPTS} times, deciding "
-            "nothing; run the same again"
+            f"{self._full(path)}: the store answered 409 {UNDECIDED_ATTEMPTS} times without "
+            "a decision; run the command again"
         )
 
     def replace(self, path: str, data: bytes) -> None:
@@ -172,7 +172,9 @@ def _not_created(error: Exception, full: str) -> StorageError:
     known = _known(error, full)
     if known is not None:
         return known
-    return OutcomeUnknown(f"{full} may or may not have been created ({_line(error)})")
+    return OutcomeUnknown(
+        f"{full}: it is unknown whether it was created ({_line(error)}); run the command again"
+    )
 
 
 def _not_written(error: Exception, full: str) -> StorageError:

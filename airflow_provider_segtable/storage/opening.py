@@ -144,7 +144,7 @@ def _opened(
 
 
 def _invalid(uri: str, why: str) -> InvalidName:
-    return InvalidName(f"{redacted(uri)!r} is no place for a table: {why}. Supported: {SUPPORTED}")
+    return InvalidName(f"{redacted(uri)!r} is not a table location: {why}. Supported: {SUPPORTED}")
 
 
 _OPENERS: dict[str, Callable[[str, SplitResult, Options], Storage]] = {

@@ -131,7 +131,9 @@ def _seconds(variable: str, default: float) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 < seconds < float("inf"):
-        raise InvalidInput(f"{variable}={given!r} is no number of seconds: write e.g. {default:g}")
+        raise InvalidInput(
+            f"{variable}={given!r} is not a number of seconds: write e.g. {default:g}"
+        )
     return seconds
 
 

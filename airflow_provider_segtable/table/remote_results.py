@@ -54,7 +54,7 @@ def fetch(storage: Storage, name: str) -> Mapping[str, Any] | None:
         found = None
     if not isinstance(found, Mapping):
         raise CorruptTable(
-            f"{_path(name)} is no JSON object: delete it; it is no part of the table"
+            f"{_path(name)} is not a JSON object: delete it, the table does not need it"
         )
     return found
 
@@ -66,5 +66,5 @@ def forget(storage: Storage, name: str) -> None:
 
 def _path(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise InvalidName(f"{name!r} is no name of a result: use letters, digits and '-'")
+        raise InvalidName(f"{name!r} is not a name of a result: use letters, digits and '-'")
     return f"{FOLDER}/{name}.json"

@@ -339,7 +339,7 @@ def _granularity(value: str | Granularity) -> Granularity:
         return Granularity(value)
     except ValueError:
         choices = ", ".join(Granularity)
-        raise InvalidName(f"{value!r} is no granularity: choose one of {choices}") from None
+        raise InvalidName(f"granularity {value!r} is unknown: choose one of {choices}") from None
 
 
 def _checked_schema(schema: pa.Schema, time_column: str) -> Any:

@@ -21,7 +21,7 @@ def put_tag(ports: TableContext, name: str, version: int | None = None) -> int:
     """Tag a version, the newest by default; see ``Table.tag``."""
     if not is_name(name):
         raise InvalidName(
-            f"{name!r} is no tag: use up to 100 letters, digits, '.', '_' and '-', "
+            f"{name!r} is not a tag name: use up to 100 letters, digits, '.', '_' and '-', "
             "beginning with a letter or digit"
         )
     log = ports.log

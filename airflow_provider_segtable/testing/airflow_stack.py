@@ -170,7 +170,7 @@ class AirflowStack:
         if not _poll(there, timeout_s):
             errors = self._ask("importErrors")["import_errors"]
             told = "; ".join(error["stack_trace"] for error in errors) or "no import error"
-            raise ExecutionFailed(f"there is no DAG {dag_id} after {timeout_s:g} s: {told}")
+            raise ExecutionFailed(f"DAG {dag_id} was not found within {timeout_s:g} s: {told}")
 
     def unpause(self, dag_id: str) -> None:
         """Wait until a DAG exists, and unpause it."""

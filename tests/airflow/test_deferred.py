@@ -159,7 +159,7 @@ def test_that_nothing_matched_is_told_beside_the_log(flights: Flights, *, deferr
     [
         ({"code": 2, "error": "there is no column 'rwo'"}, AirflowFailException, "as asked.*rwo"),
         ({"code": 1, "error": "ChangeConflict: event 7 won"}, AirflowException, "event 7 won"),
-        ({"code": 143, "error": "told to stop"}, AirflowException, "told to stop"),
+        ({"code": 143, "error": "stopped by a signal"}, AirflowException, "stopped by a signal"),
     ],
 )
 def test_a_driver_that_failed_says_why(

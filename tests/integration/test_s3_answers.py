@@ -54,9 +54,9 @@ def storage_at(endpoint: str, clock: FakeClock | None = None) -> ObjectStorage:
         (Answer(507, "XMinioStorageFull"), StorageFull, "free space"),
         (Answer(403, "QuotaExceeded"), StorageFull, "raise the quota"),
         (Answer(501, "NotImplemented"), UnsafeStorage, "no conditional writes"),
-        (Answer(500, "InternalError"), OutcomeUnknown, "may or may not"),
-        (Answer(503, "SlowDown"), OutcomeUnknown, "may or may not"),
-        (HANG_UP, OutcomeUnknown, "may or may not"),
+        (Answer(500, "InternalError"), OutcomeUnknown, "it is unknown whether"),
+        (Answer(503, "SlowDown"), OutcomeUnknown, "it is unknown whether"),
+        (HANG_UP, OutcomeUnknown, "it is unknown whether"),
     ],
 )
 def test_each_answer_to_a_create_has_its_meaning(

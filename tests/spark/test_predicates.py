@@ -85,5 +85,5 @@ def test_values_that_do_not_fit_are_refused(spark: SparkSession) -> None:
     """A word is no number, and a fraction no integer, for Spark too."""
     frame = spark.createDataFrame(ROWS)
     for value in ("many", 1.5):
-        with pytest.raises(InvalidInput, match="no value of column 'n'"):
+        with pytest.raises(InvalidInput, match="not a value of column 'n'"):
             matching(Compare("n", Compares.EQUAL, value), frame)

@@ -353,7 +353,7 @@ def test_nobody_waits_for_a_stopped_job(spark: SparkSession, make_rollup: MakeRo
     (asked,) = request(table.ports, "semi-major")
     (result,) = compact(table.ports, [asked.plan.id], stopping)
     assert result.ended is Ended.FAILED
-    assert "told to stop" in result.message
+    assert "was stopped" in result.message
     assert files(table) == before
 
 

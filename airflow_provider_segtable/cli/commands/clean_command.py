@@ -95,7 +95,7 @@ def _draw(facts: Facts) -> RenderableType:
     for what, key in (
         ("hidden segments", "segments"),
         ("data files", "files"),
-        ("fully applied delete vectors", "vectors"),
+        ("fully applied deletion vectors", "vectors"),
         ("unreferenced files", "orphans"),
         ("log files", "log_files"),
     ):
@@ -104,7 +104,7 @@ def _draw(facts: Facts) -> RenderableType:
     reasons = Counter(each["reason"] for each in facts["kept"])
     lines += [f"{count:,} hidden segments kept: {why}" for why, count in reasons.items()]
     if facts["vectors_kept"]:
-        lines.append(f"{facts['vectors_kept']:,} delete vectors kept: segments still need them")
+        lines.append(f"{facts['vectors_kept']:,} deletion vectors kept: segments still need them")
     if facts["young"]:
         lines.append(f"{facts['young']:,} unreferenced files kept: too young to delete")
     return Group(taken, *(Text(line) for line in lines))

@@ -47,7 +47,7 @@ def repair(  # noqa: PLR0913 - each is an option
         str | None,
         typer.Option(
             metavar="apply|ignore",
-            help="Whether unconfirmed delete vectors are applied.",
+            help="Whether unconfirmed deletion vectors are applied.",
         ),
     ] = None,
     time: Annotated[

@@ -267,7 +267,7 @@ def decode_predicate(body: list[Any]) -> Predicate:
             return AnyOf(tuple(map(decode_predicate, some)))
         case [how, column, value] if how in tuple(Compares):
             return Compare(column, Compares(how), _decode_value(value))
-    raise CorruptTable(f"{body!r} is no predicate")
+    raise CorruptTable(f"{body!r} is not a predicate")
 
 
 def _encode_value(value: Value) -> Any:
@@ -292,4 +292,4 @@ def _decode_value(body: Any) -> Value:
             return Decimal(body["decimal"])
         case None | bool() | int() | float() | str():
             return body
-    raise CorruptTable(f"{body!r} is no value of a predicate")
+    raise CorruptTable(f"{body!r} is not a value of a predicate")

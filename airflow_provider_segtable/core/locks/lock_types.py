@@ -105,13 +105,15 @@ class LockRequest:
         at_fault = f"lock request {self.group} (mode {self.mode})"
         if self.intervals and (self.segments or self.allocate):
             raise InvalidInput(
-                f"{at_fault} names intervals and segments: ask for one granularity, and number "
+                f"{at_fault} names intervals and segments: request one granularity, and number "
                 "new segments yourself under a time chunk lock"
             )
         if self.version_above is not None and not self.intervals:
-            raise InvalidInput(f"{at_fault} wants a version of no interval: name the intervals")
+            raise InvalidInput(
+                f"{at_fault} requests a version without intervals: name the intervals"
+            )
         if self.mode is Mode.REPLACE and not self.intervals:
-            raise InvalidInput(f"{at_fault} replaces no interval: name the intervals")
+            raise InvalidInput(f"{at_fault} is a REPLACE without intervals: name the intervals")
         if self.mode is Mode.APPEND and (self.segments or not self.allocate):
             raise InvalidInput(f"{at_fault} must allocate new ids, and lock nothing that exists")
 

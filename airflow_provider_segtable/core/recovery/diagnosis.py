@@ -84,7 +84,7 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
     part = Timeline.empty().with_changes(add=present)
     for piece in pieces:
         if part.visible_segments(piece) != state.timeline.visible_segments(piece):
-            yield f"{piece} shows other segments than a timeline that is built anew"
+            yield f"visible segments of {piece} differ from those of a rebuilt timeline"
     yield from violations(replace(state, timeline=part))
 
 

@@ -81,7 +81,7 @@ def unproven(found: Recovered, proven: Iterable[str]) -> Iterator[Doubt]:
         yield Doubt(
             reason=Reason.UNPROVEN,
             interval=interval,
-            note="appended files that no other file vouches for",
+            note="appended files without proof that they were committed",
             paths=tuple(segment.path for segment in segments),
             rows=sum(segment.rows for segment in segments),
             blocking=False,
@@ -124,7 +124,7 @@ def missing(found: Recovered, voided: Iterable[SegmentId]) -> Iterator[Doubt]:
         yield Doubt(
             reason=Reason.MISSING,
             interval=chunk.interval,
-            note=f"{chunk} has no file for {', '.join(ids)}: given up, moved or lost",
+            note=f"{chunk} has no file for {', '.join(ids)}: abandoned, moved or lost",
             paths=(),
             blocking=False,
         )

@@ -103,7 +103,7 @@ class _Work:
                 single += chosen
                 continue
             self.dropped += chosen
-            note = f"{len(chosen)} files say they are {chosen[0].id}: leave out all but one"
+            note = f"{len(chosen)} files have the id {chosen[0].id}: leave out all but one"
             self._doubt(Reason.SAME_ID, chosen, note)
         for chunk, members in groupby(sorted(single, key=lambda s: s.id), key=lambda s: s.id.chunk):
             whole, torn = self._groups(list(members))
@@ -128,7 +128,7 @@ class _Work:
             left += [segment for tried in tries if tried is not chosen for segment in tried]
             counts = [sum(s.events for s in tried) for tried in full]
             if len({*counts}) > 1 and not self.deletes.alike(max(counts), counts, chosen):
-                note = f"{len(full)} attempts at roots {chosen[0].shard.group} hold unequal rows"
+                note = f"{len(full)} attempts at roots {chosen[0].shard.group} have unequal rows"
                 self._doubt(Reason.MAYBE_DOUBLED, [s for tried in full for s in tried], note)
         return whole, left
 
@@ -254,7 +254,7 @@ class _Work:
         torn = not all(self.timeline.complete(core) for core in self.cores(version))
         if between or torn:
             where = between[0].version if between else version
-            note = f"{segment.id} may be in version {where}, of which files are gone"
+            note = f"rows of {segment.id} may also be in version {where}, which lost files"
             self._doubt(Reason.MAYBE_DOUBLED, [segment], note)
 
     def _fall_back(self, version: Instant, news: Sequence[Segment]) -> None:
@@ -264,7 +264,7 @@ class _Work:
             if segment.tombstone or segment.id.partition < self.timeline.core(segment.id.chunk):
                 continue
             if segment.shard.minor_version:
-                note = f"version {version} is torn, but was compacted: restore its files"
+                note = f"version {version} is incomplete, but was compacted: restore its files"
                 self._doubt(Reason.VERSION, [segment], note)
                 continue
             if all(segment.path != other.path for other in self.alive.values()):
@@ -349,7 +349,7 @@ class _Work:
         elif any(s.id.chunk == chunk for s in self.alive.values()):
             core = self.timeline.core(chunk)
             if core and not inside(0, core, spans):
-                note = f"of the {core} segments that began {chunk} some are gone"
+                note = f"some of the {core} core segments of {chunk} are missing"
                 self._doubt(Reason.ROWS_LOST, self._of(chunk), note)
 
     def _save(self, chunk: ChunkKey, bare: Sequence[Segment]) -> None:
@@ -380,12 +380,12 @@ class _Work:
         odd = [s for s in shown if s.id not in seen and s.rows]
         odd += [s for s in table.visible_segments() if s.id not in self.alive and s.rows]
         for segment in odd:
-            note = f"{segment.id} would be shown or hidden against what its files tell"
+            note = f"the visibility of {segment.id} contradicts the descriptors of its files"
             self._doubt(Reason.VERSION, [segment], note)
         for segment in shown:
             here = self.layout.holds(segment.time_min, segment.time_max)
             if here != segment.id.interval and not segment.tombstone:
-                note = f"{segment.id} does not fit how time is cut"
+                note = f"{segment.id} does not fit the layout of time chunks"
                 self._doubt(Reason.LAYOUT, [segment], note)
 
     def _doubt(self, reason: Reason, segments: Sequence[Segment], note: str) -> None:

@@ -54,7 +54,7 @@ def parse_instant(text: str) -> Instant:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         way_out = "write ISO 8601, e.g. 2013-01-31 or 2013-01-31T12:00:00Z"
-        raise InvalidInput(f"{text!r} is no time: {way_out}") from None
+        raise InvalidInput(f"{text!r} is not a time: {way_out}") from None
     return instant(parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC))
 
 
@@ -72,7 +72,7 @@ def _name(start: Instant, end: Instant) -> str:
 def _from_compact(text: str) -> Instant:
     match = re.fullmatch(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?:\.(\d{6}))?", text)
     if not match:
-        raise InvalidInput(f"{text!r} is no compact time: write e.g. 20130131T120000")
+        raise InvalidInput(f"{text!r} is not a compact time: write e.g. 20130131T120000")
     return instant(datetime(*(int(part or 0) for part in match.groups()), tzinfo=UTC))  # type: ignore[misc,arg-type]
 
 
@@ -109,7 +109,9 @@ class Interval:
         """Parse ISO 8601 ``start/end``, e.g. ``2013-01-01/2013-02-01``."""
         start, slash, end = text.partition("/")
         if not slash:
-            raise InvalidInput(f"{text!r} is no interval: write start/end, 2013-01-01/2013-02-01")
+            raise InvalidInput(
+                f"{text!r} is not an interval: write start/end, 2013-01-01/2013-02-01"
+            )
         return Interval(parse_instant(start), parse_instant(end))
 
     def holds(self, at: Instant) -> bool:

@@ -111,4 +111,6 @@ def scalar(value: Value, kind: pa.DataType, name: str) -> pa.Scalar:
             case _:
                 return pa.scalar(value).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise InvalidInput(f"{value!r} is no value of column {name!r}, {kind}: {error}") from None
+        raise InvalidInput(
+            f"{value!r} is not a value of column {name!r}, {kind}: {error}"
+        ) from None

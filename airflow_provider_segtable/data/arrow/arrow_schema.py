@@ -65,7 +65,7 @@ def parse_type(text: str) -> pa.DataType:
         match = re.fullmatch(pattern, text)
         if match:
             return build(*match.groups())
-    raise SchemaMismatch(f"{text!r} is no type that a table can store")
+    raise SchemaMismatch(f"{text!r} is not a type that a table can store")
 
 
 def _field(text: str) -> pa.Field:

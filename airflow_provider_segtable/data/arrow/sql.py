@@ -46,7 +46,7 @@ _WAY_OUT = (
     "spark.change.delete"
 )
 _KNOWN = (
-    "this reads comparisons of a column with a value, IN (values), BETWEEN, IS NULL, AND, OR, NOT"
+    "it reads comparisons of a column with a value, IN (values), BETWEEN, IS NULL, AND, OR, NOT"
 )
 _EPOCH = date(1970, 1, 1)
 _BELOW_MICROSECONDS = re.compile(r"\.\d{7,}")
@@ -85,11 +85,11 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
     try:
         trees = sqlglot.parse(text, dialect=_DIALECT)
         if len(trees) != 1 or trees[0] is None:
-            raise InvalidInput(f"{text!r} is no condition: write one, e.g. \"carrier = 'AA'\"")
+            raise InvalidInput(f"{text!r} is not a condition: write one, e.g. \"carrier = 'AA'\"")
         return _Reader(schema).predicate(trees[0])
     except sqlglot.errors.SqlglotError as error:
         said = " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())
-        raise InvalidInput(f"{text!r} is no condition in Spark's SQL: {said}") from None
+        raise InvalidInput(f"{text!r} is not a condition in Spark's SQL: {said}") from None
     except RecursionError:
         raise InvalidInput(f"the condition is nested too deeply to be read: {_WAY_OUT}") from None
 
@@ -153,9 +153,7 @@ class _Reader:
     def comparison(self, tree: _Tree) -> Predicate:
         left, right, how = tree.this.unnest(), tree.expression.unnest(), _COMPARISONS[type(tree)]
         if isinstance(left, exp.Column) and isinstance(right, exp.Column):
-            raise _refused(
-                tree, "it compares two columns, and this reads a column beside a value only"
-            )
+            raise _refused(tree, "it compares two columns, not a column with a value")
         if isinstance(right, exp.Column):
             left, right, how = right, left, _TURNED.get(how, how)
         field = self.column(left, tree)
@@ -199,14 +197,16 @@ def _stated(tree: _Tree, field: pa.Field) -> Value:
     value = _value(tree, field)
     if value is None:
         name = exp.column(field.name, quoted=True).sql(_DIALECT)
-        raise InvalidInput(f"nothing compares with NULL: write {name} IS NULL, or IS NOT NULL")
+        raise InvalidInput(
+            f"a comparison with NULL is never true: write {name} IS NULL, or IS NOT NULL"
+        )
     return value
 
 
 def _value(tree: _Tree, field: pa.Field) -> Value:
     literal = _literal(tree)
     if literal is None:
-        raise _refused(tree, f"it is no plain value to hold beside column {field.name!r}")
+        raise _refused(tree, f"it is not a plain value to compare with column {field.name!r}")
     if literal.kind is _Is.NULL:
         return None
     try:
@@ -221,8 +221,8 @@ def _value(tree: _Tree, field: pa.Field) -> Value:
 
 def _misfit(tree: _Tree, field: pa.Field, why: str) -> InvalidInput:
     return InvalidInput(
-        f"{tree.sql(_DIALECT)} is no value of column {field.name!r}, {field.type}{why}; write one "
-        f"that is, or {_WAY_OUT}"
+        f"{tree.sql(_DIALECT)} is not a value of column {field.name!r}, {field.type}{why}; write "
+        f"one that is, or {_WAY_OUT}"
     )
 
 

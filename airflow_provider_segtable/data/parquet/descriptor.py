@@ -80,7 +80,7 @@ def read_descriptor(files: DataFiles, path: str) -> Segment:
     with files.open(path) as source:
         footer = read_footer(source)
         if KEY not in footer.metadata:
-            raise CorruptTable(f"{path} carries no segtable descriptor: it is no segment's file")
+            raise CorruptTable(f"{path} carries no segtable descriptor: it is not a segment's file")
         return described(source, footer)
 
 

@@ -140,7 +140,9 @@ def read_footer(source: Source, like: Footer | None = None) -> Footer:
     """
     size = source.size
     if size < 12:
-        raise CorruptTable(f"{source.path} has {size} bytes: that is no Parquet file; restore it")
+        raise CorruptTable(
+            f"{source.path} has {size} bytes: that is not a Parquet file; restore it"
+        )
     tail = source.read_at(max(0, size - _TAIL), min(size, _TAIL))
     if tail.endswith(_ENCRYPTED_MAGIC):
         raise UnsupportedFormat(f"{source.path} is encrypted: rewrite it without encryption")
@@ -200,7 +202,7 @@ def _with_groups(footer: Footer, at: int) -> tuple[Footer, int]:
     data, first = footer.data, at
     count, kind, at = thrift.read_list(data, at)
     if count and kind != STRUCT:
-        raise BrokenThrift("row groups are no structs")
+        raise BrokenThrift("row groups are not structs")
     groups = []
     try:
         for _ in range(count):

@@ -168,7 +168,7 @@ class _Seen:
         for root, parts in self.numbers.items():
             found, times = np.unique(np.concatenate(parts), return_counts=True)
             if (times > 1).any():
-                what = f"row {found[np.argmax(times > 1)]} of {root} is there twice"
+                what = f"row {found[np.argmax(times > 1)]} of {root} occurs twice"
                 self._say("doubled-address", what.__str__)
 
     def _say(self, code: str, what: Callable[[], str]) -> None:
@@ -187,7 +187,7 @@ class _Seen:
                 continue
             self.numbers.setdefault(root, []).append(some)
             if some.min() < 0 or not self._may_hold(root):
-                what = f"row {some.min()} of {root} is none of its inputs'"
+                what = f"row {some.min()} of {root} is not in its inputs"
                 self._say("foreign-address", what.__str__)
 
     def _may_hold(self, root: str) -> bool:

@@ -27,9 +27,9 @@ def undone_deletions(seen: Observed) -> Iterator[Finding]:
         code="deleted-rows",
         severity=Severity.WARNING,
         where=str(worst),
-        what=f"{idle[worst]} ({rows:.0f} rows), and nothing is planned"
-        f"{_why(seen, worst)}; {len(idle)} time chunks are like this",
-        why="reading decodes rows only to leave them out, and their space is not freed",
+        what=f"{idle[worst]} ({rows:.0f} rows), and no compaction is planned"
+        f"{_why(seen, worst)}; affected time chunks: {len(idle)}",
+        why="scans decode deleted rows only to drop them, and their space is not freed",
         do=f"segtable compact {seen.table} --kind major --interval {worst}",
     )
 

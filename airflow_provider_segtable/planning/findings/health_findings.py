@@ -119,9 +119,9 @@ def _coordinator(seen: Observed) -> Iterator[Finding]:
         code="no-coordinator",
         severity=Severity.CRITICAL if seen.silence else Severity.UNCHECKED,
         where="ZooKeeper",
-        what=seen.silence or "no address of ZooKeeper is known, so nobody's locks were looked at",
-        why="without it nothing can be appended or compacted; reading goes on",
-        do="segtable zookeeper start --background, or name yours: --zookeeper host:port"
+        what=seen.silence or "no ZooKeeper address is known, so locks were not checked",
+        why="appends and compactions fail without ZooKeeper; reads work",
+        do="segtable zookeeper start --background, or give an address: --zookeeper host:port"
         " (SEGTABLE_ZOOKEEPER)",
     )
 
@@ -135,9 +135,9 @@ def _abandoned_plans(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
             code="abandoned-plan",
             severity=Severity.WARNING,
             where=known.plan.id,
-            what=f"{known.status.value} since {iso(known.changed_at)} ({_age(minutes)}), and no "
-            f"live worker has it; last heard of: {known.author}",
-            why=f"nothing else is compacted in {known.plan.interval} where it has its inputs",
+            what=f"{known.status.value} since {iso(known.changed_at)} ({_age(minutes)}), "
+            f"without a live worker; last worker: {known.author}",
+            why=f"no other plan compacts its inputs in {known.plan.interval}",
             do=f"segtable compact {seen.table} {known.plan.id}",
         )
 
@@ -147,14 +147,14 @@ def _old_locks(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
         minutes = seen.minutes_since(lock.since)
         if minutes < bounds.lock_minutes:
             continue
-        does = "waits" if lock.waiting else "holds its lock"
+        does = "has waited" if lock.waiting else "has held its lock"
         yield Finding(
             code="old-wait" if lock.waiting else "old-lock",
             severity=Severity.WARNING,
             where=lock.group,
-            what=f"{lock.holder} {does} for {lock.purpose} since {_age(minutes)}",
-            why="a worker that lives and hangs keeps others out for as long as it does",
-            do=f"look at it ({lock.holder}); if it hangs: "
+            what=f"{lock.holder} {does} for {_age(minutes)}, for {lock.purpose}",
+            why="a live worker that hangs blocks other workers",
+            do=f"check {lock.holder}; if it hangs: "
             f"segtable locks {seen.table} --release {lock.group}",
         )
 
@@ -169,9 +169,9 @@ def _idle_workers(seen: Observed) -> Iterator[Finding]:
             code="no-progress",
             severity=Severity.WARNING,
             where=lock.group,
-            what=f"{lock.holder} for {lock.purpose} did not move: {stands}",
+            what=f"{lock.holder} made no progress with {lock.purpose}: {stands}",
             why="it may hang; a long stage (one large sort) looks the same",
-            do=f"look again with a longer --watch; if it hangs: "
+            do=f"check again with a longer --watch; if it hangs: "
             f"segtable locks {seen.table} --release {lock.group}",
         )
 
@@ -186,9 +186,9 @@ def _dying(seen: Observed) -> Iterator[Finding]:
                 code="dying-attempts",
                 severity=Severity.CRITICAL if last else Severity.WARNING,
                 where=known.plan.id,
-                what=f"{died} of at most {most} attempts died, the last was {known.author}",
-                why="after that many it is aborted, and its segments stay as they are for a while",
-                do=f"find why in the worker's log (memory, disk), then: "
+                what=f"{died} of at most {most} attempts died, the last of {known.author}",
+                why="after the last one the plan is aborted, and its segments rest for a while",
+                do=f"find the cause in the worker's log (memory, disk), then: "
                 f"segtable compact {seen.table} {known.plan.id}",
             )
         if known.yields >= MAX_YIELDS:
@@ -196,10 +196,9 @@ def _dying(seen: Observed) -> Iterator[Finding]:
                 code="gave-way-often",
                 severity=Severity.INFO,
                 where=known.plan.id,
-                what=f"gave way {known.yields} times, last: {known.note}",
-                why=f"after {MAX_YIELDS} times it gives way no more, and others wait for it",
-                do=f"run it where fewer others write: segtable compact {seen.table} "
-                f"{known.plan.id}",
+                what=f"yielded {known.yields} times, last: {known.note}",
+                why=f"after {MAX_YIELDS} yields its lock is not revocable, and others wait for it",
+                do=f"run it while few workers write: segtable compact {seen.table} {known.plan.id}",
             )
 
 
@@ -222,8 +221,8 @@ def _holes(seen: Observed) -> Iterator[Finding]:
                 code="abandoned-ids",
                 severity=Severity.WARNING,
                 where=str(chunk),
-                what=f"ids {_some(gone)} were allocated by writers that are gone",
-                why="segments on both sides of them cannot be joined until they are voided",
+                what=f"ids {_some(gone)} were allocated by dead writers",
+                why="segments on both sides of the ids cannot be joined until the ids are voided",
                 do=f"segtable plan {seen.table} --request",
             )
 
@@ -240,8 +239,8 @@ def _stuck(seen: Observed) -> Iterator[Finding]:
             severity=Severity.WARNING,
             where=str(chunk.interval),
             what=f"cannot be compacted: {reason}",
-            why="it stays fragmented, and reading it slow",
-            do=f"find why it was aborted, then: segtable compact {seen.table} --kind minor "
+            why="the chunk stays fragmented, and its scans slow",
+            do=f"find the cause of the abort, then: segtable compact {seen.table} --kind minor "
             f"--interval {chunk.interval}"
             if aborted
             else f"segtable compact {seen.table} --all --property compaction.max_plan_bytes=BYTES",
@@ -278,15 +277,15 @@ def _checkpoint(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
     since = seen.state.n - newest
     if since <= bounds.checkpoint_events:
         return
-    where = "there is none" if seen.checkpoint is None else f"the newest is of {newest}"
+    where = "none exists" if seen.checkpoint is None else f"the newest has version {newest}"
     yield Finding(
         code="late-checkpoint",
         severity=Severity.WARNING,
         where="_segtable/checkpoints",
         what=f"{since} events since the newest checkpoint ({where}, the log ends with "
         f"{seen.state.n})",
-        why="whoever opens the table reads all of them, one by one",
-        do=f"see that writers may write {seen.table}/_segtable/checkpoints; they make one with "
+        why="each reader that opens the table reads all of them, one by one",
+        do=f"give writers access to {seen.table}/_segtable/checkpoints; they write one with "
         "every 32nd event",
     )
 
@@ -303,8 +302,8 @@ def _clocks(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
                 severity=Severity.CRITICAL,
                 where="this machine",
                 what=f"{whose} is {ahead_s:.0f} s ahead of this machine's clock ({iso(seen.now)})",
-                why="writers whose clocks are more than 60 s off are refused; ages are wrong",
-                do="set the clock right (NTP) here, or on the host that wrote: "
+                why="writers whose clocks differ by more than 60 s are refused; ages are wrong",
+                do="correct the clock (NTP) of this host, or of the event's author: "
                 f"segtable table timeline {seen.table} --limit 1",
             )
 
@@ -330,10 +329,10 @@ def _uncompacted(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
         code="not-compacted",
         severity=Severity.WARNING,
         where=seen.table,
-        what=f"nothing was compacted for {_age(minutes)}, though {len(chosen)} plans over "
-        f"{segments} segments ({size}) would pay",
-        why="reading gets slower with every small segment",
-        do=f"segtable compact {seen.table} --all, and see that its DAG runs",
+        what=f"nothing was compacted for {_age(minutes)}, although {len(chosen)} plans over "
+        f"{segments} segments ({size}) are worthwhile",
+        why="scans get slower with every small segment",
+        do=f"segtable compact {seen.table} --all, and check that its DAG runs",
     )
 
 
@@ -346,9 +345,9 @@ def _orphans(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
         code="orphans",
         severity=Severity.INFO,
         where="data/",
-        what=f"{count} files ({size}) older than {bounds.orphan_hours:g} h that nothing names: "
+        what=f"{count} unreferenced files ({size}) older than {bounds.orphan_hours:g} h: "
         f"{examples}{' ...' if count > SHOWN else ''}",
-        why="workers that died left them: they cost space, and are never read",
+        why="dead workers left them: they use space, and are never read",
         do=f"segtable clean {seen.table}",
     )
 

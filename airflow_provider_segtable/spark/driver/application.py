@@ -124,9 +124,11 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help=f"of the object store; secrets better as JSON in ${OPTIONS_VARIABLE}",
+        help=f"option of the object store; give secrets as JSON in ${OPTIONS_VARIABLE}",
     )
-    made.add_argument("--master", help="Spark master; spark-submit's, or all local cores")
+    made.add_argument(
+        "--master", help="Spark master; by default spark-submit's, else all local cores"
+    )
     made.add_argument(
         "--conf",
         type=pair,
@@ -136,11 +138,11 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
         help="a Spark setting",
     )
     made.add_argument("--wait-s", type=patience, default=0.0, help="seconds to wait for locks (0)")
-    made.add_argument("--result-file", type=Path, help="also write the result as JSON there")
+    made.add_argument("--result-file", type=Path, help="file to write the result to, as JSON")
     made.add_argument(
         "--leave-result",
         metavar="NAME",
-        help="leave what the log will not tell below the table, for who waits elsewhere",
+        help="write the outcome below the table for a remote waiter",
     )
     made.add_argument(
         "--die-with-parent", action="store_true", help="stop when the starting process dies"
@@ -155,13 +157,13 @@ def run(
     try:
         arguments = made.parse_args(argv)
         if arguments.result_file and not arguments.result_file.parent.is_dir():
-            made.error(f"there is no folder {arguments.result_file.parent} for --result-file")
+            made.error(f"--result-file needs the folder {arguments.result_file.parent}: create it")
     except SystemExit as end:
         return int(end.code or 0)
     _warn_of_credentials(arguments)
     before = _arrange_signals(die_with_parent=arguments.die_with_parent)
     app = App(made.prog, arguments)
-    outcome = Outcome(code=FAILED, facts={"error": "it ended unexpectedly"})
+    outcome = Outcome(code=FAILED, facts={"error": "the application ended unexpectedly"})
     try:
         outcome = work(app)
     except InvalidInput as error:
@@ -171,7 +173,7 @@ def run(
     except KeyboardInterrupt:
         outcome = Outcome(code=INTERRUPTED, facts={"error": "interrupted"})
     except SystemExit as end:
-        outcome = Outcome(code=int(end.code or 0), facts={"error": "told to stop"})
+        outcome = Outcome(code=int(end.code or 0), facts={"error": "stopped by a signal"})
     finally:
         _leave(app, outcome)
         app.close()
@@ -195,7 +197,7 @@ def _leave(app: App, outcome: Outcome) -> None:
         storage = open_storage(app.arguments.table, app.options())  # ZooKeeper may be what failed
         leave(storage, name, _facts(app, outcome), now=SystemClock().now())
     except SegtableError as error:
-        print(f"segtable: the result could not be left: {redacted(str(error))}", file=sys.stderr)  # noqa: T201
+        print(f"segtable: the result could not be written: {redacted(str(error))}", file=sys.stderr)  # noqa: T201
 
 
 def _facts(app: App, outcome: Outcome) -> dict[str, Any]:
@@ -238,7 +240,9 @@ def patience(text: str) -> float:
     try:
         return seconds("it", float(text))
     except (ValueError, InvalidInput):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds: give 0 or more"
+        ) from None
 
 
 def _warn_of_credentials(arguments: argparse.Namespace) -> None:

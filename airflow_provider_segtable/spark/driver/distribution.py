@@ -124,7 +124,7 @@ class SparkRun:
 
     def _check(self) -> None:
         if self.stopping.is_set():
-            raise ExecutionFailed("it was told to stop: run it again")
+            raise ExecutionFailed("the application was stopped: run it again")
 
     def _cancel(self) -> None:
         try:

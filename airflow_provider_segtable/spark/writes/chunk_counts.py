@@ -75,5 +75,5 @@ def _bad_times(row: Row, time_column: str) -> TimeOutOfRange:
         found.append(f"{outside} lie outside {ALL_TIME} ({span}): check the column's unit")
     return TimeOutOfRange(
         f"of the event times in column {time_column!r}, {' and '.join(found)}; "
-        "filter or mend these rows, nothing was written"
+        "filter or correct these rows, nothing was written"
     )

@@ -246,7 +246,7 @@ def test_a_place_with_credentials(run: Run) -> None:
     """A URI is shown everywhere: one with credentials is refused, and these are not repeated."""
     for uri in ("s3://me:hush-hush@lake/t", "s3://lake/t?sig=hush-hush"):
         result = run("table", "describe", uri, "--json")
-        refused(result, 2, "InvalidName", "is no place for a table")
+        refused(result, 2, "InvalidName", "is not a table location")
         assert "hush" not in result.output
 
 

@@ -100,7 +100,7 @@ def test_the_plan_shows_every_kind(facts: Facts, run: Run, filled: str) -> None:
         (["--kind", "major", "--clustering", "wo"], "SchemaMismatch", ["'wo'", "at, who"]),
         (["--kind", "major", "--clustering", "zorder(who"], "InvalidInput", ["no order"]),
         (["--kind", "major", "--rollup", "perfect"], "InvalidInput", ["no rollup table"]),
-        (["--kind", "major", "--interval", "2013"], "InvalidInput", ["'2013' is no interval"]),
+        (["--kind", "major", "--interval", "2013"], "InvalidInput", ["'2013' is not an interval"]),
         (["--kind", "minor", "--interval", "1999-01-01/2000-01-01"], "InvalidInput", ["no rows"]),
         (["--all", "--property", "compaction.clustering=wo"], "SchemaMismatch", ["'wo'"]),
         (["--all", "--property", "compaction.major=yes"], "InvalidInput", ["'yes'", "auto, off"]),

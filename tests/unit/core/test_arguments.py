@@ -52,7 +52,7 @@ def test_plan_ids_are_taken(value: str) -> None:
 )
 def test_what_is_no_plan_id_is_refused(value: object) -> None:
     """Nothing else comes near a command line."""
-    with pytest.raises(InvalidInput, match="is no plan id: ids are letters"):
+    with pytest.raises(InvalidInput, match="is not a plan id: ids are letters"):
         plan_id_of(value)
 
 

@@ -64,7 +64,7 @@ def test_any_zone_is_the_same_instant() -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "2013-13-01", "2013-02-30"])
 def test_what_is_no_time_is_refused_by_name(text: str) -> None:
     """The message shows the text and how to write it."""
-    with pytest.raises(InvalidInput, match=r"is no time: write ISO 8601"):
+    with pytest.raises(InvalidInput, match=r"is not a time: write ISO 8601"):
         parse_instant(text)
 
 

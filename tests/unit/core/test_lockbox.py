@@ -192,8 +192,8 @@ ASK = Allocation(chunk=CHUNK, generation=Generation.FIRST, count=1, at_least=0)
     [
         ({"intervals": (CHUNK.interval,), "allocate": (ASK,)}, "one granularity"),
         ({"intervals": (CHUNK.interval,), "segments": frozenset({CHUNK.segment(1)})}, "one granul"),
-        ({"version_above": 1}, "version of no interval"),
-        ({"mode": Mode.REPLACE, "allocate": (ASK,)}, "replaces no interval"),
+        ({"version_above": 1}, "version without intervals"),
+        ({"mode": Mode.REPLACE, "allocate": (ASK,)}, "REPLACE without intervals"),
         ({"mode": Mode.APPEND, "intervals": (CHUNK.interval,)}, "allocate new ids"),
         ({"mode": Mode.APPEND}, "allocate new ids"),
     ],

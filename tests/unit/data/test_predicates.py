@@ -56,5 +56,5 @@ def test_a_day_beside_a_time_is_its_midnight() -> None:
 def test_a_value_that_does_not_fit_is_refused() -> None:
     """The message names value, column and type."""
     rows = pa.table({"n": pa.array([1], pa.int8())})
-    with pytest.raises(InvalidInput, match="300 is no value of column 'n', int8"):
+    with pytest.raises(InvalidInput, match="300 is not a value of column 'n', int8"):
         matches(rows, Compare("n", Compares.EQUAL, 300))

@@ -188,7 +188,7 @@ def test_tags_keep_versions(ports: TableContext) -> None:
 def test_tags_are_refused_with_a_reason(ports: TableContext) -> None:
     """Names must be fit for a file, be free, and name a version that is kept."""
     table = Table(ports)
-    with pytest.raises(InvalidName, match="'a/b' is no tag"):
+    with pytest.raises(InvalidName, match="'a/b' is not a tag"):
         table.tag("a/b")
     table.tag("a")
     with pytest.raises(CommitConflict, match="is version 4 already"):

@@ -87,7 +87,7 @@ def test_a_lost_file_of_deletions_is_named(deleted: TableContext) -> None:
     del files.store[path]
     (seen,) = found(deleted)
     assert (seen.code, seen.severity, seen.where) == ("missing-vectors", Severity.CRITICAL, path)
-    assert "file of deletions (4 rows)" in seen.what
+    assert "deletion vectors of 4 rows" in seen.what
     assert "repair TABLE --deletes apply" in seen.do
     assert seen in examine(deleted).findings
 
@@ -106,9 +106,9 @@ def test_counts_must_be_those_of_the_log(deleted: TableContext) -> None:
     rows = read_vectors(deleted.files, one.path)
     put(deleted, one.path, {**rows, root: BitMap([*rows[root], 7])})
     (more,) = found(deleted)
-    assert (more.code, f"names {one.rows + 1} rows" in more.what) == ("wrong-vectors", True)
+    assert (more.code, f"has {one.rows + 1} rows" in more.what) == ("wrong-vectors", True)
     put(deleted, one.path, {k: v for k, v in rows.items() if k != root})
-    assert [("names 0 rows" in each.what) for each in found(deleted)] == [True]
+    assert [("has 0 rows" in each.what) for each in found(deleted)] == [True]
 
 
 def test_rows_that_a_root_does_not_have_are_named(deleted: TableContext) -> None:
@@ -117,7 +117,7 @@ def test_rows_that_a_root_does_not_have_are_named(deleted: TableContext) -> None
     rows = read_vectors(deleted.files, one.path)
     put(deleted, one.path, {**rows, root: BitMap(range(500, 500 + one.rows))})
     (seen,) = found(deleted)
-    assert f"names row {499 + one.rows} of {root}, which has {ROWS}" in seen.what
+    assert f"has row {499 + one.rows} of {root}, which has {ROWS}" in seen.what
 
 
 def test_a_row_that_is_deleted_twice_is_named(deleted: TableContext) -> None:

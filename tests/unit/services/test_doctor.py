@@ -148,7 +148,7 @@ def test_an_old_lock_is_named_with_its_holder(ports: TableContext) -> None:
     held = lock(ports)
     clock_of(ports).advance(61 * MINUTES)
     (told,) = found(ports, "old-lock")
-    assert "host-a pid 1 holds its lock for something since 61 min" in told.what
+    assert "host-a pid 1 has held its lock for 61 min, for something" in told.what
     assert told.do.endswith(f"segtable locks {ports.uri} --release group of something")
     held.release()
     assert found(ports, "old-lock") == []
@@ -279,7 +279,7 @@ def test_files_that_nothing_names_are_counted_after_a_while(
     clock_of(local).jump(written + 3_600_000_000)
     assert found(local, "orphans") == []
     (told,) = found(local, "orphans", orphan_hours=0.5)
-    assert (told.severity, "1 files (2.0 KiB)" in told.what) == (Severity.INFO, True)
+    assert (told.severity, "1 unreferenced files (2.0 KiB)" in told.what) == (Severity.INFO, True)
     assert "data/_runs/left.parquet" in told.what
 
 

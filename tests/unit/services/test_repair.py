@@ -121,7 +121,7 @@ def test_rows_that_nothing_holds_are_named_first(tmp_path: Path) -> None:
     plan = plan_repair(world.ports)
     (doubt,) = plan.blocking
     assert (doubt.reason, doubt.interval, doubt.rows) == (Reason.ROWS_LOST, lost.id.interval, 2)
-    with pytest.raises(InvalidInput, match="2 rows are gone"):
+    with pytest.raises(InvalidInput, match="2 rows are lost"):
         repair(world.ports, plan)
     repair(world.ports, plan_repair(world.ports, Decisions(accept_loss=True)))
     assert [row for _, row in world.contents()] == world.rows[:-2]
@@ -278,7 +278,7 @@ def test_files_of_older_writers_need_a_definition(tmp_path: Path) -> None:
         own = {KEY: pq.read_metadata(path).metadata[KEY]}
         pq.write_table(rows.replace_schema_metadata(own), path)
     world.lose_log()
-    with pytest.raises(InvalidInput, match="say it with --time and --granularity"):
+    with pytest.raises(InvalidInput, match="give --time and --granularity"):
         plan_repair(world.ports)
     repair(world.ports, plan_repair(world.ports, Decisions(definition=table)))
     assert world.contents() == before

@@ -99,9 +99,9 @@ def test_nothing_is_applied_before_somebody_says_so(tmp_path: Path) -> None:
     plan = plan_repair(world.ports)
     (doubt,) = plan.blocking
     assert (doubt.reason, doubt.rows) == (Reason.DELETES, 2)
-    assert "deletes 2 rows, 2 of them are there" in doubt.note
-    assert "--deletes apply, or ignore" in doubt.note
-    with pytest.raises(InvalidInput, match="to be decided"):
+    assert "deletes 2 rows, 2 of them still present" in doubt.note
+    assert "--deletes apply or --deletes ignore" in doubt.note
+    with pytest.raises(InvalidInput, match="block the repair"):
         repair(world.ports, plan)
     assert not (world.folder / "_segtable").exists()
 
@@ -229,20 +229,20 @@ def test_killed_before_its_event_a_repair_is_finished_by_the_next(tmp_path: Path
 
 
 def test_an_unreadable_file_of_deletions_is_listed(tmp_path: Path) -> None:
-    """What it named shows again, and that is said."""
+    """What it named reappear, and that is said."""
     world = one_hour(tmp_path)
     delete(world, 0)
     for path in (tmp_path / "deletes").iterdir():
         path.write_bytes(b"torn")
     world.lose_log()
     (doubt,) = plan_repair(world.ports).blocking
-    assert (doubt.reason, "shows again" in doubt.note) == (Reason.DELETES, True)
+    assert (doubt.reason, "reappear" in doubt.note) == (Reason.DELETES, True)
     repair(world.ports, plan_repair(world.ports, APPLY))
     assert shown(world) == [0, 1, 2, 3, 4, 5]
 
 
 def test_deletes_of_a_rollup_table_are_listed_as_lost(tmp_path: Path) -> None:
-    """Predicates live in the log alone; what compaction left out stays out."""
+    """Predicates live in only in the log; what compaction left out stays out."""
     rollup = Rollup(
         query_granularity=QueryGranularity("hour"),
         dimensions=("row",),
@@ -258,7 +258,7 @@ def test_deletes_of_a_rollup_table_are_listed_as_lost(tmp_path: Path) -> None:
     plan = plan_repair(world.ports)
     assert plan.blocking == ()
     assert any(
-        doubt.reason is Reason.DELETES and "the log alone" in doubt.note for doubt in plan.doubts
+        doubt.reason is Reason.DELETES and "only in the log" in doubt.note for doubt in plan.doubts
     )
     repair(world.ports, plan)
     rows: Any = Table(world.ports).snapshot().to_arrow().column("row").to_pylist()

@@ -56,7 +56,7 @@ def test_an_application_waits_for_a_number_of_seconds(
     """A wait that never ends, or has ended, is a wrong argument."""
     made = parser("app", "A test.")
     assert run(made, ["--table=/t", "--zookeeper=z:1", f"--wait-s={wait}"], fails) == 2
-    assert "is no number of seconds" in capsys.readouterr().err
+    assert "is not a number of seconds" in capsys.readouterr().err
 
 
 def test_a_session_shows_no_credential_on_the_command_line_of_its_jvm(tmp_path: Path) -> None:

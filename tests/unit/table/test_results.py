@@ -32,5 +32,5 @@ def test_what_nobody_fetched_for_a_week_is_deleted_by_the_next() -> None:
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "0", ".hidden"])
 def test_a_name_leads_nowhere_else(name: str) -> None:
     """What is no plain name is refused."""
-    with pytest.raises(InvalidName, match="no name of a result"):
+    with pytest.raises(InvalidName, match="not a name of a result"):
         leave(MemoryStorage(), name, {}, now=0)
