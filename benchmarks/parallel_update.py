@@ -46,6 +46,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.services.compaction import compaction
@@ -119,7 +120,7 @@ def delete(
     done = changes.change(
         table.ports,
         once,
-        kind=changes.ChangeKind.DELETE,
+        kind=ChangeKind.DELETE,
         reason=f"buckets {GONE} to {GONE + buckets - 1}",
         commit_id=table.ports.randomness.token(),
     )

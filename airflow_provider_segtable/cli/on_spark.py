@@ -4,20 +4,17 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from airflow_provider_segtable.cli.changing import Asked
-from airflow_provider_segtable.cli.commands.ingest_command import append_facts
+from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, print_warning
 from airflow_provider_segtable.cli.input.sources import file_format
-from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import read_source
-from airflow_provider_segtable.spark.reads.spark_times import column
-from airflow_provider_segtable.spark.writes import dataframe_change as change
+from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.table import Table, given_schema
@@ -72,34 +69,12 @@ def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame
     return rows
 
 
-def change_rows(table: Table, asked: Asked, master: str | None) -> ChangeResult:
-    """Carry out the requested delete, update or merge."""
-    with session(master, asked.kind, table) as spark:
-        how: dict[str, Any] = {"commit_id": asked.commit_id, "dry_run": asked.dry_run}
-        file = _named_file(spark, table, asked)
-        if asked.kind == "merge" and file is not None:
-            does: dict[str, Any] = {"matched": asked.matched, "unmatched": asked.unmatched}
-            does["set"] = asked.sets or None
-            return change.merge(spark, table.ports, file, asked.on, **does, **how)
-        if file is not None and asked.on:
-            file = _only(file, asked)
-        which: dict[str, Any] = {"where": asked.where, "matches": file}
-        if asked.kind == "update":
-            return change.update(spark, table.ports, asked.sets, **which, **how)
-        return change.delete(spark, table.ports, **which, **how)
-
-
-def _named_file(spark: SparkSession, table: Table, asked: Asked) -> DataFrame | None:
-    if asked.file is None:
-        return None
+def change_rows(table: Table, request: ChangeRequest, master: str | None) -> ChangeResult:
+    """Carry out a delete, update or merge."""
     schema = given_schema(table.state().table)
-    return read_source(spark, asked.file, asked.format, asked.options, schema=schema)
+    with session(master, request.kind.value, table) as spark:
 
+        def read(file: FileRows) -> DataFrame:
+            return read_source(spark, file.path, file.format, file.options, schema=schema)
 
-def _only(file: DataFrame, asked: Asked) -> DataFrame:
-    for name in asked.on:
-        if name not in file.columns:
-            raise SchemaMismatch(
-                f"{asked.file} has no column {name!r}: it has {', '.join(file.columns)}"
-            )
-    return file.select(*(column(file, name) for name in asked.on))
+        return change(spark, table.ports, request, read)

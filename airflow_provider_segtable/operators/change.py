@@ -22,6 +22,19 @@ from airflow.providers.common.compat.sdk import (
 from airflow_provider_segtable.core.arguments import option, plain, seconds
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.requests.change_arguments import arguments_of, columns_in
+from airflow_provider_segtable.core.requests.change_request import (
+    ChangeRequest,
+    Delete,
+    FileRows,
+    Matched,
+    Merge,
+    Sql,
+    Unmatched,
+    Update,
+    action,
+    selected,
+)
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.application import (
@@ -30,7 +43,6 @@ from airflow_provider_segtable.operators.application import (
     refused_at_once,
 )
 from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.table.changes.merge_rows import Matched, Unmatched
 
 WRONG_ARGUMENTS = 2
 """Exit code of an application whose arguments are invalid."""
@@ -61,8 +73,8 @@ class SegtableChangeOperator(SegtableSparkOperator):
         self.commit_id = commit_id
         self.wait_s = wait_s
 
-    def asked(self) -> Sequence[str]:
-        """Return the application's arguments that describe the change.
+    def request(self, commit_id: str | None) -> ChangeRequest:
+        """Return the change request.
 
         Raises:
             InvalidInput: the operator's arguments are empty or contradictory.
@@ -73,9 +85,8 @@ class SegtableChangeOperator(SegtableSparkOperator):
         """Change the rows, unless an earlier try committed the change."""
         commit_id = self.commit_id or commit_id_of(context)
         with refused_at_once(f"{self.kind} in {self.table}"):
-            named = (option("commit-id", commit_id),) if commit_id else ()
             waits = option("wait-s", f"{seconds('wait_s', self.wait_s):g}")
-            asked = (self.kind, *self.asked(), *named, waits)
+            asked = (*arguments_of(self.request(commit_id)), waits)
             place = SegtableHook(self.segtable_conn_id).place
             place.uri(self.table)
         told = self._landed(place, commit_id, author_of(context))
@@ -201,19 +212,25 @@ class SegtableRowsOperator(SegtableChangeOperator):
         self.options = options
         self.all_rows = all_rows
 
-    def asked(self) -> Sequence[str]:
-        """Return the application's arguments that select the rows."""
-        return (
-            *chosen(self.where, self.matches, all_rows=self.all_rows),
-            *columns(self.on),
-            *reading(self.format, self.options),
-        )
+    def selection(self) -> dict[str, Any]:
+        """Return the fields of the request that select rows."""
+        rows = file_rows("matches", self.matches, self.format, self.options)
+        where = None if self.where is None else plain("where", self.where, sql=True)
+        return {
+            "where": selected(where, rows, every_row=self.all_rows),
+            "rows": rows,
+            "on": columns("on", self.on),
+        }
 
 
 class SegtableDeleteOperator(SegtableRowsOperator):
     """Delete the rows that ``SegtableRowsOperator`` selects."""
 
     kind = "delete"
+
+    def request(self, commit_id: str | None) -> Delete:
+        """Return the change request."""
+        return Delete(**self.selection(), commit_id=commit_id)
 
 
 class SegtableUpdateOperator(SegtableRowsOperator):
@@ -235,15 +252,9 @@ class SegtableUpdateOperator(SegtableRowsOperator):
         super().__init__(**kwargs)
         self.set = set
 
-    def asked(self) -> Sequence[str]:
-        """Return the application's arguments.
-
-        Raises:
-            InvalidInput: no column is set, or no rows are selected.
-        """
-        if not self.set:
-            raise InvalidInput('set is empty: name at least one column, as {"amount": "0"}')
-        return (*assigning(self.set), *super().asked())
+    def request(self, commit_id: str | None) -> Update:
+        """Return the change request."""
+        return Update(set=assigning(self.set), **self.selection(), commit_id=commit_id)
 
 
 class SegtableMergeOperator(SegtableChangeOperator):
@@ -292,23 +303,19 @@ class SegtableMergeOperator(SegtableChangeOperator):
         self.format = format
         self.options = options
 
-    def asked(self) -> Sequence[str]:
-        """Return the application's arguments.
-
-        Raises:
-            InvalidInput: the source or the key is missing, or an action is unknown.
-        """
-        if not (self.source and self.on):
-            raise InvalidInput(f"merge needs a source and key columns: {self.source!r}, {self.on}")
-        for name, word, known in (
-            ("matched", self.matched, Matched),
-            ("unmatched", self.unmatched, Unmatched),
-        ):
-            if word not in tuple(known):
-                raise InvalidInput(f"{name} = {word!r}: choose one of {', '.join(known)}")
-        does = (f"--matched={self.matched}", f"--unmatched={self.unmatched}")
-        how = (*assigning(self.set), *reading(self.format, self.options))
-        return (option("source", self.source), *columns(self.on), *does, *how)
+    def request(self, commit_id: str | None) -> Merge:
+        """Return the change request."""
+        source = file_rows("source", self.source, self.format, self.options)
+        if source is None:
+            raise InvalidInput(f"source = {self.source!r} is no file: give a path")
+        return Merge(
+            source=source,
+            on=columns("on", self.on),
+            matched=action(Matched, self.matched),
+            unmatched=action(Unmatched, self.unmatched),
+            set=assigning(self.set) or None,
+            commit_id=commit_id,
+        )
 
 
 def commit_id_of(context: Context) -> str | None:
@@ -320,60 +327,23 @@ def commit_id_of(context: Context) -> str | None:
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}{mapped}"
 
 
-def chosen(where: str | None, matches: str | None, *, all_rows: bool) -> tuple[str, ...]:
-    """Return the arguments that select the rows.
-
-    Raises:
-        InvalidInput: no rows are selected, or ``all_rows`` is combined with a selection.
-    """
-    some = bool((where or "").strip() or matches)
-    if some == all_rows:
-        what = "both rows and all_rows" if some else "no rows"
-        raise InvalidInput(
-            f"where = {where!r}, matches = {matches!r}, all_rows = {all_rows} name {what}: "
-            "give where or matches, or all_rows=True alone"
-        )
-    if all_rows:
-        return ("--where=true",)
-    given = (("where", where), ("matches", matches))
-    return tuple(option(name, value, sql=name == "where") for name, value in given if value)
+def file_rows(
+    what: str, path: str | None, kind: str | None, options: Mapping[str, str] | None
+) -> FileRows | None:
+    """Return the rows of a file; None without a path."""
+    if not path:
+        return None
+    return FileRows(path=plain(what, path), format=kind, options=options or {})
 
 
-def assigning(to: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Return the arguments that set columns."""
-    return tuple(
-        option(
-            "set", f"{name_of('a column of set', name)}={plain('set', value, sql=True)}", sql=True
-        )
-        for name, value in (to or {}).items()
-    )
+def assigning(to: Mapping[str, str] | None) -> dict[str, Sql]:
+    """Return new values as SQL."""
+    return {name: Sql(text) for name, text in (to or {}).items()}
 
 
-def columns(on: Sequence[str] | str | None) -> tuple[str, ...]:
-    """Return the arguments that name the columns to compare."""
-    names = on if isinstance(on, str) else ",".join(on or ())
-    return (option("on", names),) if names else ()
-
-
-def reading(kind: str | None, options: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Return the arguments for reading a file, without credentials."""
-    told = (
-        option("option", f"{name_of('an option', key)}={value}")
-        for key, value in (options or {}).items()
-        if not is_secret_name(key)
-    )
-    return (*((option("format", kind),) if kind else ()), *told)
-
-
-def name_of(what: str, name: str) -> str:
-    """Return the name part of ``name=value``, checked.
-
-    Raises:
-        InvalidInput: it is empty, or contains the separator '='.
-    """
-    if not plain(what, name) or "=" in name:
-        raise InvalidInput(f"{what} is called {name!r}: give a name without '='")
-    return name
+def columns(what: str, on: Sequence[str] | str | None) -> tuple[str, ...]:
+    """Return the names of columns, given as a list or as ``a,b``."""
+    return columns_in(plain(what, on)) if isinstance(on, str) else tuple(on or ())
 
 
 def sentence(told: Mapping[str, Any]) -> str:

@@ -27,6 +27,16 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.change_request import (
+    ChangeRequest,
+    Delete,
+    Matched,
+    Merge,
+    Unmatched,
+    Update,
+    Where,
+    action,
+)
 from airflow_provider_segtable.core.tables.rollup_spec import (
     Rollup,
     bound,
@@ -39,11 +49,9 @@ from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input
 from airflow_provider_segtable.storage import probe
-from airflow_provider_segtable.table.changes.deleting import Deletes
-from airflow_provider_segtable.table.changes.matching import Where
-from airflow_provider_segtable.table.changes.merge_rows import Merges
-from airflow_provider_segtable.table.changes.row_change import ChangeKind, ChangeResult, change
-from airflow_provider_segtable.table.changes.updating import Updates
+from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
+from airflow_provider_segtable.table.changes.row_change import ChangeResult
+from airflow_provider_segtable.table.changes.run_change import run_change
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.committer import Committed
 from airflow_provider_segtable.table.log.event_log import event_path
@@ -213,6 +221,7 @@ class Table:
         rows: pa.Table | None = None,
         addresses: pa.Table | None = None,
         commit_id: str | None = None,
+        dry_run: bool = False,
     ) -> ChangeResult:
         """Delete rows in one atomic event, without locks or waiting.
 
@@ -225,6 +234,7 @@ class Table:
                 ``__segtable_row`` as in ``Snapshot.addressed``. Addresses without a visible row
                 are ignored.
             commit_id: equal ids delete once; random by default.
+            dry_run: only count the rows that would be deleted.
 
         Raises:
             InvalidInput: the condition, rows or addresses do not fit this table. A rollup table
@@ -232,8 +242,14 @@ class Table:
             ChangeConflict: other writers repeatedly updated the same rows first.
             CommitUnknown: run again with the same commit id.
         """
-        wanted = Deletes(where=where, rows=rows, addresses=addresses)
-        return self._change(ChangeKind.DELETE, wanted, commit_id)
+        wanted = Delete(
+            where=where,
+            rows=None if rows is None else arrow_rows(rows),
+            addresses=None if addresses is None else arrow_rows(addresses),
+            commit_id=commit_id,
+            dry_run=dry_run,
+        )
+        return self.change(wanted)
 
     def update(
         self,
@@ -241,6 +257,7 @@ class Table:
         where: Where,
         *,
         commit_id: str | None = None,
+        dry_run: bool = False,
     ) -> ChangeResult:
         """Update rows: delete them and append their new values, in one atomic event.
 
@@ -249,6 +266,7 @@ class Table:
                 row.
             where: a condition, as for ``delete``; ``"true"`` matches all rows.
             commit_id: equal ids update once; random by default.
+            dry_run: only count the rows that would be updated.
 
         Raises:
             InvalidInput: a column does not exist or does not accept the value, or the table is
@@ -256,7 +274,7 @@ class Table:
             ChangeConflict: other writers repeatedly changed the same rows first.
             LockLost, CommitUnknown: as ``append``.
         """
-        return self._change(ChangeKind.UPDATE, Updates(set=set, where=where), commit_id)
+        return self.change(Update(set=set, where=where, commit_id=commit_id, dry_run=dry_run))
 
     def merge(
         self,
@@ -266,6 +284,7 @@ class Table:
         matched: str = "update",
         unmatched: str = "insert",
         commit_id: str | None = None,
+        dry_run: bool = False,
     ) -> ChangeResult:
         """Merge source rows into the table by key columns, in one atomic event.
 
@@ -277,19 +296,25 @@ class Table:
             unmatched: if a source row has no match, it is inserted (``"insert"``; missing columns
                 are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key.
             commit_id: equal ids merge once; random by default.
+            dry_run: only count the rows that would be deleted and inserted.
 
         Raises:
             InvalidInput: the columns do not fit, or several source rows would update one row.
             ChangeConflict, LockLost, CommitUnknown: as ``update``.
         """
-        wanted = Merges.of(source, on, matched, unmatched)
-        return self._change(ChangeKind.MERGE, wanted, commit_id)
+        wanted = Merge(
+            source=arrow_rows(source),
+            on=(on,) if isinstance(on, str) else tuple(on),
+            matched=action(Matched, matched),
+            unmatched=action(Unmatched, unmatched),
+            commit_id=commit_id,
+            dry_run=dry_run,
+        )
+        return self.change(wanted)
 
-    def _change(
-        self, kind: ChangeKind, wanted: Deletes | Updates | Merges, commit_id: str | None
-    ) -> ChangeResult:
-        name = commit_id or self.ports.randomness.token()
-        return change(self.ports, wanted.find, kind=kind, reason=str(wanted), commit_id=name)
+    def change(self, request: ChangeRequest) -> ChangeResult:
+        """Carry out a change request, in this process; the common form of the three above."""
+        return run_change(self.ports, request, ArrowEngine())
 
 
 def create_table(ports: TableContext, definition: TableCreated) -> Table:

@@ -11,6 +11,7 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
+from airflow_provider_segtable.core.requests.change_arguments import arguments_of
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.operators.change import (
     SegtableChangeOperator,
@@ -206,7 +207,7 @@ def test_the_application_is_told_what_was_asked(
     operator: SegtableChangeOperator, wanted: list[str]
 ) -> None:
     """A value may begin with a dash or hold an equals sign."""
-    assert list(operator.asked()) == wanted
+    assert list(arguments_of(operator.request(None))[1:]) == wanted
 
 
 @pytest.mark.usefixtures("flights")

@@ -17,6 +17,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, TaskDeferr
 from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
+from airflow_provider_segtable.core.requests.change_arguments import arguments_of
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.hooks.submission import (
     Launcher,
@@ -218,7 +219,7 @@ def test_rendered_fields_show_no_credential() -> None:
     assert "flights" in stored
     assert "1g" in stored
     assert CANARY not in stored
-    assert CANARY not in " ".join(task.asked())
+    assert CANARY not in " ".join(arguments_of(task.request(None)))
     assert task.secret_options() == {"sas": f"{CANARY}2"}
 
 

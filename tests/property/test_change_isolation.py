@@ -18,6 +18,13 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.change_request import (
+    ChangeKind,
+    ChangeRequest,
+    Delete,
+    Merge,
+    Update,
+)
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
@@ -26,10 +33,9 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.changes.deleting import Deletes
-from airflow_provider_segtable.table.changes.merge_rows import Merges
-from airflow_provider_segtable.table.changes.row_change import ChangeKind, Found, change
-from airflow_provider_segtable.table.changes.updating import Updates
+from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
+from airflow_provider_segtable.table.changes.row_change import Found, change
+from airflow_provider_segtable.table.changes.run_change import find_rows
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.table.writes.append import AppendTicket, Write
@@ -152,7 +158,7 @@ class Play:
         def find(snapshot: Snapshot) -> Found:
             nonlocal looks
             looks += 1
-            found = wanted.find(snapshot)
+            found = find_rows(wanted, ArrowEngine(), snapshot)
             self.meanwhile()
             return replace(found, prepare=found.prepare and self.prepare(found.prepare))
 
@@ -169,21 +175,21 @@ class Play:
         written = {p for p in self.table.ports.files.store if p.startswith("data/")}  # type: ignore[attr-defined]
         assert written - {s for s in named if s} <= self.table.state().pending_delete
 
-    def wanted(self, kind: ChangeKind) -> tuple[Deletes | Updates | Merges, Contents, Contents]:
+    def wanted(self, kind: ChangeKind) -> tuple[ChangeRequest, Contents, Contents]:
         """Return a change, the rows that it takes away and those that it brings."""
         hit = Counter({pair: 1 for pair in self.others.expected if pair[1] < 4.0})
         where = "price < 4.0"
         if kind is ChangeKind.DELETE:
-            return Deletes(where=where), hit, Counter()
+            return Delete(where=where), hit, Counter()
         if kind is ChangeKind.UPDATE:
             come = Counter({(number, -7.0): 1 for number, _ in hit})
-            return Updates(set={"price": -7.0}, where=where), hit, come
+            return Update(set={"price": -7.0}, where=where), hit, come
         both = rows(range(LOADED - 4, LOADED + 40))  # others load some of these
         known = rows(range(8))
         source = pa.concat_tables([known, both]).select(["at", "row", "price"])
         hit = Counter({pair: 1 for pair in self.others.expected if pair[0] < 8})
         come = Counter(zip(source["row"].to_pylist(), source["price"].to_pylist(), strict=True))
-        return Merges.of(source, ["row"], "update", "insert"), hit, come
+        return Merge(source=arrow_rows(source), on=("row",)), hit, come
 
     def prepare(
         self, inner: Callable[[State], tuple[Mapping[Interval, int], Write]]

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.table.changes.row_change import ChangeKind
+from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.ledger import Intention
 

@@ -1,13 +1,15 @@
 """``segtable delete``, ``update`` and ``merge``: change rows, one event per command."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.changing import Asked, Matched, Unmatched, changed, tell
-from airflow_provider_segtable.cli.commands.ingest_command import MasterOption
+from airflow_provider_segtable.cli.changing import changed, tell
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.input.engines import MasterOption
+from airflow_provider_segtable.cli.input.option_groups import option_groups
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     StorageOptions,
@@ -16,27 +18,20 @@ from airflow_provider_segtable.cli.input.options import (
     pairs,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.change_arguments import columns_in
+from airflow_provider_segtable.core.requests.change_request import (
+    ChangeRequest,
+    Delete,
+    FileRows,
+    Matched,
+    Merge,
+    Sql,
+    Unmatched,
+    Update,
+    selected,
+)
 from airflow_provider_segtable.planning.engine import Engine
 
-Where = Annotated[
-    str | None,
-    typer.Option(help="Which rows, as a Spark SQL expression.", metavar="SQL", show_default=False),
-]
-Matches = Annotated[
-    str | None,
-    typer.Option(
-        help="Which rows: those equal to a row of this file, in the columns that it has.",
-        metavar="FILE",
-        show_default=False,
-    ),
-]
-All = Annotated[bool, typer.Option("--all", help="Every row of the table.")]
-On = Annotated[
-    str | None,
-    typer.Option(
-        help="Compare only these columns of the file.", metavar="COLUMN,...", show_default=False
-    ),
-]
 FileFormat = Annotated[
     str | None,
     typer.Option("--format", help="Of the file; by its name if left out.", show_default=False),
@@ -50,42 +45,93 @@ ReaderOptions = Annotated[
         show_default=False,
     ),
 ]
-CommitId = Annotated[
-    str | None,
-    typer.Option(
-        help="A name for this change. Run again under the same name, it changes nothing more.",
-        metavar="NAME",
-        show_default=False,
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say how many rows it would touch, and write nothing.")
-]
-ChangeEngine = Annotated[
-    Engine,
-    typer.Option(
-        help="local: in this process; simple SQL, files that fit in memory. spark: anything, "
-        "spread over Spark tasks. auto: local if it can, else spark.",
-    ),
-]
 
 
-def delete(  # noqa: PLR0913 - each is an option
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOptions:
+    """The options of every change."""
+
+    format_: FileFormat = None
+    options: ReaderOptions = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say how many rows it would touch, and write nothing."),
+    ] = False
+    commit_id: Annotated[
+        str | None,
+        typer.Option(
+            help="A name for this change. Run again under the same name, it changes nothing more.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
+    engine: Annotated[
+        Engine,
+        typer.Option(
+            help="local: in this process; simple SQL, files that fit in memory. spark: anything, "
+            "spread over Spark tasks. auto: local if it can, else spark.",
+        ),
+    ] = Engine.AUTO
+    master: MasterOption = None
+    zookeeper: ZooKeeper = None
+    storage_options: StorageOptions = None
+    as_json: AsJson = False
+
+    def file(self, path: str) -> FileRows:
+        """Return the rows of a file, with the options of its reader."""
+        options = pairs(self.options, "--option")
+        return FileRows(path=path, format=self.format_, options=options)
+
+    def named(self) -> Mapping[str, Any]:
+        """Return the fields that all requests have."""
+        return {"commit_id": self.commit_id, "dry_run": self.dry_run}
+
+    def run(self, table: str, request: ChangeRequest) -> None:
+        """Carry out a request, and print its result."""
+        with writable_table(table, self.storage_options, self.zookeeper) as opened:
+            told = changed(table, opened, request, self.engine, self.master)
+            tell(told, as_json=self.as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOptions:
+    """The options that select rows."""
+
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help="Which rows, as a Spark SQL expression.", metavar="SQL", show_default=False
+        ),
+    ] = None
+    matches: Annotated[
+        str | None,
+        typer.Option(
+            help="Which rows: those equal to a row of this file, in the columns that it has.",
+            metavar="FILE",
+            show_default=False,
+        ),
+    ] = None
+    all_: Annotated[bool, typer.Option("--all", help="Every row of the table.")] = False
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare only these columns of the file.", metavar="COLUMN,...", show_default=False
+        ),
+    ] = None
+
+    def selection(self, change: ChangeOptions) -> Mapping[str, Any]:
+        """Return the fields of a request that select rows."""
+        rows = change.file(self.matches) if self.matches else None
+        where = selected(self.where, rows, every_row=self.all_)
+        return {"where": where, "rows": rows, "on": columns_in(self.on)}
+
+
+@option_groups
+def delete(
     table: TableUri,
     *,
-    where: Where = None,
-    matches: Matches = None,
-    all_: All = False,
-    on: On = None,
-    format_: FileFormat = None,
-    options: ReaderOptions = None,
-    dry_run: DryRun = False,
-    commit_id: CommitId = None,
-    engine: ChangeEngine = Engine.AUTO,
-    master: MasterOption = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    rows: RowOptions,
+    change: ChangeOptions,
 ) -> None:
     """Delete rows, in one event; compactions and appends go on meanwhile.
 
@@ -102,21 +148,11 @@ def delete(  # noqa: PLR0913 - each is an option
     and [green]segtable clean[/] has removed the old files. Of a rollup table
     only dimensions and the event time can be asked for.
     """
-    asked = Asked(
-        kind="delete",
-        where=_chosen("delete", where, matches, all_=all_),
-        file=matches,
-        format=format_,
-        options=pairs(options, "--option"),
-        on=_columns(on),
-        commit_id=commit_id,
-        dry_run=dry_run,
-    )
-    with writable_table(table, storage_options, zookeeper) as opened:
-        tell(changed(table, opened, asked, engine, master), as_json=as_json)
+    change.run(table, Delete(**rows.selection(change), **change.named()))
 
 
-def update(  # noqa: PLR0913 - each is an option
+@option_groups
+def update(
     table: TableUri,
     *,
     sets: Annotated[
@@ -128,19 +164,8 @@ def update(  # noqa: PLR0913 - each is an option
             show_default=False,
         ),
     ],
-    where: Where = None,
-    matches: Matches = None,
-    all_: All = False,
-    on: On = None,
-    format_: FileFormat = None,
-    options: ReaderOptions = None,
-    dry_run: DryRun = False,
-    commit_id: CommitId = None,
-    engine: ChangeEngine = Engine.AUTO,
-    master: MasterOption = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    rows: RowOptions,
+    change: ChangeOptions,
 ) -> None:
     """Set columns of rows, in one event; compactions and appends go on meanwhile.
 
@@ -153,22 +178,12 @@ def update(  # noqa: PLR0913 - each is an option
     All expressions see the old row. Two updates of the same row conflict: the
     later one looks again, a few times, and then ends with 4: run it again.
     """
-    asked = Asked(
-        kind="update",
-        where=_chosen("update", where, matches, all_=all_),
-        sets=_assigned(sets),
-        file=matches,
-        format=format_,
-        options=pairs(options, "--option"),
-        on=_columns(on),
-        commit_id=commit_id,
-        dry_run=dry_run,
-    )
-    with writable_table(table, storage_options, zookeeper) as opened:
-        tell(changed(table, opened, asked, engine, master), as_json=as_json)
+    request = Update(set=_assigned(sets), **rows.selection(change), **change.named())
+    change.run(table, request)
 
 
-def merge(  # noqa: PLR0913 - each is an option
+@option_groups
+def merge(
     table: TableUri,
     source: Annotated[
         str,
@@ -199,15 +214,7 @@ def merge(  # noqa: PLR0913 - each is an option
             show_default=False,
         ),
     ] = None,
-    format_: FileFormat = None,
-    options: ReaderOptions = None,
-    dry_run: DryRun = False,
-    commit_id: CommitId = None,
-    engine: ChangeEngine = Engine.AUTO,
-    master: MasterOption = None,
-    zookeeper: ZooKeeper = None,
-    storage_options: StorageOptions = None,
-    as_json: AsJson = False,
+    change: ChangeOptions,
 ) -> None:
     """Merge a file into a table by key, in one event; compactions and appends go on meanwhile.
 
@@ -223,40 +230,19 @@ def merge(  # noqa: PLR0913 - each is an option
     Columns that the file lacks stay as they are, or are null in rows that come.
     A key must not be twice in the file if a row of the table has it.
     """
-    asked = Asked(
-        kind="merge",
-        sets=_assigned(sets),
-        file=source,
-        format=format_,
-        options=pairs(options, "--option"),
-        on=_columns(on),
-        matched=matched.value,
-        unmatched=unmatched.value,
-        commit_id=commit_id,
-        dry_run=dry_run,
+    request = Merge(
+        source=change.file(source),
+        on=columns_in(on),
+        matched=matched,
+        unmatched=unmatched,
+        set=_assigned(sets) or None,
+        **change.named(),
     )
-    with writable_table(table, storage_options, zookeeper) as opened:
-        tell(changed(table, opened, asked, engine, master), as_json=as_json)
+    change.run(table, request)
 
 
-def _chosen(kind: str, where: str | None, matches: str | None, *, all_: bool) -> str | None:
-    """Return the condition; all rows need ``--all``, without another selection."""
-    some = bool((where or "").strip() or matches)
-    if some and all_:
-        raise InvalidInput(f"{kind} --all means every row: leave out --where and --matches")
-    if not (some or all_):
-        raise InvalidInput(
-            f"{kind} which rows? give --where SQL or --matches FILE; --all means every row"
-        )
-    return "true" if all_ else where
-
-
-def _columns(text: str | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
-def _assigned(sets: list[str] | None) -> Mapping[str, str]:
+def _assigned(sets: list[str] | None) -> Mapping[str, Sql]:
     found = pairs(sets, "--set")
     if len(found) < len(sets or ()):
         raise InvalidInput(f"--set names a column twice: {', '.join(sets or ())}; leave one")
-    return found
+    return {name: Sql(text) for name, text in found.items()}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
-from airflow_provider_segtable.cli.display.facts import summary
+from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
+from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     StorageOptions,
@@ -22,19 +23,6 @@ from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-EngineOption = Annotated[
-    Engine,
-    typer.Option(
-        help="local: in this process. spark: spread over Spark tasks. auto: local up to 64 MiB of "
-        "input, or without Spark; else spark."
-    ),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option(help="Spark master, with --engine spark; this machine by default.", metavar="URL"),
-]
 
 
 def ingest(  # noqa: PLR0913 - each is an option
@@ -127,23 +115,6 @@ def _append(table: Any, rows: "pa.Table", commit_id: str | None, path: Path) -> 
     before = table.state().commits.get(commit_id) if commit_id else None
     committed = table.append(rows, commit_id=commit_id)
     return append_facts(table, committed.n, path, again=before is not None)
-
-
-def append_facts(table: Any, n: int, path: Path, *, again: bool) -> Facts:
-    """Return the result of one append, from the log."""
-    from airflow_provider_segtable.table.log.event_log import EventLog
-
-    action = EventLog(table.ports.storage).event(n).action  # type: ignore[union-attr]
-    segments = action.segments  # type: ignore[union-attr]  # an append's event
-    return {
-        "file": str(path),
-        "version": n,
-        "appended_before": again,
-        "segments": len(segments),
-        "rows": sum(segment.rows for segment in segments),
-        "bytes": sum(segment.size for segment in segments),
-        "summary": f"{'appended before: ' if again else ''}{summary(action)}",
-    }
 
 
 def _watched(appends: Iterator[Callable[[], Facts]], files: int) -> Iterator[Facts]:

@@ -15,24 +15,21 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from pyspark.sql import types as T  # noqa: N812  # the same
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 
 _EXACT = (T.IntegralType, T.DecimalType)
 
 
-def check_set(given: Mapping[str, str], schema: pa.Schema) -> None:
-    """Refuse names that are not columns.
+def expression(name: str, value: object) -> Column:
+    """Return the new value of a column as a Spark expression.
 
     Raises:
-        InvalidInput: nothing is set.
-        SchemaMismatch: there is no such column.
+        InvalidInput: it is no SQL text.
     """
-    if not given:
-        raise InvalidInput("set is empty: name a column and its new value")
-    for name in given:
-        if name not in schema.names:
-            known = ", ".join(schema.names)
-            raise SchemaMismatch(f"there is no column {name!r} to set: the table has {known}")
+    if not isinstance(value, Sql):
+        raise InvalidInput(f"{name} = {value!r} is no SQL text: use Table.update for plain values")
+    return F.expr(value.text)
 
 
 def check_rewritable(schema: pa.Schema, given: Mapping[str, object]) -> None:

@@ -22,28 +22,20 @@ from airflow_provider_segtable.core.deletes.predicate import (
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
-from airflow_provider_segtable.table.changes.matching import by_predicate
-from airflow_provider_segtable.table.changes.row_change import Found
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 
-def predicate_delete(snapshot: Snapshot, rollup: Rollup, where: str) -> Found:
-    """Return the predicate delete for a rollup table, and the number of stored rows it matches.
+def rollup_predicate(snapshot: Snapshot, rollup: Rollup, where: str) -> Predicate:
+    """Return the predicate of a delete in a rollup table.
 
     Raises:
         InvalidInput: the condition is not parsable, or names a metric or a time within a step.
     """
     from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
 
-    time_column = snapshot.state.table.time_column
     predicate = parse_predicate(where, snapshot.schema)
-    check_erasure(predicate, rollup, time_column)
-    wanted = by_predicate(predicate, time_column)
-    matched = 0
-    if wanted.interval is not None:
-        batches = snapshot.batches(columns=wanted.columns, interval=wanted.interval)
-        matched = sum(wanted.keep(batch).num_rows for batch in batches)
-    return Found(rows={}, matched=matched, predicate=predicate if matched else None)
+    check_erasure(predicate, rollup, snapshot.state.table.time_column)
+    return predicate
 
 
 def check_erasure(predicate: Predicate, rollup: Rollup, time_column: str) -> None:

@@ -7,92 +7,24 @@
    rows that are not deleted yet, as the balance check requires.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.deletes.predicate import Predicate, columns_of, reach
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, SegmentId
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
-from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.deletes.vector_file import Rows
 from airflow_provider_segtable.data.jobs.segment_writer import conformed
 from airflow_provider_segtable.table.snapshot import Snapshot
 
-Where: TypeAlias = str | Any
-"""A condition: SQL that ``data.arrow.sql`` reads, or a ``pyarrow.compute.Expression``."""
-
 _MOST_ROWS = 2**32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A row condition: the columns it reads, its filter, and its first and last event time."""
-
-    columns: tuple[str, ...]
-    keep: Callable[[pa.RecordBatch], pa.RecordBatch]
-    when: tuple[Instant, Instant] = (ALL_TIME.start, ALL_TIME.end - 1)
-
-    @property
-    def interval(self) -> Interval | None:
-        """Return the interval of matching event times; None if empty."""
-        first, last = max(self.when[0], ALL_TIME.start), min(self.when[1], ALL_TIME.end - 1)
-        return Interval(first, last + 1) if first <= last else None
-
-
-def condition(where: Where, schema: pa.Schema, time_column: str) -> Condition:
-    """Return a condition over the columns of a table.
-
-    Raises:
-        InvalidInput: the text is not parsable, or names a missing column.
-    """
-    if isinstance(where, str):
-        from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
-
-        return by_predicate(parse_predicate(where, schema), time_column)
-    if not isinstance(where, pc.Expression):
-        raise InvalidInput(
-            f"{where!r} is no condition: give SQL text, or a pyarrow.compute.Expression"
-        )
-    return Condition(columns=_bound(where, schema), keep=lambda batch: batch.filter(where))
-
-
-def by_predicate(predicate: Predicate, time_column: str) -> Condition:
-    """Return the condition that a predicate holds."""
-
-    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(matches(batch, predicate))
-
-    columns = tuple(dict.fromkeys(columns_of(predicate)))
-    return Condition(columns=columns, keep=keep, when=reach(predicate, time_column))
-
-
-def _bound(where: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns that an expression needs: it fails without any one of them."""
-    empty = schema.empty_table()
-    try:
-        empty.filter(where)
-    except (pa.ArrowException, TypeError) as error:
-        raise InvalidInput(
-            f"{where} is no condition over {', '.join(schema.names)}: {error}"
-        ) from (None)
-    return tuple(name for name in schema.names if not _stands(where, empty.drop_columns([name])))
-
-
-def _stands(where: pc.Expression, empty: pa.Table) -> bool:
-    try:
-        empty.filter(where)
-    except pa.ArrowException:
-        return False
-    return True
 
 
 def given_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:

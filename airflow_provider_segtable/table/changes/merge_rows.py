@@ -7,121 +7,47 @@
    found.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Unmatched
 from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
-from airflow_provider_segtable.table.changes.matching import (
-    Condition,
-    addresses,
-    given_columns,
-    in_full,
-    when,
-)
-from airflow_provider_segtable.table.changes.row_change import Found
-from airflow_provider_segtable.table.changes.updating import refuse_rollup
+from airflow_provider_segtable.table.changes.matching import addresses, in_full, when
 from airflow_provider_segtable.table.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.incoming import incoming
 
 
-class Matched(StrEnum):
-    """The action for a table row whose key is in the source."""
+def merged(
+    snapshot: Snapshot, request: Merge, source: pa.Table
+) -> tuple[Mapping[SegmentId, BitMap], int, pa.Table]:
+    """Return the rows that a merge deletes, the number of matches, and the rows to append.
 
-    UPDATE = "update"
-    DELETE = "delete"
-    IGNORE = "ignore"
+    Args:
+        snapshot: the table at one version.
+        request: the merge, by key columns and without ``set``.
+        source: its source, in the types of the table's columns.
 
-
-class Unmatched(StrEnum):
-    """The action for a source row whose key is not in the table."""
-
-    INSERT = "insert"
-    IGNORE = "ignore"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merges:
-    """A merge: its source, key columns and actions."""
-
-    source: pa.Table
-    on: tuple[str, ...]
-    matched: Matched
-    unmatched: Unmatched
-
-    @staticmethod
-    def of(source: pa.Table, on: Sequence[str], matched: str, unmatched: str) -> "Merges":
-        """Return a merge, after checking the user's arguments.
-
-        Raises:
-            InvalidInput: an action is unknown, or the key columns are missing or repeated.
-        """
-        for value, known in ((matched, Matched), (unmatched, Unmatched)):
-            if value not in tuple(known):
-                choices = ", ".join(known)
-                raise InvalidInput(f"{known.__name__.lower()}={value!r}: choose one of {choices}")
-        keys = (on,) if isinstance(on, str) else tuple(on)
-        if not keys or len(set(keys)) < len(keys):
-            raise InvalidInput(f"on={on!r}: name the columns to join by, each once")
-        return Merges(
-            source=source, on=keys, matched=Matched(matched), unmatched=Unmatched(unmatched)
-        )
-
-    def __str__(self) -> str:
-        """Return the request as the log records it."""
-        return (
-            f"merge {self.source.num_rows} rows on {', '.join(self.on)}: matched "
-            f"{self.matched.value}, unmatched {self.unmatched.value}"
-        )
-
-    def find(self, snapshot: Snapshot) -> Found:
-        """Return the rows of a snapshot to delete, and the rows to append."""
-        refuse_rollup(snapshot, "merged")
-        source = self._checked(snapshot)
-        keys = Keys.of(source, self.on, nulls=False)
-        rows, met = _joined(snapshot, keys, source)
-        matched = sum(map(len, rows.values()))
-        numbers = keys.find(source)
-        coming = []
-        if self.matched is Matched.UPDATE and matched:
-            _refuse_doubles(source, numbers, met, self.on)
-            coming.append(_updated(in_full(snapshot, rows), source, keys, numbers))
-        if self.unmatched is Unmatched.INSERT:
-            met_rows = np.append(met, False)[numbers]  # null keys have index -1: the last
-            coming.append(_widened(source.filter(pa.array(~met_rows)), snapshot.schema))
-        every = pa.concat_tables(coming) if coming else snapshot.schema.empty_table()
-        checked = check_rows(every, snapshot.schema, snapshot.state.table.time_column)
-        return Found(
-            rows={} if self.matched is Matched.IGNORE else rows,
-            matched=matched,
-            prepare=incoming(snapshot.ports, checked) if checked.num_rows else None,
-        )
-
-    def _checked(self, snapshot: Snapshot) -> pa.Table:
-        source = given_columns(self.source, snapshot.schema)
-        missing = [name for name in self.on if name not in source.column_names]
-        if missing:
-            raise InvalidInput(
-                f"the source has no column {missing[0]!r} to join by: it has "
-                f"{', '.join(source.column_names)}"
-            )
-        if self.unmatched is Unmatched.INSERT:
-            time_column = snapshot.state.table.time_column
-            for field in snapshot.schema:
-                needed = not field.nullable or field.name == time_column
-                if needed and field.name not in source.column_names:
-                    raise InvalidInput(
-                        f"the source has no column {field.name!r}, which no row of the table can "
-                        "do without: add it, or give unmatched='ignore'"
-                    )
-        return source
+    Raises:
+        InvalidInput: several source rows would update one row.
+    """
+    keys = Keys.of(source, request.keys, nulls=False)
+    rows, met = _joined(snapshot, keys, source)
+    matched = sum(map(len, rows.values()))
+    numbers = keys.find(source)
+    coming = []
+    if request.matched is Matched.UPDATE and matched:
+        _refuse_doubles(source, numbers, met, request.keys)
+        coming.append(_updated(in_full(snapshot, rows), source, keys, numbers))
+    if request.unmatched is Unmatched.INSERT:
+        met_rows = np.append(met, False)[numbers]  # null keys have index -1: the last
+        coming.append(_widened(source.filter(pa.array(~met_rows)), snapshot.schema))
+    every = pa.concat_tables(coming) if coming else snapshot.schema.empty_table()
+    return {} if request.matched is Matched.IGNORE else rows, matched, every
 
 
 def _joined(

@@ -19,7 +19,6 @@ but without a table-wide lock, and never executed again because of a compaction.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from pyroaring import BitMap
 
@@ -34,6 +33,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
 from airflow_provider_segtable.data.deletes.vector_file import Rows, write_vectors
@@ -61,14 +61,6 @@ ROUNDS = 50
 """Number of puts of one ``Found`` while other writers change other rows."""
 
 
-class ChangeKind(StrEnum):
-    """The kinds of row change."""
-
-    DELETE = "delete"
-    UPDATE = "update"
-    MERGE = "merge"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """The effect of a change on one snapshot.
@@ -78,12 +70,14 @@ class Found:
         matched: number of matching rows.
         prepare: plans and writes the rows to append (``table.writes.append``), if any.
         predicate: the predicate delete of a rollup table, instead of ``rows``.
+        count: returns the number of rows to append, for a dry run.
     """
 
     rows: Rows
     matched: int
     prepare: Prepare | None = None
     predicate: Predicate | None = None
+    count: Callable[[], int] = lambda: 0
 
     @property
     def nothing(self) -> bool:
@@ -96,10 +90,12 @@ Find = Callable[[Snapshot], Found]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeResult:
-    """The result of a change: event ``n`` (None if there was nothing to do) and row counts.
+    """The result of a change: event ``n`` and row counts.
 
-    ``deleted`` is None in rollup tables, where only a reader could count. It is less than
-    ``matched`` if other writers deleted some of the rows first, or a merge ignores them.
+    ``n`` is None if there was nothing to do, and in a dry run, whose counts are those of a real run
+    on the same version. ``deleted`` is None in rollup tables, where only a reader could count. It
+    is less than ``matched`` if other writers deleted some of the rows first, or a merge ignores
+    them.
     """
 
     n: int | None
@@ -107,11 +103,13 @@ class ChangeResult:
     matched: int
     deleted: int | None
     inserted: int
+    dry_run: bool = False
 
     def __str__(self) -> str:
         """Return e.g. ``3 rows matched, 3 deleted, 0 inserted: event 7``."""
         gone = "an unknown number" if self.deleted is None else self.deleted
-        event = "nothing to do, no event" if self.n is None else f"event {self.n}"
+        none = "a dry run" if self.dry_run else "nothing to do, no event"
+        event = none if self.n is None else f"event {self.n}"
         return f"{self.matched} rows matched, {gone} deleted, {self.inserted} inserted: {event}"
 
 

@@ -9,8 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.cli import changing
 from airflow_provider_segtable.core.errors import ChangeConflict
+from airflow_provider_segtable.core.requests.change_request import Update
+from airflow_provider_segtable.table import table as table_module
+from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
+from airflow_provider_segtable.table.changes.row_engine import Selected
+from airflow_provider_segtable.table.changes.run_change import run_change
+from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from tests.unit.cli.conftest import Run, trips
 from tests.unit.cli.test_bad_input import nothing_written, refused
@@ -167,8 +172,8 @@ def test_all_means_all(facts: Facts, filled: str) -> None:
         (("update", "--all", "--set", "at=null"), "TimeOutOfRange", "null"),
         (("update", "--matches", "ids.csv", "--set", "amount=1"), "InvalidInput", "--set"),
         (("update", "--all", "--set", "amount=1", "--set", "amount=2"), "InvalidInput", "twice"),
-        (("merge", "ids.csv", "--on", "me"), "InvalidInput", "'me'"),
-        (("merge", "ids.csv", "--on", "who"), "InvalidInput", "'at'"),
+        (("merge", "ids.csv", "--on", "me"), "SchemaMismatch", "'me'"),
+        (("merge", "ids.csv", "--on", "who"), "SchemaMismatch", "'at'"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_written(
@@ -207,23 +212,23 @@ def test_an_update_that_others_always_overtake_ends_with_4(
     run: Run, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names the winner, and a script may run it again."""
-    whole = changing._wanted
 
-    class Overtaken:
-        """An update beside which somebody always changes the same rows first."""
+    class Overtaken(ArrowEngine):
+        """An engine beside which somebody always changes the same rows first."""
 
-        def __init__(self, wanted: Any) -> None:
-            self.wanted = wanted
-            self.turn = 0
+        turn = 0
 
-        def find(self, snapshot: Any) -> Any:
-            found = self.wanted.find(snapshot)
+        def select(self, snapshot: Snapshot, *given: Any, **more: Any) -> Selected[pa.Table]:
+            found = super().select(snapshot, *given, **more)
             self.turn += 1
-            rival = Table(snapshot.ports)
-            rival.update({"amount": -float(self.turn)}, "who = 'user 1'")
+            run_change(
+                snapshot.ports,
+                Update(set={"amount": -float(self.turn)}, where="who = 'user 1'"),
+                ArrowEngine(),
+            )
             return found
 
-    monkeypatch.setattr(changing, "_wanted", lambda *given: Overtaken(whole(*given)))
+    monkeypatch.setattr(table_module, "ArrowEngine", Overtaken)
     result = run("update", filled, "--set", "amount=1", "--where", "who = 'user 1'", "--json")
     refused(result, 4, ChangeConflict.__name__, "event", "run it again")
 

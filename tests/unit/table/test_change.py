@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.requests.change_request import ChangeKind, Delete
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.planning.retention import Retention
@@ -38,8 +39,9 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
-from airflow_provider_segtable.table.changes.deleting import Deletes
-from airflow_provider_segtable.table.changes.row_change import ChangeKind, Found, change
+from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
+from airflow_provider_segtable.table.changes.row_change import Found, change
+from airflow_provider_segtable.table.changes.run_change import find_rows
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
@@ -224,7 +226,8 @@ def test_a_lost_session_ends_an_update(table: Table, service: MemoryService) -> 
         return counts, losing
 
     def find(snapshot: Snapshot) -> Found:
-        return replace(Deletes(where="row = 1").find(snapshot), prepare=prepare)
+        found = find_rows(Delete(where="row = 1"), ArrowEngine(), snapshot)
+        return replace(found, prepare=prepare)
 
     with pytest.raises(LockLost):
         change(table.ports, find, kind=ChangeKind.UPDATE, reason="", commit_id="mine")

@@ -1,0 +1,1 @@
+"""Requests of users, checked once: changes of rows, and reads."""

@@ -1,0 +1,134 @@
+"""The Spark row engine: evaluates changes of any size and by any expression.
+
+1. The matches of a snapshot are evaluated once and kept (a local checkpoint), so deleted and
+   appended rows come from the same evaluation even if an expression is not deterministic. If an
+   executor is lost with a part of it, the change fails; nothing is committed.
+2. Deleted rows are collected as bitmaps of addresses. Tasks write the appended rows, as in an
+   ingest.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.change_request import (
+    Delete,
+    GivenRows,
+    Merge,
+    RowsToMatch,
+    Update,
+    held,
+)
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW
+from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.reads.spark_predicates import matching
+from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.writes.address_bitmaps import collected, present
+from airflow_provider_segtable.spark.writes.assignments import (
+    assigned,
+    check_rewritable,
+    expression,
+)
+from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, prepared
+from airflow_provider_segtable.spark.writes.dataframe_merge import Joining, SourceFrame
+from airflow_provider_segtable.table.changes.row_engine import Selected
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.writes.append import Prepare
+
+
+def spark_rows(frame: DataFrame) -> GivenRows:
+    """Return a DataFrame as rows of a request."""
+    return GivenRows(rows=SourceFrame(frame), columns=tuple(frame.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEngine:
+    """Evaluates changes in a Spark session."""
+
+    spark: SparkSession
+
+    def select(
+        self, snapshot: Snapshot, request: Delete | Update, *, addressed: bool
+    ) -> Selected[DataFrame]:
+        """Return the rows that a delete or update selects, and their new values."""
+        if isinstance(request, Update):
+            return self._updated(snapshot, request)
+        if request.addresses is not None:
+            given = collected(_named(_frame(request.addresses)), snapshot.state)
+            found = present(self.spark, snapshot, given.rows)
+            return Selected(rows=found.rows, matched=found.matched)
+        rows = self._rows(snapshot, request, addressed=addressed)
+        if not addressed:
+            with translated("looking for the rows to delete"):
+                return Selected(matched=rows.count())
+        found = collected(rows, snapshot.state)
+        return Selected(rows=found.rows, matched=found.matched)
+
+    def join(self, snapshot: Snapshot, request: Merge) -> Selected[DataFrame]:
+        """Return the rows that a merge deletes and appends."""
+        source: SourceFrame = held(request.source).rows
+        return Joining(self.spark, snapshot, request, source).found()
+
+    def write(self, snapshot: Snapshot, new: DataFrame) -> Prepare:
+        """Return the step of an append that writes rows in tasks."""
+        return prepared(snapshot.ports, new, snapshot.schema, Sizing())
+
+    def _updated(self, snapshot: Snapshot, request: Update) -> Selected[DataFrame]:
+        schema = snapshot.schema
+        check_rewritable(schema, request.set)
+        given = {name: expression(name, value) for name, value in request.set.items()}
+        with translated("looking for the rows to update"):
+            found = self._rows(snapshot, request, addressed=True)
+            values = {name: given.get(name, column(found, name)) for name in schema.names}
+            new = assigned(found, values, schema)
+            kept = found.select(*new, F.col(ROOT), F.col(ROW)).localCheckpoint()
+        gone = collected(kept, snapshot.state)
+        if not gone.matched:
+            return Selected(matched=0)
+        return Selected(
+            rows=gone.rows,
+            matched=gone.matched,
+            new=kept.drop(ROOT, ROW),
+            count=lambda: gone.named,
+        )
+
+    def _rows(self, snapshot: Snapshot, request: Delete | Update, *, addressed: bool) -> DataFrame:
+        """Return the selected rows of a snapshot."""
+        with translated("looking for the rows to change"):
+            frame = scan(self.spark, snapshot, addressed=addressed).alias("target")
+            where = request.where
+            if isinstance(where, Predicate):
+                frame = frame.where(matching(where, frame))
+            elif isinstance(where, str):
+                frame = frame.where(where)
+            elif where is not None:
+                raise InvalidInput(f"{where} is no condition in SQL, which Spark needs")
+            return frame if request.rows is None else _equal(frame, request.rows, request.on)
+
+
+def _equal(frame: DataFrame, rows: RowsToMatch, on: tuple[str, ...]) -> DataFrame:
+    """Return the rows equal to a row of ``rows`` in some columns; null equals null."""
+    given = _frame(held(rows))
+    compared = on or held(rows).columns
+    names = {name: f"__segtable_match_{at}" for at, name in enumerate(compared)}
+    other = given.select(*(column(given, name).alias(mine) for name, mine in names.items()))
+    same = (column(frame, name).eqNullSafe(F.col(mine)) for name, mine in names.items())
+    return frame.join(other, reduce(and_, same), "left_semi")
+
+
+def _frame(rows: GivenRows) -> DataFrame:
+    source: SourceFrame = rows.rows
+    return source.frame
+
+
+def _named(given: DataFrame) -> DataFrame:
+    for name in (ROOT, ROW):
+        if name not in given.columns:
+            raise InvalidInput(f"addresses have no column {name}: take them from a scan")
+    return given

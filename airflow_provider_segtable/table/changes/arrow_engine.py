@@ -1,0 +1,189 @@
+"""The Arrow row engine: evaluates changes in this process.
+
+1. It reads simple SQL (``data.arrow.sql``) and Arrow expressions. New values are constants in SQL,
+   plain values or Arrow expressions.
+2. Rows to match and sources are Arrow tables in memory; so are the changed rows, in full. The
+   table itself is read batch by batch.
+3. ``check_sql`` refuses what only Spark can evaluate, so that a caller may choose the engine first.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.requests.change_request import (
+    ChangeRequest,
+    Delete,
+    GivenRows,
+    Merge,
+    RowsToMatch,
+    Sql,
+    Update,
+    held,
+)
+from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
+from airflow_provider_segtable.data.arrow.conditions import Condition, condition
+from airflow_provider_segtable.data.arrow.equality import Keys
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.table.changes.matching import (
+    found,
+    given_addresses,
+    given_columns,
+    in_full,
+    present,
+    when,
+)
+from airflow_provider_segtable.table.changes.merge_rows import merged
+from airflow_provider_segtable.table.changes.row_engine import Selected
+from airflow_provider_segtable.table.changes.updating import assigned
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.writes.append import Prepare
+from airflow_provider_segtable.table.writes.incoming import incoming
+
+
+def arrow_rows(rows: pa.Table) -> GivenRows:
+    """Return an Arrow table as rows of a request."""
+    return GivenRows(rows=rows, columns=tuple(rows.column_names), count=rows.num_rows)
+
+
+class ArrowEngine:
+    """Evaluates changes with Arrow; it keeps no state."""
+
+    def select(
+        self, snapshot: Snapshot, request: Delete | Update, *, addressed: bool
+    ) -> Selected[pa.Table]:
+        """Return the rows that a delete or update selects, and their new values."""
+        check_together(request)
+        if isinstance(request, Delete) and request.addresses is not None:
+            named = present(snapshot, given_addresses(request.addresses.rows))
+            return Selected(rows=named, matched=sum(map(len, named.values())))
+        wanted = _condition(request, snapshot)
+        if not addressed:
+            return Selected(matched=_counted(snapshot, wanted))
+        rows = found(snapshot, wanted)
+        matched = sum(map(len, rows.values()))
+        if isinstance(request, Delete):
+            return Selected(rows=rows, matched=matched)
+        values = _values(request.set, snapshot.schema)
+        if not matched:
+            assigned(snapshot.schema.empty_table(), values)  # check the values, too
+            return Selected(matched=0)
+        new = assigned(in_full(snapshot, rows), values)
+        return _selected(snapshot, rows, matched, new)
+
+    def join(self, snapshot: Snapshot, request: Merge) -> Selected[pa.Table]:
+        """Return the rows that a merge deletes and appends."""
+        check_together(request)
+        source = given_columns(held(request.source).rows, snapshot.schema)
+        rows, matched, new = merged(snapshot, request, source)
+        return _selected(snapshot, rows, matched, new)
+
+    def write(self, snapshot: Snapshot, new: pa.Table) -> Prepare:
+        """Return the step of an append that splits rows by time chunk and writes them."""
+        return incoming(snapshot.ports, new)
+
+
+def check_together(request: ChangeRequest) -> None:
+    """Refuse combinations that only Spark can evaluate.
+
+    Raises:
+        InvalidInput: rows beside a condition or new values, which join two tables.
+    """
+    if isinstance(request, Merge):
+        if request.set or not request.keys:
+            beside = "--set" if request.set else "a condition as --on"
+            raise InvalidInput(f"a source beside {beside} joins two tables: use Spark for this")
+    elif request.rows is not None and (isinstance(request, Update) or request.where is not None):
+        beside = "--set" if isinstance(request, Update) else "--where"
+        raise InvalidInput(
+            f"2 of where, rows and set are given: rows beside {beside} join two tables: use Spark "
+            "for this, or give one of them"
+        )
+
+
+def check_sql(request: ChangeRequest, schema: pa.Schema) -> None:
+    """Refuse a request that only Spark can evaluate; its rows need not be read yet.
+
+    Raises:
+        SchemaMismatch: there is no such column, for Spark neither.
+        InvalidInput: only Spark can evaluate it.
+    """
+    check_together(request)
+    if isinstance(request, Merge):
+        return
+    if request.where is not None:
+        condition(request.where, schema, "")
+    if isinstance(request, Update):
+        _values(request.set, schema)
+
+
+def _condition(request: Delete | Update, snapshot: Snapshot) -> Condition:
+    schema, time_column = snapshot.schema, snapshot.state.table.time_column
+    if request.rows is None:
+        return condition(request.where, schema, time_column)
+    return equal_to(request.rows, request.on, schema, time_column)
+
+
+def equal_to(
+    given: RowsToMatch, on: tuple[str, ...], schema: pa.Schema, time_column: str
+) -> Condition:
+    """Return the condition that a row equals one of these in the columns ``on``, or in all.
+
+    Raises:
+        SchemaMismatch: the rows do not fit the table's columns.
+    """
+    rows: pa.Table = held(given).rows
+    rows = given_columns(rows.select(list(on)) if on else rows, schema)
+    keys = Keys.of(rows, rows.column_names, nulls=True)
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.filter(pa.array(keys.find(batch) >= 0))
+
+    return Condition(columns=keys.columns, keep=keep, when=when(rows, time_column))
+
+
+def _counted(snapshot: Snapshot, wanted: Condition) -> int:
+    if wanted.interval is None:
+        return 0
+    batches = snapshot.batches(columns=wanted.columns, interval=wanted.interval)
+    return sum(wanted.keep(batch).num_rows for batch in batches)
+
+
+def _selected(
+    snapshot: Snapshot, rows: Mapping[Any, Any], matched: int, new: pa.Table
+) -> Selected[pa.Table]:
+    checked = check_rows(new, snapshot.schema, snapshot.state.table.time_column)
+    some = checked.num_rows
+    return Selected(rows=rows, matched=matched, new=checked if some else None, count=lambda: some)
+
+
+def _values(given: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    return {
+        name: _constant(name, value.text, schema) if isinstance(value, Sql) else value
+        for name, value in given.items()
+    }
+
+
+def _constant(name: str, text: str, schema: pa.Schema) -> pa.Scalar | None:
+    """Return the constant value of an SQL text, in a column's type.
+
+    Raises:
+        SchemaMismatch: there is no such column.
+        InvalidInput: it is an expression, or not a value of the column's type.
+    """
+    from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+
+    if name not in schema.names:
+        raise SchemaMismatch(
+            f"there is no column {name!r} to set: the table has {', '.join(schema.names)}"
+        )
+    if text.strip().lower() == "null":
+        return None
+    quoted = name.replace("`", "``")
+    match parse_predicate(f"`{quoted}` = {text}", schema):
+        case Compare(column=column, how=Compares.EQUAL, value=value) if column == name:
+            return scalar(value, schema.field(name).type, name)
+    raise InvalidInput(f"{text!r} is no plain value to set column {name!r} to: use Spark for this")

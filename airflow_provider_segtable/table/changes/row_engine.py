@@ -1,0 +1,69 @@
+"""Row engines: what a change needs of Arrow or Spark.
+
+1. An engine selects rows, joins a source, and writes rows. It evaluates a request on one snapshot
+   and decides nothing else: the order of a change, its commit and its conflicts are in
+   ``run_change`` and ``row_change``, for all engines alike.
+2. Appended rows are in the engine's own form (``New``), from the same evaluation as the deleted
+   ones.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from pyroaring import BitMap
+
+from airflow_provider_segtable.core.requests.change_request import Delete, Merge, Update
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.writes.append import Prepare
+
+New = TypeVar("New")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected(Generic[New]):
+    """The rows of a snapshot that a request concerns.
+
+    Attributes:
+        matched: number of matching rows of the table.
+        rows: the addresses of the rows to delete, by root.
+        new: the rows to append; None if there are none.
+        count: returns the number of rows to append; may run a query.
+    """
+
+    matched: int
+    rows: Mapping[SegmentId, BitMap] = field(default_factory=dict)
+    new: New | None = None
+    count: Callable[[], int] = lambda: 0
+
+
+class RowEngine(Protocol[New]):
+    """Evaluates change requests, whose rows are read, on a snapshot."""
+
+    def select(
+        self, snapshot: Snapshot, request: Delete | Update, *, addressed: bool
+    ) -> Selected[New]:
+        """Return the rows that a delete or update selects, and their new values.
+
+        Args:
+            snapshot: the table at one version.
+            request: the change; ``where`` may be a ``core.deletes.predicate.Predicate``, too.
+            addressed: False if the table's rows have no addresses; they are only counted.
+
+        Raises:
+            InvalidInput: the engine cannot evaluate the request, or a value does not fit.
+        """
+        ...
+
+    def join(self, snapshot: Snapshot, request: Merge) -> Selected[New]:
+        """Return the rows that a merge deletes and appends.
+
+        Raises:
+            InvalidInput: as ``select``, or several source rows would update one row.
+        """
+        ...
+
+    def write(self, snapshot: Snapshot, new: New) -> Prepare:
+        """Return the step of an append that plans and writes rows; it does nothing yet."""
+        ...
