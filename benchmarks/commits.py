@@ -1,29 +1,53 @@
-"""What durability costs: local creates a second, with and without fsync, and obstore's own.
+"""What commits cost: durable creates a second, and appends a second by one writer and by eight.
 
-1. Each way creates small objects, as events are, under fresh names in one directory; rounds take
-   turns, so that a drift of the machine hits all of them. Medians are reported.
-2. ``durable`` is what segtable does: fsync of the file and of its directory before it returns.
+1. *Creates*: each way creates small objects, as events are, under fresh names in one directory.
+   ``durable`` is what segtable does: fsync of the file and of its directory before it returns.
    ``unsynced`` is the same without the two syncs, ``obstore`` its LocalStore, which never syncs.
+2. *Appends*: 100 rows each through ``Table.append``, with a real ZooKeeper and fsync. A writer is a
+   process of its own, which opens the table once. All of them begin together, after a few appends
+   that are not measured; the rate is that of all together, while all of them run.
+3. Rounds take turns, so that a drift of the machine hits all ways. Medians are reported.
+   ``processor`` is the processor time of all writers and of the ZooKeeper server an append: unlike
+   the rate it hardly depends on what else the machine does.
 
-Usage: ``python benchmarks/commits.py [--quick] [--rounds N] [--on DIR]``.
+Usage: ``python benchmarks/commits.py [--quick] [--rounds N] [--on DIR] [--only creates|appends]``.
 """
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import obstore
+import pyarrow as pa
 from obstore.store import LocalStore
 
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
 from airflow_provider_segtable.storage import LocalStorage
+from airflow_provider_segtable.table.table import Table
 
 EVENT = b"x" * 1000
+WRITERS = (1, 8)
+WARM = 20
+START_US = 1_356_998_400_000_000
+SCHEMA = pa.schema(
+    [
+        pa.field("at", pa.timestamp("us", tz="UTC"), nullable=False),
+        ("number", pa.int64()),
+        ("word", pa.string()),
+    ]
+)
 Create = Callable[[str, bytes], object]
 
 
@@ -45,24 +69,129 @@ def creates_per_second(create: Create, round_: int, count: int) -> float:
     return count / (time.perf_counter() - begin)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer objects")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
-    parser.add_argument("--on", type=Path, help="a directory on the disk to measure")
-    given = parser.parse_args(argv)
-    count = 200 if given.quick else 2000
-    with tempfile.TemporaryDirectory(dir=given.on) as root:
-        rates: dict[str, list[float]] = {}
-        for round_ in range(given.rounds):
-            for name, create in ways(Path(root)).items():
-                rates.setdefault(name, []).append(creates_per_second(create, round_, count))
+def measure_creates(root: Path, rounds: int, count: int) -> None:
+    """Print the rates of durable and other creates."""
+    rates: dict[str, list[float]] = {}
+    for round_ in range(rounds):
+        for name, create in ways(root).items():
+            rates.setdefault(name, []).append(creates_per_second(create, round_, count))
     medians = {name: statistics.median(found) for name, found in rates.items()}
     for name, rate in medians.items():
         ratio = medians["unsynced"] / rate
         print(f"{name:<10}{rate:>10,.0f} creates/s {1e6 / rate:>8,.0f} us each {ratio:>7.1f} x")
     print(f"durability costs {medians['unsynced'] / medians['durable']:.1f} x here")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appends:
+    """One round of appends: rate, seconds of each append, and processor time an append."""
+
+    rate: float
+    took_s: tuple[float, ...]
+    processor_ms: float
+
+
+def hundred_rows() -> pa.Table:
+    """Return the rows of one append."""
+    columns = {
+        "at": [START_US + n for n in range(100)],
+        "number": [*range(100)],
+        "word": ["abc"] * 100,
+    }
+    return pa.table(columns).cast(SCHEMA)
+
+
+def write(uri: str, zookeeper: str, count: int) -> dict[str, object]:
+    """Append ``count`` times, once a line on the standard input says so."""
+    table, rows = Table.open(uri, zookeeper=zookeeper), hundred_rows()
+    for _ in range(WARM):
+        table.append(rows)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begin, processor, took = time.time(), time.process_time(), []
+    for _ in range(count):
+        started = time.perf_counter()
+        table.append(rows)
+        took.append(time.perf_counter() - started)
+    spent = time.process_time() - processor
+    return {"begin": begin, "end": time.time(), "took": took, "processor": spent}
+
+
+def append_by(writers: int, count: int, folder: Path, zk: EmbeddedZooKeeper) -> Appends:
+    """Let writers append to a new table at the same time."""
+    uri = str(folder)
+    Table.create(uri, schema=SCHEMA, time_column="at", granularity="day", zookeeper=zk.address)
+    command = [sys.executable, __file__, "--write", uri, "--zookeeper", zk.address]
+    command += ["--count", str(count // writers)]
+    running = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(writers)
+    ]
+    for each in running:
+        each.stdout.readline()
+    server = processor_s(zk.pid)
+    for each in running:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    found = [json.loads(each.communicate()[0]) for each in running]
+    done = sum(len(one["took"]) for one in found)
+    wall = max(one["end"] for one in found) - min(one["begin"] for one in found)
+    spent = sum(one["processor"] for one in found) + processor_s(zk.pid) - server
+    took = tuple(seconds for one in found for seconds in one["took"])
+    return Appends(rate=done / wall, took_s=took, processor_ms=1000 * spent / done)
+
+
+def processor_s(pid: int) -> float:
+    """Return the processor time of a process."""
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+def measure_appends(root: Path, rounds: int, count: int) -> None:
+    """Print the rates of one writer and of eight."""
+    found: dict[int, list[Appends]] = {}
+    with EmbeddedZooKeeper(root / "zookeeper") as zk:
+        for round_ in range(rounds):
+            for writers in WRITERS:
+                one = append_by(writers, count, root / f"t{round_}-{writers}", zk)
+                found.setdefault(writers, []).append(one)
+    print(f"{'writers':<8}{'appends/s':>10}{'median':>10}{'p95':>10}{'most':>10}{'processor':>12}")
+    for writers, some in found.items():
+        took = [1000 * sorted_at(one.took_s, 0.5) for one in some]
+        most = [1000 * sorted_at(one.took_s, 0.95) for one in some]
+        print(
+            f"{writers:<8}{statistics.median(one.rate for one in some):>10.0f}"
+            f"{statistics.median(took):>7.1f} ms{statistics.median(most):>7.1f} ms"
+            f"{1000 * max(max(one.took_s) for one in some):>7.0f} ms"
+            f"{statistics.median(one.processor_ms for one in some):>9.1f} ms"
+        )
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+def sorted_at(numbers: Sequence[float], share: float) -> float:
+    """Return the number that this share of the others does not exceed."""
+    return sorted(numbers)[int(len(numbers) * share)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer objects and appends")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
+    parser.add_argument("--on", type=Path, help="a directory on the disk to measure")
+    parser.add_argument("--only", choices=("creates", "appends"), help="one of the two")
+    parser.add_argument("--write", help=argparse.SUPPRESS)
+    parser.add_argument("--zookeeper", help=argparse.SUPPRESS)
+    parser.add_argument("--count", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.write:
+        print(json.dumps(write(given.write, given.zookeeper, given.count)))
+        return 0
+    with tempfile.TemporaryDirectory(dir=given.on) as root:
+        if given.only != "appends":
+            measure_creates(Path(root), given.rounds, 200 if given.quick else 2000)
+        if given.only != "creates":
+            measure_appends(Path(root), given.rounds, 80 if given.quick else 800)
     return 0
 
 

@@ -16,12 +16,15 @@ Contract:
 4. The log alone decides what is true. The coordinator may be wiped at any time; counters restart
    above the callers' ``at_least``.
 5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all.
-6. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
+6. ``commit_turn`` is a queue in front of the commit, first come, first served, for committers that
+   lost a race. It is a hint, too: after ``wait_s``, or in doubt, a committer has its turn anyway.
+7. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
    ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` if the group has another
    lock; ``UnreadableNode`` if a record may be a lock and cannot be read.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -138,6 +141,10 @@ class Coordinator(Protocol):
 
     def announce(self, table: str, n: int) -> None:
         """Notify watchers that event ``n`` is in the log; best effort, never raises."""
+        ...
+
+    def commit_turn(self, table: str, *, wait_s: float) -> AbstractContextManager[None]:
+        """Wait for this committer's turn, and hold it; best effort, never raises."""
         ...
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:

@@ -414,6 +414,48 @@ def test_an_announcement_wakes_who_waits(world: World) -> None:
     assert waiter.result() == 3
 
 
+def test_committers_take_turns_in_the_order_in_which_they_came(world: World) -> None:
+    """A second committer has its turn when the first has left the queue."""
+    clients = world.client(), world.client()
+    order: list[str] = []
+
+    def second() -> None:
+        with clients[1].commit_turn(TABLE, wait_s=20):
+            order.append("second")
+
+    with clients[0].commit_turn(TABLE, wait_s=20):
+        waiter = Running(second)
+        eventually(lambda: world.turns() == 2)
+        order.append("first")
+    waiter.result()
+    assert order == ["first", "second"]
+    eventually(lambda: world.turns() == 0)
+
+
+def test_a_turn_ends_with_its_session(world: World) -> None:
+    """A committer that died in its turn keeps nobody waiting."""
+    dead, other = world.client(), world.client()
+    with dead.commit_turn(TABLE, wait_s=0):
+        waiter = Running(lambda: other.commit_turn(TABLE, wait_s=20).__enter__())
+        eventually(lambda: world.turns() == 2)
+        world.expire(dead)
+        waiter.result()
+
+
+def test_a_committer_does_not_wait_for_its_turn_beyond_its_patience(world: World) -> None:
+    """A turn that does not end is waited for no longer than asked."""
+    with world.client().commit_turn(TABLE, wait_s=0), world.client().commit_turn(TABLE, wait_s=0.1):
+        assert world.turns() == 2
+
+
+def test_a_turn_never_raises(world: World) -> None:
+    """Not even on a closed coordinator: the log decides."""
+    client = world.client()
+    client.close()
+    with client.commit_turn(TABLE, wait_s=0):
+        pass
+
+
 def test_nothing_is_known_of_a_table_never_seen(world: World) -> None:
     """Asking about an unknown table is no error."""
     client = world.client()

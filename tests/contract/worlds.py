@@ -60,6 +60,10 @@ class World(Protocol):
         """Return how many locks are remembered as publishing or revoked."""
         ...
 
+    def turns(self, table: str = TABLE) -> int:
+        """Return how many committers are in the queue."""
+        ...
+
     def end(self) -> None:
         """Close what the test opened."""
         ...
@@ -123,6 +127,11 @@ class MemoryWorld:
         with self.service.box(table) as box:
             return sum(bool(h.lock.publishing or h.lock.revoked) for h in box.held.values())
 
+    def turns(self, table: str = TABLE) -> int:
+        """Return how many committers are in the queue."""
+        with self.service.box(table) as box:
+            return len(box.turns)
+
     def end(self) -> None:
         """Nothing outlives the test."""
 
@@ -171,6 +180,11 @@ class ZooKeeperWorld:
     def states(self, table: str = TABLE) -> int:
         """Return how many locks are remembered as publishing or revoked."""
         path = f"{self.chroot}/tables/{table}/states"
+        return len(self.admin.get_children(path)) if self.admin.exists(path) else 0
+
+    def turns(self, table: str = TABLE) -> int:
+        """Return how many committers are in the queue."""
+        path = f"{self.chroot}/tables/{table}/commits"
         return len(self.admin.get_children(path)) if self.admin.exists(path) else 0
 
     def end(self) -> None:

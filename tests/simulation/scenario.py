@@ -42,10 +42,10 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.faulty import (
     Faults,
-    FaultyCoordinator,
     FaultyFiles,
     FaultyStorage,
 )
+from airflow_provider_segtable.testing.faulty_coordinator import FaultyCoordinator
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.simulation.authors import SCHEMA, appender, changer, commit_ids
 from tests.simulation.caretakers import (

@@ -7,7 +7,8 @@
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from airflow_provider_segtable.coordination.memory.memory_service import (
@@ -199,6 +200,23 @@ class MemoryCoordinator:
             return
         with self._service.box(table) as box:
             box.head = max(box.head, n)
+
+    @contextmanager
+    def commit_turn(self, table: str, *, wait_s: float) -> Iterator[None]:
+        """Wait for this committer's turn, and hold it; a lost session loses its turns."""
+        session, place = self._session, object()
+        with self._service.box(table) as box:
+            box.turns[place] = session
+        try:
+            deadline = self._clock.monotonic() + wait_s
+            while session.alive and self._service.turn(table) is not place:
+                if self._clock.monotonic() >= deadline:
+                    break
+                self._clock.sleep(POLL_S)
+            yield
+        finally:
+            with self._service.box(table) as box:
+                box.turns.pop(place, None)
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
         """Wait until an event number above ``beyond`` is announced; None at the deadline."""

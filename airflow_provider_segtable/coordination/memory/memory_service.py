@@ -69,6 +69,7 @@ class Box:
     counters: dict[tuple[ChunkKey, Generation], int] = field(default_factory=dict)
     last_version: Instant = 0
     head: int = -1
+    turns: dict[object, Session] = field(default_factory=dict)
 
 
 class MemoryService:
@@ -106,6 +107,12 @@ class MemoryService:
             session = Session(self._opened)
             self._sessions.append(session)
             return session
+
+    def turn(self, table: str) -> object:
+        """Return the first place of a live session in the queue of committers."""
+        with self._mutex:
+            turns = self._boxes.get(table, Box()).turns
+            return next((place for place, session in turns.items() if session.alive), None)
 
     def expire(self, session: Session, *, told: bool = True) -> None:
         """End a session with its locks; with ``told=False`` without notice to its client."""

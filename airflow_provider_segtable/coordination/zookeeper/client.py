@@ -9,6 +9,7 @@
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -17,6 +18,7 @@ from typing import TypeVar
 from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
 
 from airflow_provider_segtable.coordination.zookeeper.access import Access
+from airflow_provider_segtable.coordination.zookeeper.announcing import Head, settle
 from airflow_provider_segtable.coordination.zookeeper.claim import Bell
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import Cache
@@ -64,6 +66,8 @@ class ZooKeeperClient:
         self._prepared: set[tuple[Link, str]] = set()
         self._cache = Cache()
         self._bells: dict[str, Bell] = {}
+        self._heads: dict[str, Head] = {}
+        weakref.finalize(self, settle, self._heads)  # also when the process ends
 
     @property
     def address(self) -> str:
@@ -78,6 +82,7 @@ class ZooKeeperClient:
         """
         self._closed = True
         if self._pid == os.getpid() and self._link:
+            settle(self._heads)
             self._link.abandon()
 
     def _refuse_if_closed(self) -> None:

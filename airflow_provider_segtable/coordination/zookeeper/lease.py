@@ -57,6 +57,7 @@ class ZooKeeperLease:
         self._verified = generation
         self._why_lost = "it was revoked" if lock.revoked else ""
         self._released = self._publishing = False
+        self._reported = False
 
     @property
     def token(self) -> FencingToken:
@@ -137,6 +138,7 @@ class ZooKeeperLease:
         with suppress(Interrupted, KazooException):
             if self._known() is not LeaseState.HELD:
                 return
+            self._reported = True
             creation = self._link.transaction()
             creation.check(self._path, 0)  # under a later session it would outlive the lock
             creation.create(self._progress_path, data, ephemeral=True)
@@ -147,7 +149,8 @@ class ZooKeeperLease:
     def release(self) -> None:
         """Release the locks; no error if they have ended already."""
         if not self._released and self._link.session == self._session:
-            self._link.delete((self._path, self._state_path, self._progress_path))
+            reported = (self._progress_path,) if self._reported else ()
+            self._link.delete((self._path, self._state_path, *reported))
         self._released = True
         self._why_lost = self._why_lost or "it was released"
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from airflow_provider_segtable.coordination.zookeeper.link import Link
 from airflow_provider_segtable.coordination.zookeeper.records import decode_lock
@@ -198,6 +198,11 @@ class Nodes:
         return f"{self.table}/version"
 
     @property
+    def commits(self) -> str:
+        """Return the parent of the queue in front of the commit."""
+        return f"{self.table}/commits"
+
+    @property
     def head(self) -> str:
         """Return the node of the newest announced event."""
         return f"{self.table}/head"
@@ -212,7 +217,10 @@ class Nodes:
 
     def prepare(self, link: Link) -> None:
         """Make the table's persistent nodes if they are absent."""
-        lasting = ("lockbox", "gate", "clock", "locks", "waiters", "states", "counters", "progress")
+        lasting = (
+            *("lockbox", "gate", "clock", "locks", "waiters", "states"),
+            *("counters", "progress", "commits"),
+        )
         begun = [
             link.begin(link.client.ensure_path_async, f"{self.table}/{name}") for name in lasting
         ]
@@ -298,16 +306,3 @@ class Nodes:
             if link.call(client.exists_async, self.head, watch=ring):
                 return int(link.call(client.get_async, self.head)[0])
         return -1
-
-    def raise_head(self, link: Link, n: int) -> None:
-        """Announce event ``n`` unless a later event is announced."""
-        client, data = link.client, str(n).encode()
-        while True:
-            with suppress(BadVersionError, NodeExistsError, NoNodeError):
-                if stat := link.call(client.exists_async, self.head):
-                    told, stat = link.call(client.get_async, self.head)
-                    if not told.isdigit() or int(told) < n:
-                        link.call(client.set_async, self.head, data, version=stat.version)
-                else:
-                    link.call(client.create_async, self.head, data, makepath=True)
-                return

@@ -14,6 +14,7 @@
         version                       the highest allocated version
         clock                         written to learn the server's time
         progress/<group>-<guid>       ephemeral; the holder's reported progress
+        commits/<guid>-<sequence>     ephemeral; a committer that waits for its turn, or has it
         head                          the newest announced event
 
 1. A request reads the lockbox version, locks, states, queue and counters (``view``); decides by
@@ -37,8 +38,8 @@
 
 import random
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +53,7 @@ from kazoo.exceptions import (
 )
 
 from airflow_provider_segtable.coordination.waiting import overtakers, timed_out
+from airflow_provider_segtable.coordination.zookeeper.announcing import Head
 from airflow_provider_segtable.coordination.zookeeper.claim import (
     Bell,
     Blocked,
@@ -60,6 +62,7 @@ from airflow_provider_segtable.coordination.zookeeper.claim import (
     prefix_of,
 )
 from airflow_provider_segtable.coordination.zookeeper.client import ZooKeeperClient
+from airflow_provider_segtable.coordination.zookeeper.commit_queue import queued
 from airflow_provider_segtable.coordination.zookeeper.grant import grant_of, refuse_oversize
 from airflow_provider_segtable.coordination.zookeeper.lease import ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
@@ -156,7 +159,21 @@ class ZooKeeperCoordinator(ZooKeeperClient):
     def announce(self, table: str, n: int) -> None:
         """Announce to watchers that event ``n`` is in the log; best effort, never raises."""
         with suppress(Interrupted, KazooException, SegtableError):
-            self._nodes(table).raise_head(self._live(), n)
+            link = self._live()
+            head = self._heads.get(table)
+            if head is None or head.link is not link:
+                head = self._heads[table] = Head(link, self._nodes(table).head)
+            head.raise_to(n)
+
+    @contextmanager
+    def commit_turn(self, table: str, *, wait_s: float) -> Iterator[None]:
+        """Wait for this committer's turn, and hold it; best effort, never raises."""
+        with ExitStack() as stack:
+            with suppress(Interrupted, KazooException, SegtableError):
+                link, nodes = self._live(), self._nodes(table)
+                self._prepare(link, nodes)
+                stack.enter_context(queued(link, nodes.commits, wait_s))
+            yield
 
     def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
         """Wait until an event number above ``beyond`` is announced; None at the deadline."""
@@ -164,6 +181,8 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         nodes = self._nodes(table)
         with self._border():
             self._live()  # in a forked child this also drops the parent's bells
+        if table in self._heads:
+            self._heads[table].settle()
         bell = self._bells.setdefault(table, Bell())
         while True:
             rung = bell.rung
@@ -218,14 +237,17 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return any(seen.lock.group == claim.asked.group for seen in view.locks)
 
     def _view(self, link: Link, claim: Claim) -> View:
-        if (link, claim.asked.table) not in self._prepared:
-            claim.nodes.prepare(link)
-            self._prepared.add((link, claim.asked.table))
+        self._prepare(link, claim.nodes)
         try:
             return read_view(link, claim, self._cache)
         except NoNodeError:  # the table was wiped meanwhile
-            self._prepared.discard((link, claim.asked.table))
+            self._prepared.discard((link, claim.nodes.table))
             raise Interrupted from None
+
+    def _prepare(self, link: Link, nodes: Nodes) -> None:
+        if (link, nodes.table) not in self._prepared:
+            nodes.prepare(link)
+            self._prepared.add((link, nodes.table))
 
     def _send(
         self, link: Link, claim: Claim, view: View, decision: Granted | Revokes
@@ -241,7 +263,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             if not isinstance(error, (*OVERTAKEN, RolledBackError, RuntimeInconsistency)):
                 raise error
         if any(isinstance(error, NoNodeError) for error in failed):
-            self._prepared.discard((link, claim.asked.table))
+            self._prepared.discard((link, claim.nodes.table))
         self._pause(claim)
         return None
 
@@ -305,7 +327,7 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         try:
             claim.nodes.queue_up(link, claim.place_prefix, record)
         except NoNodeError:  # the table was wiped meanwhile
-            self._prepared.discard((link, claim.asked.table))
+            self._prepared.discard((link, claim.nodes.table))
             raise Interrupted from None
 
     def _give_up(self, link: Link, claim: Claim) -> None:

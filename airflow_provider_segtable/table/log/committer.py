@@ -12,14 +12,17 @@
 4. ``guard`` (usually ``lease.check``) runs right before each put; a lost lease stops the commit.
 5. A number may also be free because its event expired while this process was paused. So after a
    put the log's first number is read; if it is above ours, our event is not in the log: repeat.
-6. Retries are bounded. Pauses grow and have jitter, so that colliding writers spread out. After the
-   last one the log is read once more, so that a lost race is not reported as a lost reply.
+6. A committer that lost a race takes its place in the coordinator's queue, so that rivals neither
+   keep each other from committing nor starve each other. The queue is a hint.
+7. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
+   attempt the log is read once more, so that a lost race is not reported as a lost reply.
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
 ``CommitUnknown``: ``commit_files`` applies this rule.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import (
@@ -44,6 +47,8 @@ CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
 SEGMENTS_AN_EVENT = 4096
 """Large tables add one event per this number of segments, rounded up to a power of two."""
+TURN_WAIT_S = 2.0
+"""Longest wait for a turn in the queue of committers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +194,29 @@ class _Loop:
 
     def run(self, retry: Retry) -> Outcome:
         """Run turns until there is an outcome, a bounded number of times."""
-        for attempt in range(retry.attempts):
+        outcome = self.turn()
+        if outcome is not None:
+            return outcome
+        with self._queued():
+            return self._repeated(retry)
+
+    def _queued(self) -> AbstractContextManager[None]:
+        coordinator = self.ports.optional_coordinator
+        if coordinator is None:
+            return nullcontext()
+        return coordinator.commit_turn(self.state.table.table_id, wait_s=TURN_WAIT_S)
+
+    def _repeated(self, retry: Retry) -> Outcome:
+        stalled = 0
+        for _ in range(retry.attempts - 1):
+            before = self.state.n
             outcome = self.turn()
             if outcome is not None:
                 return outcome
-            self.ports.clock.sleep(retry.pause_s(attempt, self.ports.randomness.uniform()))
+            stalled = 0 if self.state.n > before else stalled + 1
+            if stalled:
+                pause_s = retry.pause_s(stalled - 1, self.ports.randomness.uniform())
+                self.ports.clock.sleep(pause_s)
         if self.read() and (landed := self.landed()) is not None:
             return landed
         if self.unresolved is not None:

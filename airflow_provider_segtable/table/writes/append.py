@@ -78,7 +78,7 @@ def append(
         commit_id: equal ids append once.
         wait_s: how long to wait for the coordinator, and for a compaction to finer granularity.
         priority: lock priority: batch 50, streaming 75; compactions have 25.
-        state: any earlier state of the table; saves reading the log again.
+        state: a recent state of the table; saves reading the log again.
 
     Raises:
         LockLost: the session ended while writing; nothing was committed.
@@ -86,7 +86,7 @@ def append(
         CommitUnknown: the last reply was lost; run again with the same commit id.
     """
     log = ports.log
-    state = log.refresh(state) if state else log.load()
+    state = state or log.load()
     if commit_id in state.commits:
         return Committed(n=state.commits[commit_id], state=state)
     outcome = Conflict(reason="nothing was tried")

@@ -23,10 +23,10 @@ from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.testing.faulty import (
     Faults,
-    FaultyCoordinator,
     FaultyFiles,
     FaultyStorage,
 )
+from airflow_provider_segtable.testing.faulty_coordinator import FaultyCoordinator
 from tests.simulation.simulator import Actor, Simulation
 
 

@@ -1,0 +1,159 @@
+"""A coordinator with faults: sessions that expire, connections that are cut, wipes, lost answers.
+
+The faults and their boundaries are those of ``testing.faulty``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import CoordinatorUnavailable
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
+from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState, StrayNode
+from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.simulator import Actor
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyCoordinator:
+    """A ``Coordinator`` whose calls may fail, and whose session may expire at any call.
+
+    ``expire(told)`` ends the session on the server, ``wipe(told)`` all sessions and server state;
+    with ``told=False`` the client's lease still shows HELD.
+    ``cut(True)`` disconnects the client, so its leases become doubtful; ``cut(False)`` reconnects.
+    """
+
+    inner: Coordinator
+    actor: Actor
+    faults: Faults
+    expire: Callable[[bool], None]
+    wipe: Callable[[bool], None]
+    cut: Callable[[bool], None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address."""
+        return self.inner.address
+
+    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Acquire the locks, or fail."""
+        self.boundary("before acquire")
+        if self.faults.happens("error"):
+            raise CoordinatorUnavailable("injected: the coordinator does not answer")
+        lease = self.inner.acquire(request, wait_s=wait_s)
+        self.boundary("after acquire")
+        return _FaultyLease(lease, self)
+
+    def locks(self, table: str) -> tuple[Lock, ...]:
+        """Return the live locks, or fail."""
+        self.boundary("before locks")
+        return self.inner.locks(table)
+
+    def waiters(self, table: str) -> tuple[Lock, ...]:
+        """Return the waiting requests, or fail."""
+        self.boundary("before waiters")
+        return self.inner.waiters(table)
+
+    def break_lock(self, table: str, group: str) -> bool:
+        """Break a lock, or fail."""
+        self.boundary("before break_lock")
+        return self.inner.break_lock(table, group)
+
+    def strays(self, table: str) -> tuple[StrayNode, ...]:
+        """Return unreadable nodes, or fail."""
+        self.boundary("before strays")
+        return self.inner.strays(table)
+
+    def progress(self, table: str) -> Mapping[str, Mapping[str, str]]:
+        """Return progress."""
+        self.actor.require_alive()
+        return self.inner.progress(table)
+
+    def announce(self, table: str, n: int) -> None:
+        """Announce an event, or drop the announcement."""
+        self.actor.point("announce")
+        if not self.faults.happens("error"):
+            self.inner.announce(table, n)
+
+    @contextmanager
+    def commit_turn(self, table: str, *, wait_s: float) -> Iterator[None]:
+        """Wait for a turn to commit."""
+        self.actor.point("commit_turn")
+        with self.inner.commit_turn(table, wait_s=wait_s):
+            yield
+
+    def wait_head(self, table: str, *, beyond: int, wait_s: float) -> int | None:
+        """Wait for an announcement."""
+        self.actor.require_alive()
+        return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
+
+    def close(self) -> None:
+        """End the session."""
+        self.actor.require_alive()
+        self.inner.close()
+
+    def boundary(self, label: str) -> None:
+        """Yield; here the session may expire, or its connection be cut for a while."""
+        self.actor.require_alive()
+        if self.cut is not None and self.faults.happens("suspension"):
+            cut = self.cut
+            cut(True)
+            self.faults.later(self.actor, "reconnection", lambda: cut(False))
+        if self.faults.happens("expiry"):
+            self.expire(self.faults.random.random() < 0.5)
+        if self.faults.happens("wipe"):
+            self.wipe(self.faults.random.random() < 0.5)
+        self.faults.boundary(self.actor, label)
+
+
+@dataclass(frozen=True, slots=True)
+class _FaultyLease:
+    """A lease that dies with its actor: a crashed process releases no locks."""
+
+    inner: Lease
+    coordinator: FaultyCoordinator
+
+    @property
+    def token(self) -> FencingToken:
+        return self.inner.token
+
+    @property
+    def allocated(self) -> tuple[SegmentId, ...]:
+        return self.inner.allocated
+
+    @property
+    def granted_at(self) -> Instant:
+        return self.inner.granted_at
+
+    @property
+    def version(self) -> Instant | None:
+        return self.inner.version
+
+    @property
+    def state(self) -> LeaseState:
+        return self.inner.state
+
+    def check(self) -> None:
+        self.coordinator.boundary("before check")
+        deaf = self.coordinator.faults.happens("deaf")
+        blind = self.coordinator.faults.happens("blind")
+        if not blind and not (deaf and self.inner.state is LeaseState.HELD):
+            self.inner.check()  # else the client has not yet learned that its session is lost
+        # A process may pause and lose its session between the check and the guarded put.
+        self.coordinator.boundary("after check")
+
+    def publish(self) -> None:
+        self.coordinator.boundary("before publish")
+        if not self.coordinator.faults.happens("blind"):
+            self.inner.publish()  # the server decides, so no client is deaf to the outcome
+        self.coordinator.boundary("after publish")
+
+    def report(self, progress: Mapping[str, str]) -> None:
+        self.coordinator.actor.require_alive()
+        self.inner.report(progress)
+
+    def release(self) -> None:
+        self.coordinator.boundary("before release")
+        self.inner.release()
