@@ -17,8 +17,8 @@
 
 1. The planner re-reads the table at every run, so a missed or repeated run is harmless. The
    table's policy decides which kinds are planned; the DAG of a kind that never is never runs.
-2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, minor runs
-   go first: they are short, and readers benefit soonest.
+2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, runs of
+   smaller kinds go first: they are short, and readers benefit soonest.
 """
 
 import re
@@ -31,6 +31,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.plans.kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
@@ -41,22 +42,12 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 
 
-KINDS: Mapping[str, Mapping[str, Any]] = {
-    "minor": {"max_active_runs": 2, "priority_weight": 3},
-    "semi-major": {"max_active_runs": 1, "priority_weight": 2},
-    "major": {"max_active_runs": 1, "priority_weight": 1},
-}
-"""The kinds of compaction, and the default settings of their DAGs."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionDags:
-    """The DAGs of one table."""
+    """The DAGs of one table; ``of_kind`` those that carry out plans, by kind."""
 
     planner: DAG
-    minor: DAG
-    semi_major: DAG
-    major: DAG
+    of_kind: Mapping[str, DAG]
 
 
 def compaction_dags(  # noqa: PLR0913  # each is a setting
@@ -83,14 +74,15 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
         segtable_conn_id: the connection.
         policy: overrides the table's own.
         plans_per_run: how many plans share one start of Spark.
-        max_active_runs: how many minor runs at once; the larger kinds have one, see ``kinds``.
+        max_active_runs: how many runs of the smallest kind at once; the larger kinds have one, see
+            ``kinds``.
         pool: pool of the compacting tasks.
         engine: where plans are carried out: ``local``, in the task itself; ``spark``; or ``auto``,
             by the size of their inputs (``planning.engine``).
         spark: more arguments of ``SegtableCompactOperator``: ``spark_conn_id``, ``spark_conf``,
             ``local_bytes`` ...
-        kinds: settings for ``minor``, ``semi-major`` or ``major`` alone: ``max_active_runs``,
-            ``pool``, ``priority_weight``, ``engine``, ``spark_conf`` ...
+        kinds: settings for one kind alone, e.g. ``minor``: ``max_active_runs``, ``pool``,
+            ``priority_weight``, ``engine``, ``spark_conf`` ...
         tags: tags of all DAGs.
 
     Returns:
@@ -101,29 +93,36 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     """
     if "://" in table and "{{" not in table:
         check_uri(table)  # the DAG ids contain it, and Airflow shows them
-    unknown = sorted(set(kinds or {}).difference(KINDS))
+    defaults = _defaults(max_active_runs)
+    unknown = sorted(set(kinds or {}).difference(defaults))
     if unknown:
-        known = ", ".join(KINDS)
+        known = ", ".join(defaults)
         raise InvalidInput(f"kinds names {unknown[0]!r}, which is unknown: choose among {known}")
     title = re.sub(r"[^\w.-]", "_", name or table.rstrip("/").rsplit("/", 1)[-1])
     common: dict[str, Any] = {"start_date": START, "catchup": False, "tags": list(tags)}
     place = {"table": table, "segtable_conn_id": segtable_conn_id}
-    ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in KINDS}
+    ids = {kind: f"segtable_{kind.replace('-', '_')}__{title}" for kind in defaults}
     wanted = {"trigger_dag_ids": ids, "policy": policy, "plans_per_run": plans_per_run}
     planner = _planner_dag(title, schedule, common, {**place, **wanted})
     shared = {**place, "engine": engine, **(spark or {}), **({"pool": pool} if pool else {})}
-    defaults = {**KINDS, "minor": {**KINDS["minor"], "max_active_runs": max_active_runs}}
     made = {
         kind: _kind_dag(
             ids[kind],
             {**common, "description": f"Runs {kind} compactions of {title}"},
             {**defaults[kind], **shared, **(kinds or {}).get(kind, {})},
         )
-        for kind in KINDS
+        for kind in defaults
     }
-    return CompactionDags(
-        planner=planner, minor=made["minor"], semi_major=made["semi-major"], major=made["major"]
-    )
+    return CompactionDags(planner=planner, of_kind=made)
+
+
+def _defaults(max_active_runs: int) -> dict[str, dict[str, Any]]:
+    """Return the default settings of each kind's DAG; smaller kinds have more weight."""
+    names = [kind.kind for kind in plan_kinds()]
+    return {
+        name: {"max_active_runs": 1 if at else max_active_runs, "priority_weight": len(names) - at}
+        for at, name in enumerate(names)
+    }
 
 
 def _planner_dag(

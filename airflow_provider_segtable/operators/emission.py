@@ -1,8 +1,7 @@
 """Turn launches into DAG runs, as pure functions: equal launches always get equal run ids.
 
 1. Launches of one kind are split into batches, in the planner's order. A batch is one DAG run,
-   so Spark starts once for it. Minor batches go first, major ones last: the smaller the kind,
-   the sooner it helps.
+   so Spark starts once for it. Smaller kinds go first: the smaller the kind, the sooner it helps.
 2. A batch of one keeps its launch's run id. A larger batch is named by a hash of its run ids: a
    planner that finds the same work again names the same run, and nothing is emitted twice.
 3. Airflow takes at most 250 of ``[A-Za-z0-9_.~:+-]``; other names are repaired with a hash.
@@ -15,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.planning.planner_context import KINDS
+from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250
@@ -75,7 +74,8 @@ def legal_run_id(text: str) -> str:
 
 def _batches(launches: Sequence[Launch], size: int) -> Iterator[Sequence[Launch]]:
     present = {launch.kind for launch in launches}
-    for kind in (*(k for k in KINDS if k in present), *sorted(present.difference(KINDS))):
+    known = [kind.kind for kind in kinds()]
+    for kind in (*(k for k in known if k in present), *sorted(present.difference(known))):
         alike = [launch for launch in launches if launch.kind == kind]
         for start in range(0, len(alike), size):
             yield alike[start : start + size]

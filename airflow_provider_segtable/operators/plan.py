@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.emission import emissions
 from airflow_provider_segtable.operators.rendered import TableOperator
+from airflow_provider_segtable.planning.finder import finders
 from airflow_provider_segtable.planning.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
@@ -31,8 +31,8 @@ class SegtablePlanOperator(TableOperator):
     Args:
         table: below the connection's root, or a URI.
         trigger_dag_ids: for each kind of plan, the DAG that carries it out: ``{"minor": "...",
-            "semi-major": "...", "major": "..."}``. A semi-major or major kind without a DAG is
-            not planned.
+            "semi-major": "...", "major": "..."}``. A kind that the policy can turn off is not
+            planned without a DAG.
         policy: overrides the table's own, e.g. ``{"min_segments": 4}``.
         plans_per_run: how many plans share one DAG run, and so one start of Spark.
         segtable_conn_id: the connection.
@@ -79,8 +79,12 @@ class SegtablePlanOperator(TableOperator):
         return runs
 
     def _has_dag(self, launch: Launch) -> bool:
-        """Return whether a launch has a DAG; a user's larger plan without one is left pending."""
-        if launch.kind == PlanKind.MINOR or launch.kind in self.trigger_dag_ids:
+        """Return whether a launch has a DAG, or must have one.
+
+        A user's plan of a kind that can be turned off is left pending without one.
+        """
+        optional = {finder.plan.kind for finder in finders() if finder.switch}
+        if launch.kind in self.trigger_dag_ids or launch.kind not in optional:
             return True
         known = ", ".join(self.trigger_dag_ids)
         left = "%s stays pending: trigger_dag_ids names no DAG for %s plans, only for %s"
@@ -90,9 +94,9 @@ class SegtablePlanOperator(TableOperator):
     def _policy(self, ports: TableContext) -> Policy:
         overrides = {f"compaction.{k}": str(v) for k, v in (self.policy or {}).items()}
         properties = ports.log.load().table.properties
-        for kind in (PlanKind.SEMI_MAJOR, PlanKind.MAJOR):
-            if kind not in self.trigger_dag_ids:
-                overrides[f"compaction.{kind.replace('-', '_')}"] = OFF
+        for finder in finders():
+            if finder.switch and finder.plan.kind not in self.trigger_dag_ids:
+                overrides[f"compaction.{finder.switch}"] = OFF
         return Policy.read({**properties, **overrides})
 
     def _tell(self, run: PlannerRun) -> None:

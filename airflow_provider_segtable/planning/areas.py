@@ -5,8 +5,8 @@
 2. An area's *bound* is at least the urgency (``selection``) of every plan in it. It is computed
    from chunk summaries only: a plan of k segments removes at most k - 1, copies at least the k
    smallest, and tidies (sorts, or frees of deleted rows) each copied byte at most once.
-3. The bound is 0 if no plan can be due: fewer than two segments may be small, none is oversized,
-   all have the policy's clustering, rollup and granularity, and no row is deleted.
+3. The bound is 0 if no plan can be due: the area is one chunk, no finder expects a plan
+   (``Finder.may_be_due``), and no row is deleted.
 
 The areas of a large table are examined in the order of their bounds, highest first, until the
 budget is used up.
@@ -14,18 +14,19 @@ budget is used up.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.version_claims import united
-from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.major import changes_cut, regions
+from airflow_provider_segtable.planning.finder import finders
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.policy import MIB, Policy
 from airflow_provider_segtable.planning.reasons import describe_size
+from airflow_provider_segtable.planning.regions import regions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +52,20 @@ class Area:
 def areas(found: PlannerContext) -> Iterator[Area]:
     """Yield the areas of a table, earliest first."""
     chunks = sorted(found.chunks(), key=lambda chunk: chunk.interval)
-    deleted = _Deleted(found.state)
+    deleted, searching = _Deleted(found.state), finders()
     at = 0
     for interval in _intervals(found, tuple(chunks)):
         first = at
         while at < len(chunks) and chunks[at].interval.start < interval.end:
             at += 1
-        yield _area(found, interval, tuple(chunks[first:at]), deleted)
+        inside = tuple(chunks[first:at])
+        summaries = [found.state.timeline.summary(chunk) for chunk in inside]
+        possible = (
+            len(inside) > 1
+            or deleted.may_hold(interval)
+            or any(finder.may_be_due(found, interval, summaries) for finder in searching)
+        )
+        yield _area(found.policy, interval, inside, summaries, possible=possible)
 
 
 def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval]:
@@ -94,44 +102,24 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
 
 
 def _area(
-    found: PlannerContext, interval: Interval, chunks: tuple[ChunkKey, ...], deleted: "_Deleted"
+    policy: Policy,
+    interval: Interval,
+    chunks: tuple[ChunkKey, ...],
+    summaries: Sequence[ChunkSummary],
+    *,
+    possible: bool,
 ) -> Area:
-    summaries = [found.state.timeline.summary(chunk) for chunk in chunks]
     sizes: Counter[int] = Counter()
     for summary in summaries:
         sizes.update(summary.sizes)
-    possible = len(chunks) > 1 or _may_be_due(found, interval, summaries, deleted)
     return Area(
         interval=interval,
         chunks=chunks,
         segments=sum(summary.visible for summary in summaries),
         size=sum(summary.size for summary in summaries),
-        bound=_most(sizes, found.policy) if possible else 0.0,
-        least=_least(min(sizes, default=0)),
+        bound=_most(sizes, policy) if possible else 0.0,
+        least=least_size(min(sizes, default=0)),
     )
-
-
-def _may_be_due(
-    found: PlannerContext, interval: Interval, summaries: list[ChunkSummary], deleted: "_Deleted"
-) -> bool:
-    """Return whether a plan may be due in the area (rule 3)."""
-    policy = found.policy
-    if policy.cut and changes_cut(found.state, interval, policy.cut):
-        return True
-    if deleted.may_hold(interval):
-        return True
-    for summary in summaries:
-        small = sum(n for bits, n in summary.sizes.items() if _least(bits) < policy.small_size)
-        large = any(1 << bits > policy.largest_output for bits in summary.sizes)
-        loose = summary.size - summary.clustered.get(policy.clustering, 0)
-        untidy = (
-            small > 1,
-            policy.clustering and loose,
-            summary.late and (large or found.state.table.rollup is not None),
-        )
-        if any(untidy):
-            return True
-    return False
 
 
 def _most(sizes: Mapping[int, int], policy: Policy) -> float:
@@ -142,15 +130,10 @@ def _most(sizes: Mapping[int, int], policy: Policy) -> float:
     best, count, size = 0.0, 0, 0
     for bits, n in sorted(sizes.items()):
         for more in (1, n):
-            taken, copied = count + more, size + more * _least(bits)
+            taken, copied = count + more, size + more * least_size(bits)
             best = max(best, (taken - 1) / (1 + copied / MIB))
-        count, size = count + n, size + n * _least(bits)
+        count, size = count + n, size + n * least_size(bits)
     return best + 2 * MIB / policy.target_size
-
-
-def _least(bits: int) -> int:
-    """Return the smallest number with this many bits."""
-    return 1 << (bits - 1) if bits else 0
 
 
 class _Deleted:

@@ -18,22 +18,29 @@ Source of the idea: Druid (major compaction under a time chunk lock, ``skipOffse
 granularity changes, core partitions).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.recovery.version_claims import united
-from airflow_provider_segtable.core.segments.replacement import closed_region
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.plan import Plan, plan_id
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.planning.finder import Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
-from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
-
-KIND = PlanKind.MAJOR
+from airflow_provider_segtable.planning.regions import (
+    changes_cut,
+    closed_regions,
+    disjoint,
+    granularity_after,
+    regions,
+)
+from airflow_provider_segtable.planning.selection import Candidate, Draining, choose, skipped_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +69,9 @@ def plan_major(state: State, policy: Policy, now: Instant) -> Planned:
     for one in due:
         if isinstance(one, Draining):
             chunk = ChunkKey(one.interval, state.base_version)
-            skipped.append(Skipped(chunk=chunk, partitions=(), reason=one.reason, kind=KIND))
+            skipped.append(
+                Skipped(chunk=chunk, partitions=(), reason=one.reason, kind=MajorPlan.kind)
+            )
     return choose((one for one in due if isinstance(one, Candidate)), policy, skipped)
 
 
@@ -73,71 +82,29 @@ def major_due(found: PlannerContext, skipped: list[Skipped]) -> tuple[Candidate 
     due: list[Candidate | Draining] = []
     cut = found.policy.cut
     needed = dict(_needed(found, cut))
-    for region in _apart(found, needed, cut):
+    for region in disjoint(found, needed, cut):
         needs = tuple(_needs(found, region, cut)) or _needs_inside(region, needed)
         chunk = found.segments(region)[0].id.chunk
         why_not = _not_due(found, region, needs)
         waits_for = found.pending_in(region)
         if why_not:
             where = ChunkKey(region, chunk.version)
-            skipped.append(Skipped(chunk=where, partitions=(), reason=why_not, kind=KIND))
+            skipped.append(Skipped(chunk=where, partitions=(), reason=why_not, kind=MajorPlan.kind))
         elif waits_for:
-            due.append(Draining(kind=KIND, interval=region, waits_for=waits_for.plan.id))
+            due.append(Draining(kind=MajorPlan.kind, interval=region, waits_for=waits_for.plan.id))
         else:
             due.append(replacing(found, region, cut, needs))
     return tuple(due)
-
-
-def regions(
-    found: PlannerContext, chunks: tuple[ChunkKey, ...], cut: Granularity | None
-) -> tuple[Interval, ...]:
-    """Return the smallest disjoint regions, sorted, that contain the chunks and split none."""
-    return _apart(found, _closed_regions(found, chunks, cut), cut)
 
 
 def _needed(
     found: PlannerContext, cut: Granularity | None
 ) -> Iterator[tuple[Interval, tuple[Need, ...]]]:
     """Yield the smallest regions that are worth replacing; they may overlap."""
-    for region in _closed_regions(found, found.chunks(), cut):
+    for region in closed_regions(found, found.chunks(), cut):
         needs = tuple(_needs(found, region, cut))
         if needs:
             yield region, needs
-
-
-def _closed_regions(
-    found: PlannerContext, chunks: Iterable[ChunkKey], cut: Granularity | None
-) -> Iterator[Interval]:
-    """Yield the closed region of each chunk, once for all chunks inside it."""
-    region: Interval | None = None
-    for chunk in sorted(chunks):
-        if region is None or not region.encloses(chunk.interval):
-            region = _closed(found.state, chunk.interval, cut)
-            yield region
-
-
-def _apart(
-    found: PlannerContext, some: Iterable[Interval], cut: Granularity | None
-) -> tuple[Interval, ...]:
-    """Return disjoint closed regions: overlapping ones are joined."""
-    disjoint = united(some)
-    before: list[Interval] = []
-    while disjoint != before:
-        before = disjoint
-        disjoint = united(_closed(found.state, region, cut) for region in before)
-    return tuple(disjoint)
-
-
-def _closed(state: State, region: Interval, cut: Granularity | None) -> Interval:
-    """Return the smallest enclosing region that splits no chunk, current or wanted.
-
-    If a region already has the wanted granularity, that granularity does not extend it.
-    """
-    before: Interval | None = None
-    while region != before:
-        before = region
-        region = closed_region(region, _anew(state, region, cut), state)
-    return region
 
 
 def _needs_inside(
@@ -154,16 +121,13 @@ def replacing(
     segments, order = found.segments(region), found.policy.clustering
     inputs = tuple(segment.id for segment in segments)
     size = sum(segment.size for segment in segments)
-    anew = _anew(found.state, region, cut)
+    anew = granularity_after(found.state, region, cut)
     about = _ideal(found, region, cut)
     form = f"by {anew.value}, " if anew else ""
-    plan = CompactionPlan(
-        id=plan_id(found.state.table.table_id, KIND, inputs, _purpose(order, anew)),
-        kind=KIND,
+    plan = MajorPlan(
+        id=plan_id(found.state.table.table_id, MajorPlan.kind, inputs, _purpose(order, anew)),
         chunk=segments[0].id.chunk,
         inputs=inputs,
-        root_start=0,
-        root_end=0,
         outputs=about,
         rows=sum(segment.rows for segment in segments),
         size=size,
@@ -178,18 +142,6 @@ def replacing(
     tidied = sum(s.size for s in {s.id: s for n in needs for s in n.segments}.values())
     gain = max(0, len(inputs) - about) + tidied / found.policy.target_size
     return Candidate(plan=plan, gain=gain)
-
-
-def _anew(state: State, region: Interval, cut: Granularity | None) -> Granularity | None:
-    """Return a region's new granularity: the wanted one, or that of crossing chunks, or None."""
-    if cut is None:
-        return state.layout.crossing(region)
-    return cut if changes_cut(state, region, cut) else None
-
-
-def changes_cut(state: State, region: Interval, cut: Granularity) -> bool:
-    """Return whether the region now has another granularity."""
-    return state.layout.recut(region, cut) != state.layout
 
 
 def _needs(found: PlannerContext, region: Interval, cut: Granularity | None) -> Iterator[Need]:
@@ -221,7 +173,7 @@ def _needs(found: PlannerContext, region: Interval, cut: Granularity | None) -> 
 def _ideal(found: PlannerContext, region: Interval, cut: Granularity | None) -> int:
     """Return the approximate number of target-size segments: at least one per chunk."""
     segments, layout = found.segments(region), found.state.layout
-    anew = _anew(found.state, region, cut)
+    anew = granularity_after(found.state, region, cut)
     chunk = (layout.recut(region, anew) if anew else layout).chunk(segments[0].time_min)
     first = min(segment.time_min for segment in segments)
     last = max(segment.time_max for segment in segments)
@@ -232,7 +184,7 @@ def _ideal(found: PlannerContext, region: Interval, cut: Granularity | None) -> 
 
 def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -> str | None:
     policy, why = found.policy, "; ".join(need.why for need in needs)
-    pending = found.major_over(region)
+    pending = found.claimed_by(region)
     if pending:
         return f"claimed by pending plan {pending.plan.id}"
     size = sum(segment.size for segment in found.segments(region))
@@ -259,3 +211,50 @@ def _resting(found: PlannerContext, region: Interval) -> str | None:
 
 def _purpose(order: str, anew: Granularity | None) -> str:
     return f"{order}/{anew.value}" if anew else order
+
+
+class MajorFinder(Finder):
+    """Finds major compactions."""
+
+    plan: ClassVar[type[Plan]] = MajorPlan
+    switch: ClassVar[str] = "major"
+
+    def may_be_due(
+        self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
+    ) -> bool:
+        """Return whether a need may arise in the interval."""
+        policy, order = found.policy, found.policy.clustering
+        if policy.cut and changes_cut(found.state, interval, policy.cut):
+            return True
+        rollup = found.state.table.rollup is not None
+        for summary in summaries:
+            if order and summary.unsorted(order):
+                return True
+            if summary.late and (rollup or summary.any_larger(policy.largest_output)):
+                return True
+        return False
+
+    def in_interval(
+        self, found: PlannerContext, skipped: list[Skipped]
+    ) -> tuple[Candidate | Draining, ...]:
+        """Return the compactions that are due."""
+        return major_due(found, skipped)
+
+    def asked(
+        self, found: PlannerContext, chunks: Sequence[ChunkKey], why: str, skipped: list[Skipped]
+    ) -> list[Plan]:
+        """Return one plan per region; pending plans over segments are waited for."""
+        plans: list[Plan] = []
+        cut = found.policy.cut
+        for region in regions(found, tuple(chunks), cut):
+            need = Need(why=why, segments=found.segments(region))
+            plan = replacing(found, region, cut, (need,)).plan
+            pending = found.claimed_by(region)
+            if pending and pending.plan.id != plan.id:
+                skipped.append(skipped_plan(plan, f"claimed by pending plan {pending.plan.id}"))
+            else:
+                plans.append(plan)
+        return plans
+
+
+FINDER = MajorFinder()

@@ -16,13 +16,18 @@
     P0 P1 P2 [P3 large] P4 P5 (hole) P7   ->   runs: P0 P1 P2 | P4 P5 | P7
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.plan import Plan, plan_id
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.planning.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
@@ -79,7 +84,7 @@ def _batches(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> 
             for batch in _tiered(filled, found.policy):
                 why_not = _not_worth_it(batch, found)
                 if why_not:
-                    skipped.append(skip(chunk, members(batch), why_not))
+                    skipped.append(skip(chunk, members(batch), why_not, MinorPlan))
                 else:
                     yield batch
 
@@ -92,7 +97,7 @@ def _eligible_runs(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped
             if why_not is None:
                 eligible.append(group)
                 continue
-            skipped.append(skip(chunk, group.segments, why_not))
+            skipped.append(skip(chunk, group.segments, why_not, MinorPlan))
             if eligible:
                 yield tuple(eligible)
             eligible = []
@@ -111,7 +116,7 @@ def _ineligible(group: Group, found: PlannerContext) -> str | None:
     wanted = policy.clustering
     if wanted and all(segment.clustering == wanted for segment in group.segments):
         return f"sorted by {wanted} already: left to semi-major compaction"
-    return found.claim(group.segments, PlanKind.MINOR)
+    return found.claim(group.segments, MinorPlan)
 
 
 def _fill(run: Run, policy: Policy) -> Iterator[Run]:
@@ -169,15 +174,14 @@ def _oldest_minutes(batch: Run, now: Instant) -> float:
     return (now - min(segment.created for segment in members(batch))) / MINUTE_US
 
 
-def _plan(found: PlannerContext, chunk: ChunkKey, batch: Run) -> CompactionPlan:
+def _plan(found: PlannerContext, chunk: ChunkKey, batch: Run) -> MinorPlan:
     segments = members(batch)
     inputs = tuple(segment.id for segment in segments)
     size, left = run_size(batch), run_size(batch) - found.deleted.bytes_of(segments)
     average = describe_size(size / len(inputs))
     what = "small segments" if len(inputs) > 1 else "segment"
-    return CompactionPlan(
-        id=plan_id(found.state.table.table_id, PlanKind.MINOR, inputs),
-        kind=PlanKind.MINOR,
+    return MinorPlan(
+        id=plan_id(found.state.table.table_id, MinorPlan.kind, inputs),
         chunk=chunk,
         inputs=inputs,
         root_start=batch[0].start,
@@ -199,3 +203,34 @@ def _why(batch: Run, found: PlannerContext) -> str:
     if _fills(batch, policy):
         return "they fill an output"
     return f"the oldest is {_oldest_minutes(batch, found.now):.0f} min old"
+
+
+class MinorFinder(Finder):
+    """Finds minor compactions."""
+
+    plan: ClassVar[type[Plan]] = MinorPlan
+
+    def may_be_due(
+        self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
+    ) -> bool:
+        """Return whether two segments of a chunk may be small."""
+        del interval
+        small_size = found.policy.small_size
+        return any(summary.smaller(small_size) > 1 for summary in summaries)
+
+    def in_chunk(
+        self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
+    ) -> tuple[Candidate, ...]:
+        """Return the worthwhile batches of a chunk."""
+        return minor_candidates(found, chunk, skipped)
+
+    def asked(
+        self, found: PlannerContext, chunks: Sequence[ChunkKey], why: str, skipped: list[Skipped]
+    ) -> list[Plan]:
+        """Return one plan per run of small neighbours."""
+        free = open_among(found, chunks, skipped)
+        candidates = (c for chunk in free for c in minor_candidates(found, chunk, skipped))
+        return [replace(c.plan, reason=f"{c.plan.reason}; {why}") for c in candidates]
+
+
+FINDER = MinorFinder()

@@ -1,7 +1,7 @@
 """The planners' shared context: chunks with rows, and existing claims on their segments.
 
-1. A segment is *claimed* while a plan over it is pending; a pending major compaction claims its
-   whole region. After a plan is aborted, its inputs *rest* for a while: plans of its kind and
+1. A segment is *claimed* while a plan over it is pending; a pending plan over an interval claims
+   everything in it. After a plan is aborted, its inputs *rest* for a while: plans of its kind and
    larger kinds skip them.
 2. Tombstones have no rows: they are never inputs, and chunks with only tombstones are skipped.
    An empty group is not a tombstone: it is an input beside other groups, because otherwise it
@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.kinds import kinds
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.adjacency import adjacent
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
@@ -28,8 +29,6 @@ from airflow_provider_segtable.planning.policy import MINUTE_US, NOW, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 
 Run = tuple[Group, ...]
-KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
-"""The kinds of plan, smallest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +36,10 @@ class PlannerContext:
     """A table at one version, with a policy and the current time.
 
     ``skip_from`` is the instant from which the policy's skip offset counts back.
-    ``claims`` and ``resting`` (by kind of the aborted plan) give the reason why a segment is not
-    free. ``pending`` are the pending plans; ``deleted`` are the rows that a rewrite would remove.
-    ``within`` limits planning to an interval; None means all. ``seen`` caches ``segments``.
+    ``claims`` and ``resting`` (by kind of the aborted plan, smallest first) give the reason why a
+    segment is not free. ``pending`` are the pending plans; ``deleted`` are the rows that a rewrite
+    would remove. ``within`` limits planning to an interval; None means all. ``seen`` caches
+    ``segments``.
     """
 
     state: State
@@ -48,7 +48,7 @@ class PlannerContext:
     skip_from: Instant
     within: Interval | None = None
     claims: Mapping[SegmentId, str] = field(default_factory=dict)
-    resting: Mapping[PlanKind, Mapping[SegmentId, str]] = field(default_factory=dict)
+    resting: Mapping[type[Plan], Mapping[SegmentId, str]] = field(default_factory=dict)
     pending: tuple[PlanState, ...] = ()
     deleted: Deleted = field(default_factory=Deleted)
     seen: dict[Interval, tuple[Segment, ...]] = field(default_factory=dict, repr=False)
@@ -96,8 +96,8 @@ class PlannerContext:
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
         """Yield the chunks that may be compacted; add reasons for the others."""
         for chunk in self.chunks():
-            major = self.major_over(chunk.interval)
-            claimed = f"claimed by pending plan {major.plan.id}" if major else None
+            claiming = self.claimed_by(chunk.interval)
+            claimed = f"claimed by pending plan {claiming.plan.id}" if claiming else None
             reason = self.hot(chunk.interval) or claimed
             if reason is None:
                 yield chunk
@@ -113,9 +113,9 @@ class PlannerContext:
         since = "now" if by_clock else f"the latest event time, {iso(self.skip_from)}"
         return f"ends less than {offset:g} min before {since}"
 
-    def claim(self, segments: Iterable[Segment], kind: PlanKind) -> str | None:
+    def claim(self, segments: Iterable[Segment], kind: type[Plan]) -> str | None:
         """Return why a segment is not free for a plan of this kind; None if all are free."""
-        smaller = [self.resting[each] for each in KINDS[: KINDS.index(kind) + 1]]
+        smaller = [rest for each, rest in self.resting.items() if each.rank <= kind.rank]
         taken = [why for why in (self.claims, *smaller) if why]
         for segment in segments if taken else ():
             for why in taken:
@@ -123,24 +123,15 @@ class PlannerContext:
                     return why[segment.id]
         return None
 
-    def major_over(self, interval: Interval) -> PlanState | None:
-        """Return a pending major compaction that overlaps the interval."""
-        return self._first(interval, major=True)
+    def claimed_by(self, interval: Interval) -> PlanState | None:
+        """Return a pending plan that claims everything in an interval that overlaps this one."""
+        over = (known for known in self.pending if known.plan.claim.segments is None)
+        return next((known for known in over if known.plan.interval.overlaps(interval)), None)
 
     def pending_in(self, interval: Interval) -> PlanState | None:
-        """Return a pending minor or semi-major plan that overlaps the interval."""
-        return self._first(interval, major=False)
-
-    def _first(self, interval: Interval, *, major: bool) -> PlanState | None:
-        return next(
-            (
-                known
-                for known in self.pending
-                if (known.plan.kind is PlanKind.MAJOR) is major
-                and known.plan.interval.overlaps(interval)
-            ),
-            None,
-        )
+        """Return a pending plan that claims segments, in an interval that overlaps this one."""
+        some = (known for known in self.pending if known.plan.claim.segments)
+        return next((known for known in some if known.plan.interval.overlaps(interval)), None)
 
     def runs(self, chunk: ChunkKey, groups: Iterable[Group]) -> Iterator[Run]:
         """Yield groups of a chunk, in root order, as runs of neighbours."""
@@ -164,15 +155,16 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
     """Return the planner context of a table without reading any segment."""
     rest_us = policy.retry_aborted_minutes * MINUTE_US
     claims: dict[SegmentId, str] = {}
-    resting: dict[PlanKind, dict[SegmentId, str]] = {kind: {} for kind in KINDS}
+    resting: dict[type[Plan], dict[SegmentId, str]] = {kind: {} for kind in kinds()}
     for known in state.plans.values():
         plan = known.plan
-        if known.status.pending and plan.kind is not PlanKind.MAJOR:
-            claims |= dict.fromkeys(plan.inputs, f"claimed by pending plan {plan.id}")
+        if known.status.pending:
+            of_plan = plan.claim.segments or ()
+            claims |= dict.fromkeys(of_plan, f"claimed by pending plan {plan.id}")
         elif known.status is PlanStatus.ABORTED and now - known.changed_at < rest_us:
             why = f"plan {plan.id} over it was aborted ({known.note})"
             rests = f"{why}; rests {policy.retry_aborted_minutes:g} min"
-            resting[plan.kind] |= dict.fromkeys(plan.inputs, rests)
+            resting[type(plan)] |= dict.fromkeys(plan.inputs, rests)
     return PlannerContext(
         state=state,
         policy=policy,
@@ -217,9 +209,7 @@ def members(run: Iterable[Group]) -> tuple[Segment, ...]:
     return tuple(segment for group in run for segment in group.segments)
 
 
-def skip(
-    chunk: ChunkKey, segments: Iterable[Segment], reason: str, kind: PlanKind = PlanKind.MINOR
-) -> Skipped:
+def skip(chunk: ChunkKey, segments: Iterable[Segment], reason: str, kind: type[Plan]) -> Skipped:
     """Return the skip record of segments."""
     partitions = tuple(segment.shard.partition for segment in segments)
-    return Skipped(chunk=chunk, partitions=partitions, reason=reason, kind=kind)
+    return Skipped(chunk=chunk, partitions=partitions, reason=reason, kind=kind.kind)

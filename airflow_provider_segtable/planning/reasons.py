@@ -1,8 +1,9 @@
 """A planner's result: chosen plans, and the reason for every skip."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.kinds import smallest
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 
 
@@ -10,20 +11,21 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey
 class Skipped:
     """Skipped segments (by partition; empty means the whole chunk), with the reason.
 
-    ``kind`` is the compaction that skipped them; for a major one ``chunk`` spans its whole region.
+    ``kind`` is the kind of plan that skipped them, the smallest if all kinds did. For a plan over
+    an interval, ``chunk`` spans that interval.
     """
 
     chunk: ChunkKey
     partitions: tuple[int, ...]
     reason: str
-    kind: PlanKind = PlanKind.MINOR
+    kind: str = field(default_factory=lambda: smallest().kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """Chosen plans, best first, and a reason for everything skipped."""
 
-    chosen: tuple[CompactionPlan, ...]
+    chosen: tuple[Plan, ...]
     skipped: tuple[Skipped, ...]
 
 

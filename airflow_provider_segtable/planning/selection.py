@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.policy import MIB, Policy
@@ -32,7 +32,7 @@ LOOKS = 10_000
 class Candidate:
     """A worthwhile plan; ``gain`` in segments; ``instead`` are the candidates it replaces."""
 
-    plan: CompactionPlan
+    plan: Plan
     gain: float
     instead: tuple["Candidate", ...] = ()
 
@@ -81,7 +81,7 @@ class Unlooked:
 class Draining:
     """A compaction of ``kind`` is due in ``interval``, after plan ``waits_for`` is done."""
 
-    kind: PlanKind
+    kind: str
     interval: Interval
     waits_for: str
 
@@ -100,7 +100,7 @@ def choose(
     """Choose plans within the budget; add a reason to ``skipped`` for all others."""
     heap = [*map(_entry, candidates), *map(_unlooked, unlooked)]
     heapify(heap)
-    chosen: list[CompactionPlan] = []
+    chosen: list[Plan] = []
     vain: list[Unlooked] = []
     left, looked = policy.max_plan_bytes, 0
     while heap:
@@ -144,9 +144,9 @@ def _explained(vain: Iterable[Unlooked], most: int, over: str) -> Iterator[Skipp
             found += candidate.instead
 
 
-def skipped_plan(plan: CompactionPlan, reason: str) -> Skipped:
-    """Return the skip record of a plan's segments; of a major plan, its whole region."""
-    if plan.kind is PlanKind.MAJOR:
+def skipped_plan(plan: Plan, reason: str) -> Skipped:
+    """Return the skip record of a plan's segments, or of the whole interval that it claims."""
+    if plan.claim.segments is None:
         region = ChunkKey(plan.interval, plan.chunk.version)
         return Skipped(chunk=region, partitions=(), reason=reason, kind=plan.kind)
     partitions = tuple(segment_id.partition for segment_id in plan.inputs)
@@ -165,7 +165,7 @@ def _unlooked(one: Unlooked) -> _Entry:
     return -one.bound, f" {one.chunks[0]}", one
 
 
-def _over(plan: CompactionPlan, chosen: int, left: int, policy: Policy) -> str | None:
+def _over(plan: Plan, chosen: int, left: int, policy: Policy) -> str | None:
     if chosen == policy.max_plans or plan.size > left:
         return _used_up(chosen, policy)
     return None

@@ -20,15 +20,18 @@ Source of the idea: "semi-major" is named but not built in Druid's proposal for 
 share and interval follow Druid's switch from minor to full compaction and Amoro's full compaction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import ceil
+from typing import ClassVar
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
-from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.plans.plan import Plan, plan_id
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.planning.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
@@ -41,8 +44,6 @@ from airflow_provider_segtable.planning.planner_context import (
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
 from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
-
-KIND = PlanKind.SEMI_MAJOR
 
 
 def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:
@@ -78,11 +79,13 @@ def semi_major_due(
         return None
     why_not = _not_due(found, chunk, segments)
     if why_not:
-        skipped.append(skip(chunk, segments, why_not, KIND))
+        skipped.append(skip(chunk, segments, why_not, SemiMajorPlan))
         return None
     waits_for = found.pending_in(chunk.interval)
     if waits_for:
-        return Draining(kind=KIND, interval=chunk.interval, waits_for=waits_for.plan.id)
+        return Draining(
+            kind=SemiMajorPlan.kind, interval=chunk.interval, waits_for=waits_for.plan.id
+        )
     run = longest_run(found, chunk, skipped)
     why = "; ".join(_reasons(found, run))
     return sorting(found, chunk, run, why) if why else None
@@ -104,7 +107,7 @@ def _oversized(found: PlannerContext, chunk: ChunkKey) -> Candidate | None:
         for group in found.groups(chunk)
         if found.policy.largest_output < group_size(group) <= found.policy.max_plan_bytes
         and found.much_deleted(group.segments)
-        and not found.claim(group.segments, KIND)
+        and not found.claim(group.segments, SemiMajorPlan)
     ]
     if not large:
         return None
@@ -137,8 +140,8 @@ def _last_sorted(state: State, chunk: ChunkKey) -> float:
         (
             known.changed_at
             for known in state.plans.values()
-            if known.status is PlanStatus.COMPLETED
-            and known.plan.kind is KIND
+            if known.completed
+            and isinstance(known.plan, SemiMajorPlan)
             and known.plan.chunk.interval == chunk.interval
         ),
         default=float("-inf"),
@@ -154,9 +157,9 @@ def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) 
     """Return the longest run of free neighbours (by bytes); add reasons for the others."""
     free: list[Group] = []
     for group in found.groups(chunk):
-        claim = found.claim(group.segments, KIND)
+        claim = found.claim(group.segments, SemiMajorPlan)
         if claim:
-            skipped.append(skip(chunk, group.segments, claim, KIND))
+            skipped.append(skip(chunk, group.segments, claim, SemiMajorPlan))
         else:
             free.append(group)
     runs = tuple(found.runs(chunk, free))
@@ -167,7 +170,7 @@ def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) 
                 f"not next to the larger run of partitions [{longest[0].start}, "
                 f"{longest[-1].end}): a writer may still fill the ids between"
             )
-            skipped.append(skip(chunk, members(run), reason, KIND))
+            skipped.append(skip(chunk, members(run), reason, SemiMajorPlan))
     return longest
 
 
@@ -177,9 +180,8 @@ def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candi
     inputs = tuple(segment.id for segment in segments)
     size = run_size(run)
     about = ceil(size / found.policy.target_size)
-    plan = CompactionPlan(
-        id=plan_id(found.state.table.table_id, KIND, inputs, order),
-        kind=KIND,
+    plan = SemiMajorPlan(
+        id=plan_id(found.state.table.table_id, SemiMajorPlan.kind, inputs, order),
         chunk=chunk,
         inputs=inputs,
         root_start=run[0].start,
@@ -200,3 +202,50 @@ def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candi
 
 def _at(state: State, draining: Draining) -> ChunkKey:
     return state.timeline.visible_chunks(draining.interval)[0]
+
+
+class SemiMajorFinder(Finder):
+    """Finds semi-major compactions."""
+
+    plan: ClassVar[type[Plan]] = SemiMajorPlan
+    switch: ClassVar[str] = "semi_major"
+
+    def may_be_due(
+        self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
+    ) -> bool:
+        """Return whether segments may have another clustering than the policy's."""
+        del interval
+        order = found.policy.clustering
+        return bool(order) and any(summary.unsorted(order) for summary in summaries)
+
+    def in_chunk(
+        self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
+    ) -> tuple[Candidate | Draining, ...]:
+        """Return the compaction that is due for a chunk, if any."""
+        due = semi_major_due(found, chunk, skipped)
+        return (due,) if due else ()
+
+    def asked(
+        self, found: PlannerContext, chunks: Sequence[ChunkKey], why: str, skipped: list[Skipped]
+    ) -> list[Plan]:
+        """Return one plan per chunk, over its longest run."""
+        free = open_among(found, chunks, skipped)
+        return [plan for chunk in free for plan in _asked_in(found, chunk, why, skipped)]
+
+
+def _asked_in(
+    found: PlannerContext, chunk: ChunkKey, why: str, skipped: list[Skipped]
+) -> Iterator[Plan]:
+    groups, order = found.groups(chunk), found.policy.clustering
+    sorted_so = all(s.clustering == order for g in groups for s in g.segments)
+    if order and sorted_so and len(groups) == 1:
+        skipped.append(
+            skip(chunk, (), f"sorted by {order} already, all in one piece", SemiMajorPlan)
+        )
+        return
+    run = longest_run(found, chunk, skipped)
+    if run:
+        yield sorting(found, chunk, run, why).plan
+
+
+FINDER = SemiMajorFinder()

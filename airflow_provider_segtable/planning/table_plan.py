@@ -1,11 +1,10 @@
-"""Plan all three kinds of compaction of a table together.
+"""Plan all kinds of a table's plans together.
 
-1. If a larger compaction is due, it replaces the smaller ones that it makes unnecessary; if it
+1. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
    does not fit the budget, the smaller ones are considered (``planning.selection``).
-2. If a larger compaction is due but other plans are pending, no new plan is made there: the area
-   drains, so that continuous appends do not starve the larger compaction.
-3. No plan is made in the region of a pending major compaction, or over segments of a pending
-   plan.
+2. If a plan of a larger kind is due but others are pending, no new plan is made there: the area
+   drains, so that continuous appends do not starve the larger kind.
+3. No plan is made in an interval that a pending plan claims, or over segments of a pending plan.
 4. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
 5. A large table is examined area by area, the highest bound first (``planning.areas``), up to the
    limit of one run (``planning.selection``).
@@ -19,8 +18,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.planning.areas import Area, areas
-from airflow_provider_segtable.planning.major import major_due
-from airflow_provider_segtable.planning.minor import minor_candidates
+from airflow_provider_segtable.planning.finder import Finder, finders
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     looking_at,
@@ -29,15 +27,14 @@ from airflow_provider_segtable.planning.planner_context import (
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped
 from airflow_provider_segtable.planning.selection import Candidate, Draining, Unlooked, choose
-from airflow_provider_segtable.planning.semi_major import semi_major_due
 
 
 def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
-    """Plan every compaction of a table.
+    """Return the plans of every kind for a table.
 
     Args:
         state: the table at one version.
-        policy: the conditions for each kind of compaction.
+        policy: the conditions for each kind of plan.
         now: the wall clock, for ages.
 
     Returns:
@@ -61,49 +58,76 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
 
 def candidates_in(found: PlannerContext, skipped: list[Skipped]) -> list[Candidate]:
     """Return the candidates of the context's interval; add reasons for the rest."""
-    due = major_due(found, skipped)
-    draining = [one for one in due if isinstance(one, Draining)]
-    smaller: list[Candidate] = []
+    largest_first = finders()[::-1]
+    due = [finder.in_interval(found, skipped) for finder in largest_first]
+    draining = [one for some in due for one in some if isinstance(one, Draining)]
+    ranked: list[Candidate] = []
     for chunk in found.open_chunks(skipped):
         drain = _holding(draining, chunk)
         if drain is None:
-            smaller += _of_chunk(found, chunk, skipped)
+            ranked += _of_chunk(found, chunk, largest_first, skipped)
         else:
             skipped.append(Skipped(chunk=chunk, partitions=(), reason=drain.reason))
-    majors = (one for one in due if isinstance(one, Candidate))
-    return _ranked(list(majors), smaller)
+    for some in reversed(due):
+        ranked = _ranked([one for one in some if isinstance(one, Candidate)], ranked)
+    return ranked
 
 
-def _of_chunk(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> list[Candidate]:
-    larger = semi_major_due(found, chunk, skipped)
-    if isinstance(larger, Draining):
-        skipped.append(Skipped(chunk=chunk, partitions=(), reason=larger.reason))
-        return []
-    minors = minor_candidates(found, chunk, skipped)
-    if larger is None:
-        return list(minors)
-    inputs = set(larger.plan.inputs)
-    beside = [minor for minor in minors if inputs.isdisjoint(minor.plan.inputs)]
-    return [_before(larger, [minor for minor in minors if minor not in beside]), *beside]
-
-
-def _ranked(majors: Sequence[Candidate], smaller: Sequence[Candidate]) -> list[Candidate]:
-    """Put each smaller candidate behind the major candidate that overlaps it, if any."""
-    behind: dict[str, list[Candidate]] = {major.plan.id: [] for major in majors}
+def _of_chunk(
+    found: PlannerContext,
+    chunk: ChunkKey,
+    largest_first: Sequence[Finder],
+    skipped: list[Skipped],
+) -> list[Candidate]:
     ranked: list[Candidate] = []
-    by_start = sorted(majors, key=lambda major: major.plan.interval)
+    for finder in largest_first:
+        smaller: list[Candidate] = []
+        for one in finder.in_chunk(found, chunk, skipped):
+            if isinstance(one, Draining):
+                skipped.append(Skipped(chunk=chunk, partitions=(), reason=one.reason))
+                return ranked
+            smaller.append(one)
+        ranked = _placed(ranked, smaller)
+    return ranked
+
+
+def _placed(larger: Sequence[Candidate], smaller: Sequence[Candidate]) -> list[Candidate]:
+    """Put each smaller candidate behind the larger one that contests its segments, if any."""
+    if not larger:
+        return list(smaller)
+    claims = [one.plan.claim for one in larger]
+    behind: list[list[Candidate]] = [[] for _ in larger]
+    beside: list[Candidate] = []
     for one in smaller:
-        major = _covering(by_start, one)
-        (behind[major.plan.id] if major else ranked).append(one)
-    return [*(_before(major, behind[major.plan.id]) for major in majors), *ranked]
+        own = one.plan.claim
+        at = next((at for at, claim in enumerate(claims) if claim.excludes(own)), None)
+        (beside if at is None else behind[at]).append(one)
+    return [
+        *(
+            _before(one, _placed(one.instead, some))
+            for one, some in zip(larger, behind, strict=True)
+        ),
+        *beside,
+    ]
 
 
-def _covering(majors: Sequence[Candidate], one: Candidate) -> Candidate | None:
-    """Return the overlapping major candidate; ``majors`` are sorted and disjoint in time."""
+def _ranked(larger: Sequence[Candidate], smaller: Sequence[Candidate]) -> list[Candidate]:
+    """Put each smaller candidate behind the one over an interval that overlaps it, if any."""
+    behind: dict[str, list[Candidate]] = {one.plan.id: [] for one in larger}
+    ranked: list[Candidate] = []
+    by_start = sorted(larger, key=lambda one: one.plan.interval)
+    for one in smaller:
+        over = _covering(by_start, one)
+        (behind[over.plan.id] if over else ranked).append(one)
+    return [*(_before(one, behind[one.plan.id]) for one in larger), *ranked]
+
+
+def _covering(larger: Sequence[Candidate], one: Candidate) -> Candidate | None:
+    """Return the overlapping candidate; ``larger`` are sorted and disjoint in time."""
     interval = one.plan.interval
-    at = bisect_right(majors, interval.start, key=lambda major: major.plan.interval.start) - 1
-    near = majors[max(at, 0) : at + 2]
-    return next((major for major in near if major.plan.interval.overlaps(interval)), None)
+    at = bisect_right(larger, interval.start, key=lambda other: other.plan.interval.start) - 1
+    near = larger[max(at, 0) : at + 2]
+    return next((other for other in near if other.plan.interval.overlaps(interval)), None)
 
 
 def _before(larger: Candidate, smaller: Sequence[Candidate]) -> Candidate:

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.locks.lockbox import Generation, Lock
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
-from airflow_provider_segtable.core.log.families.plan_events import inputs_gone
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
@@ -125,7 +124,7 @@ def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...
     return (*ports.coordinator.locks(table), *ports.coordinator.waiters(table))
 
 
-def _request(ports: TableContext, state: State, chosen: tuple[CompactionPlan, ...]) -> State:
+def _request(ports: TableContext, state: State, chosen: tuple[Plan, ...]) -> State:
     for plan in chosen:
         change = Change(
             action=PlanRequested(plan=plan), commit_id=f"request-{ports.randomness.token()}"
@@ -151,7 +150,7 @@ def _launch(state: State, known: PlanState, now: Instant) -> Launch:
     return replace(_launch_of(known.plan), run_id=named, yields=known.yields)
 
 
-def _launch_of(plan: CompactionPlan) -> Launch:
+def _launch_of(plan: Plan) -> Launch:
     return Launch(
         plan_id=plan.id,
         kind=plan.kind,
@@ -202,10 +201,9 @@ def _abort_hopeless(
 
 def _hopeless(known: PlanState, state: State, policy: Policy) -> str | None:
     """Return the reason to abort a stalled plan, or None."""
-    if known.plan.kind is not PlanKind.MAJOR:
-        gone = inputs_gone(known.plan, known.plan.inputs, state)
-        if gone:
-            return gone.reason
+    gone = known.plan.hopeless(state)
+    if gone:
+        return gone.reason
     died = known.attempts - known.yields
     if died < policy.max_attempts:
         return None

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from airflow_provider_segtable.core.log.events import Action, Event, TableCreated
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.plan import plan_id
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
@@ -91,14 +93,13 @@ def merged(
     )
 
 
-def minor_plan(inputs: Iterable[Segment]) -> CompactionPlan:
+def minor_plan(inputs: Iterable[Segment]) -> MinorPlan:
     """Return a minor plan over segments of one chunk, in root order."""
     parts = sorted(inputs, key=lambda s: (s.shard.root_start, s.shard.partition))
     start, end = root_span(parts)
     ids: tuple[SegmentId, ...] = tuple(part.id for part in parts)
-    return CompactionPlan(
-        id=plan_id(DEFINITION.table_id, PlanKind.MINOR, ids),
-        kind=PlanKind.MINOR,
+    return MinorPlan(
+        id=plan_id(DEFINITION.table_id, MinorPlan.kind, ids),
         chunk=parts[0].id.chunk,
         inputs=ids,
         root_start=start,
@@ -107,6 +108,28 @@ def minor_plan(inputs: Iterable[Segment]) -> CompactionPlan:
         rows=sum(part.rows for part in parts),
         size=sum(part.size for part in parts),
         reason=f"{len(parts)} small segments",
+    )
+
+
+def major_plan(
+    inputs: Iterable[Segment],
+    *,
+    granularity: Granularity | None = None,
+    clustering: str = "",
+) -> MajorPlan:
+    """Return a major plan over segments of one chunk, whose interval is its region."""
+    parts = minor_plan(inputs)
+    return MajorPlan(
+        id=plan_id(DEFINITION.table_id, MajorPlan.kind, parts.inputs, clustering),
+        chunk=parts.chunk,
+        inputs=parts.inputs,
+        outputs=1,
+        rows=parts.rows,
+        size=parts.size,
+        reason=f"{len(parts.inputs)} segments",
+        region=parts.interval,
+        granularity=granularity,
+        clustering=clustering,
     )
 
 

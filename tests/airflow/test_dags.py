@@ -90,9 +90,10 @@ def test_the_factory_makes_a_planner_and_a_dag_a_kind() -> None:
     )
     assert made.planner.dag_id == "segtable_planner__air_flights"
     assert made.planner.max_active_runs == 1
-    dags = {"minor": made.minor, "semi-major": made.semi_major, "major": made.major}
+    dags = dict(made.of_kind)
+    assert [*dags] == ["minor", "semi-major", "major"]
     assert all(isinstance(dag, DAG) for dag in dags.values())
-    assert made.semi_major.dag_id == "segtable_semi_major__air_flights"
+    assert dags["semi-major"].dag_id == "segtable_semi_major__air_flights"
     assert [dag.max_active_runs for dag in dags.values()] == [3, 1, 2]
     tasks = [dag.get_task("compact") for dag in dags.values()]
     assert [task.pool for task in tasks] == ["spark", "spark", "nightly"]
@@ -114,4 +115,4 @@ def test_a_kind_that_there_is_not_is_refused() -> None:
 def test_two_tables_of_one_name_are_kept_apart_by_name() -> None:
     """``name`` decides the ids where the last part of the table would clash."""
     made = compaction_dags(table="/a/flights", name="a_flights", schedule=None)
-    assert made.minor.dag_id == "segtable_minor__a_flights"
+    assert made.of_kind["minor"].dag_id == "segtable_minor__a_flights"

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 
 HOURS = 30
@@ -73,7 +75,7 @@ class Step(NamedTuple):
     rows: tuple[Row, ...] = ()
     where: Predicate = Below(0)
     update: bool = False
-    kind: PlanKind = PlanKind.MINOR
+    kind: str = MinorPlan.kind
     cut: Granularity | None = None
     pick: int = 0
 
@@ -116,7 +118,7 @@ def _begun(do: str, name: str, draw: Random) -> Step:
     return Step(
         do,
         name,
-        kind=draw.choice((PlanKind.MINOR, PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)),
+        kind=draw.choice((MinorPlan.kind, MinorPlan.kind, SemiMajorPlan.kind, MajorPlan.kind)),
         cut=draw.choice((None, None, Granularity.DAY, Granularity.HOUR)),
         pick=draw.randrange(1000),
     )
@@ -218,7 +220,7 @@ class Naive:
     def _start(self, step: Step) -> None:
         busy = {file for run in self._running.values() for file in run.inputs}
         free = [file for file in self.files if file not in busy]
-        if step.kind is PlanKind.MINOR:
+        if step.kind == MinorPlan.kind:
             first = step.pick % max(len(free) - 1, 1)
             free = free[first : first + 2]
         rows = sorted((row for file in free for row in file.rows), reverse=True)

@@ -8,7 +8,7 @@ names. A kernel leaves out what is deleted at the event it reads, and says so.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from airflow_provider_segtable.core.deletes.deletion import VectorFile, paths
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
@@ -28,9 +28,12 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.families.cleaning_events import cleanable
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.plan import Plan, plan_id
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.replacement import closed_region, layout_after
+from airflow_provider_segtable.core.segments.replacement import closed_region
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
@@ -64,7 +67,7 @@ class _Look:
 
 @dataclass
 class _Run:
-    plan: CompactionPlan
+    plan: Plan
     made: tuple[Segment, ...]
 
 
@@ -242,12 +245,12 @@ class Ours:
 
     def start(self, step: Step) -> None:
         """Plan a compaction, begin it, and read what it is to write."""
-        plan = self.major(step) if step.kind is PlanKind.MAJOR else self.group(step)
+        plan = self.major(step) if step.kind == MajorPlan.kind else self.group(step)
         if plan is None or not self.commit(PlanRequested(plan=plan)):
             return
-        major = plan.kind is PlanKind.MAJOR
+        major = plan.kind == MajorPlan.kind
         first = self.state.id_space(plan.chunk, Generation.LATER).next
-        size = 1 if plan.kind is PlanKind.MINOR else 1 + step.pick % 2
+        size = 1 if plan.kind == MinorPlan.kind else 1 + step.pick % 2
         ids = tuple(plan.chunk.segment(first + p) for p in range(size))
         action = PlanInflight(
             plan_id=plan.id,
@@ -268,41 +271,44 @@ class Ours:
             return
         visible = {s.id for s in self.state.timeline.visible_segments(run.plan.interval)}
         done = self.commit(PlanCompleted(plan_id=run.plan.id, attempt="a", segments=run.made))
-        torn = run.plan.granularity is Granularity.HOUR
+        torn = getattr(run.plan, "granularity", None) is Granularity.HOUR
         assert done or torn or not visible.issuperset(run.plan.inputs)
 
-    def group(self, step: Step) -> CompactionPlan | None:
+    def group(self, step: Step) -> Plan | None:
         """Plan some adjacent groups of a chunk, or all of them."""
         chunks = self.state.timeline.visible_chunks()
         if not chunks:
             return None
         groups = self.state.timeline.visible_groups(chunks[step.pick % len(chunks)])
-        if step.kind is PlanKind.MINOR:
+        if step.kind == MinorPlan.kind:
             first = step.pick % len(groups)
             groups = groups[first : first + 1 + step.pick % 3]
         if not groups or any(a.end != b.start for a, b in pairwise(groups)):
             return None
         inputs = [s.id for g in groups for s in g.segments]
-        return _plan(step, inputs, (groups[0].start, groups[-1].end))
+        kind = MinorPlan if step.kind == MinorPlan.kind else SemiMajorPlan
+        start, end = groups[0].start, groups[-1].end
+        return kind(**_common(step, inputs), root_start=start, root_end=end)
 
-    def major(self, step: Step) -> CompactionPlan | None:
+    def major(self, step: Step) -> Plan | None:
         """Plan a region, maybe cutting it anew."""
         at = step.pick * 7919 % (HOURS * 60) * 60_000_000
         region = closed_region(self.state.layout.chunk(at), step.cut, self.state)
         visible = self.state.timeline.visible_segments(region)
         inputs = [s.id for s in visible if s.rows]
-        plan = _plan(step, inputs, (0, 0)) if inputs else None
-        return plan and replace(plan, region=region, granularity=step.cut)
+        if not inputs:
+            return None
+        return MajorPlan(**_common(step, inputs), region=region, granularity=step.cut)
 
-    def inputs(self, plan: CompactionPlan) -> list[Segment]:
+    def inputs(self, plan: Plan) -> list[Segment]:
         """Return a plan's inputs, in its order."""
         return [s for i in plan.inputs if (s := self.state.timeline.get(i))]
 
-    def merged(self, plan: CompactionPlan, ids: Sequence[SegmentId]) -> tuple[Segment, ...]:
+    def merged(self, plan: Plan, ids: Sequence[SegmentId]) -> tuple[Segment, ...]:
         """Return what a minor or semi-major compaction makes."""
         inputs = self.inputs(plan)
         rows = [held for segment in inputs for held in self.kept(segment, self.state)]
-        if plan.kind is PlanKind.SEMI_MAJOR:
+        if plan.kind == SemiMajorPlan.kind:
             rows.sort(key=lambda held: held.row, reverse=True)
         ids = ids[: max(len(rows), 1)]
         self.deletes_applied_through += sum(segment.rows for segment in inputs) - len(rows)
@@ -329,10 +335,10 @@ class Ours:
             for p, s in enumerate(shards)
         )
 
-    def new_version(self, plan: CompactionPlan, step: Step) -> tuple[Segment, ...]:
+    def new_version(self, plan: Plan, step: Step) -> tuple[Segment, ...]:
         """Return the core sets that a major compaction makes."""
         inputs, version = self.inputs(plan), self.state.plans[plan.id].version or 0
-        layout = layout_after(plan, self.state)
+        layout = plan.layout_after(self.state.layout)
         chunks: dict[Interval, list[Held]] = {}
         kept = [held for segment in inputs for held in self.kept(segment, self.state)]
         self.deletes_applied_through += sum(segment.rows for segment in inputs) - len(kept)
@@ -359,16 +365,13 @@ class Ours:
         self.commit(Cleaned(retained_from=oldest, ids=found.ids))
 
 
-def _plan(step: Step, inputs: Sequence[SegmentId], roots: tuple[int, int]) -> CompactionPlan:
-    return CompactionPlan(
-        id=plan_id("t", step.kind, tuple(inputs), step.name),
-        kind=step.kind,
-        chunk=inputs[0].chunk,
-        inputs=tuple(inputs),
-        root_start=roots[0],
-        root_end=roots[1],
-        outputs=1,
-        rows=1,
-        size=1,
-        reason="",
-    )
+def _common(step: Step, inputs: Sequence[SegmentId]) -> dict[str, Any]:
+    return {
+        "id": plan_id("t", step.kind, tuple(inputs), step.name),
+        "chunk": inputs[0].chunk,
+        "inputs": tuple(inputs),
+        "outputs": 1,
+        "rows": 1,
+        "size": 1,
+        "reason": "",
+    }

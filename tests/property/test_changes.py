@@ -25,7 +25,8 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.tables.rollup_spec import Rollup
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
@@ -108,8 +109,8 @@ def look(where: Predicate, *, update: bool = False) -> Step:
 
 
 CHANGE = Step("change", "c")
-SORT = Step("start", "k", kind=PlanKind.SEMI_MAJOR)
-REPLACE = Step("start", "k", kind=PlanKind.MAJOR, cut=Granularity.DAY)
+SORT = Step("start", "k", kind=SemiMajorPlan.kind)
+REPLACE = Step("start", "k", kind=MajorPlan.kind, cut=Granularity.DAY)
 DONE = Step("finish", "k")
 
 

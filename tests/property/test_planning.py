@@ -36,9 +36,10 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.replacement import layout_after
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
@@ -213,9 +214,9 @@ class History:
         if pending:
             self.finish(self.draw.choice(pending).plan)
 
-    def finish(self, plan: CompactionPlan) -> None:
+    def finish(self, plan: Plan) -> None:
         """Carry a plan out, or give it up if its inputs are gone."""
-        major = plan.kind is PlanKind.MAJOR
+        major = plan.kind == MajorPlan.kind
         version = self.state.version_above(plan.interval) + 1 if major else None
         inputs = plan.inputs
         if major:
@@ -241,14 +242,12 @@ class History:
             self.delete()
         assert self.commit(PlanCompleted(plan_id=plan.id, attempt="a", segments=made))
 
-    def major(
-        self, plan: CompactionPlan, inputs: tuple[SegmentId, ...], version: int
-    ) -> tuple[Segment, ...]:
+    def major(self, plan: Plan, inputs: tuple[SegmentId, ...], version: int) -> tuple[Segment, ...]:
         """Return the core sets of the new version."""
         roots = roots_of(s for i in inputs if (s := self.state.timeline.get(i)))
         chunks: dict[Interval, list[Row]] = {}
         for row in self.left(inputs):
-            chunks.setdefault(layout_after(plan, self.state).chunk(row.at), []).append(row)
+            chunks.setdefault(plan.layout_after(self.state.layout).chunk(row.at), []).append(row)
         made: list[Segment] = []
         for interval, rows in chunks.items():
             parts = self.cut(rows)
@@ -259,11 +258,11 @@ class History:
                 made.append(self.file(chunk, shard, part, **more))
         return tuple(made)
 
-    def group(self, plan: CompactionPlan, ids: tuple[SegmentId, ...]) -> tuple[Segment, ...]:
+    def group(self, plan: Plan, ids: tuple[SegmentId, ...]) -> tuple[Segment, ...]:
         """Return the atomic update group of a minor or semi-major compaction."""
         inputs = [s for i in plan.inputs if (s := self.state.timeline.get(i))]
         rows = self.left(plan.inputs)
-        minor = plan.kind is PlanKind.MINOR
+        minor = plan.kind == MinorPlan.kind
         parts = [rows] if minor or not rows else self.cut(rows, most=len(ids))
         whole = len(rows) == sum(segment.rows for segment in inputs)
         lineage = concatenated(inputs) if minor and whole else ()
@@ -282,7 +281,7 @@ class History:
                 part,
                 lineage=lineage,
                 roots=() if lineage else roots_of(inputs),
-                clustering=plan.clustering,
+                clustering=plan.order or "",
             )
             for segment_id, part in zip(ids, parts, strict=False)
         )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, parse_instant
@@ -84,7 +84,7 @@ class Weeks(History):
             for chunk in timeline.visible_chunks(region):
                 assert region.encloses(chunk.interval), f"{region} cuts {chunk} apart"
                 shown[chunk] = shown.get(chunk, 0) + 1
-        waits = [s.chunk.interval for s in found.skipped if s.kind is PlanKind.MAJOR]
+        waits = [s.chunk.interval for s in found.skipped if s.kind == MajorPlan.kind]
         for chunk in filter(self.needs, timeline.visible_chunks()):
             explained = any(piece.overlaps(chunk.interval) for piece in waits)
             plans = shown.get(chunk, 0)

@@ -28,12 +28,12 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind, plan_id
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.plan import Plan, plan_id
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.replacement import (
-    carries_appends,
     closed_region,
-    layout_after,
 )
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
@@ -137,13 +137,10 @@ class History:
         if not inputs:
             return
         ids = tuple(segment.id for segment in inputs)
-        plan = CompactionPlan(
-            id=plan_id("t", PlanKind.MAJOR, ids, str(granularity)),
-            kind=PlanKind.MAJOR,
+        plan = MajorPlan(
+            id=plan_id("t", MajorPlan.kind, ids, str(granularity)),
             chunk=inputs[0].id.chunk,
             inputs=ids,
-            root_start=0,
-            root_end=0,
             outputs=1,
             rows=1,
             size=1,
@@ -154,14 +151,12 @@ class History:
         version = self.state.version_above(region) + 1
         if self.commit(PlanRequested(plan=plan)) and self.commit(inflight(plan, version, ids)):
             self.running[plan.id] = self.outputs(plan, version, inputs)
-            if granularity and carries_appends(plan, self.state.layout):
+            if granularity and plan.carries_appends(self.state.layout):
                 self.carrying.add(plan.id)
 
-    def outputs(
-        self, plan: CompactionPlan, version: int, inputs: tuple[Segment, ...]
-    ) -> PlanCompleted:
+    def outputs(self, plan: Plan, version: int, inputs: tuple[Segment, ...]) -> PlanCompleted:
         """Return what the worker will commit: rows by target chunk, each a core set."""
-        layout = layout_after(plan, self.state)
+        layout = plan.layout_after(self.state.layout)
         chunks: dict[Interval, list[Row]] = {}
         for row in sorted(row for s in inputs for row in self.held[s.path]):
             chunks.setdefault(layout.chunk(row[0]), []).append(row)
@@ -213,9 +208,8 @@ class History:
         outputs = tuple(chunk.segment(first + p) for p in range(size))
         ids = tuple(s.id for s in inputs)
         roots = (groups[0].start, groups[-1].end)
-        plan = CompactionPlan(
-            id=plan_id("t", PlanKind.SEMI_MAJOR, ids),
-            kind=PlanKind.SEMI_MAJOR,
+        plan = SemiMajorPlan(
+            id=plan_id("t", SemiMajorPlan.kind, ids),
             chunk=chunk,
             inputs=ids,
             root_start=roots[0],
@@ -257,7 +251,7 @@ class History:
         return touching and any(s.rows for g in groups for s in g.segments)
 
 
-def inflight(plan: CompactionPlan, version: int, inputs: tuple) -> PlanInflight:  # type: ignore[type-arg]
+def inflight(plan: Plan, version: int, inputs: tuple) -> PlanInflight:  # type: ignore[type-arg]
     return PlanInflight(
         plan_id=plan.id,
         attempt="a",

@@ -27,7 +27,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import CorruptTable, RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
@@ -184,10 +185,10 @@ def planner(world: World) -> Callable[[Actor], None]:
 def asker(world: World) -> Callable[[Actor], None]:
     """Somebody who wants whole chunks sorted, replaced, or cut otherwise."""
     wishes = (
-        (PlanKind.SEMI_MAJOR, None),
-        (PlanKind.MAJOR, None),
-        (PlanKind.MAJOR, Granularity.DAY),
-        (PlanKind.MAJOR, Granularity.HOUR),
+        (SemiMajorPlan.kind, None),
+        (MajorPlan.kind, None),
+        (MajorPlan.kind, Granularity.DAY),
+        (MajorPlan.kind, Granularity.HOUR),
     )
 
     def run(actor: Actor) -> None:

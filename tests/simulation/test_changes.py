@@ -13,6 +13,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import Appended, PlanCompleted, RowsChanged
 from airflow_provider_segtable.core.log.families import change_events, cleaning_events, plan_events
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import ROW, Segment
 from airflow_provider_segtable.data.deletes import filtered_concat as sifting
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
@@ -123,7 +124,7 @@ def test_claiming_more_than_was_applied_is_caught(
 
     monkeypatch.setattr(plan_events, "_complete", boastful)
     if books == "unchecked":
-        monkeypatch.setattr(plan_events, "check_balance", lambda *_: None)
+        monkeypatch.setattr(Plan, "check_balance", lambda *_: None)
     assert caught()
 
 

@@ -11,6 +11,8 @@ from airflow_provider_segtable.core.errors import AlreadyExists, SegtableError
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.core.log.families import append_events, plan_events
+from airflow_provider_segtable.core.plans import major_plan
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -199,7 +201,7 @@ def test_reusing_ids_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_forgetting_late_appends_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Were nothing carried over to a new version, what came meanwhile would be hidden."""
-    monkeypatch.setattr(plan_events, "taken_over", lambda *_: ())
+    monkeypatch.setattr(major_plan, "carried_over", lambda *_: ())
     assert caught()
 
 
@@ -211,7 +213,7 @@ def test_appending_to_the_old_version_is_caught(monkeypatch: pytest.MonkeyPatch)
 
 def test_books_unchecked_and_rows_dropped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that loses a segment is stopped by the books, and without them by the checkers."""
-    monkeypatch.setattr(plan_events, "check_balance", lambda *_: None)
+    monkeypatch.setattr(Plan, "check_balance", lambda *_: None)
     monkeypatch.setattr(
         Attempt, "inputs", property(lambda attempt: INPUTS(attempt)[1:] or INPUTS(attempt))
     )

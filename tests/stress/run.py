@@ -34,7 +34,9 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.log.fold import COMMITS_KEPT
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
@@ -50,7 +52,7 @@ SESSION_S = 5
 FIRST_STRIKE_S = 20.0
 TWIN_APPENDS = 100
 FINISH_S = 240.0
-KINDS = (PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR)
+KINDS = (MinorPlan.kind, SemiMajorPlan.kind, MajorPlan.kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ def _run(
     jobs = dict.fromkeys(names, ("append", ports.uri))
     jobs |= dict.fromkeys(changers, ("change", ports.uri)) | {"cleaner": ("tend", ports.uri)}
     Table(ports).append(worker.batch(changes.FIRST), commit_id=changes.FIRST)
-    jobs |= {kind.value: (kind.value, compacted.uri) for kind in KINDS}
+    jobs |= {kind: (kind, compacted.uri) for kind in KINDS}
     folder = place / f"{title}-crew"
     folder.mkdir()
     address = ports.coordinator.address.removeprefix("zk://")

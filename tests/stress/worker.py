@@ -24,7 +24,9 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.services.compaction.compaction import compact
@@ -51,7 +53,7 @@ LOCK_WAIT_S = 60.0
 RECUT_EVERY = 4
 CHANGES_PAUSE_S = 5.0
 """A change reads the whole table: without a pause, changes alone would take all cores."""
-PAUSES_S = {PlanKind.MINOR: 0.2, PlanKind.SEMI_MAJOR: 4.0, PlanKind.MAJOR: 10.0}
+PAUSES_S = {MinorPlan.kind: 0.2, SemiMajorPlan.kind: 4.0, MajorPlan.kind: 10.0}
 """Larger compactions are rarer, as a planner would have it."""
 
 
@@ -133,7 +135,7 @@ def _one_by_one(
         time.sleep(pause_s)
 
 
-def maintain(ports: TableContext, kind: PlanKind, name: str, folder: Path) -> None:
+def maintain(ports: TableContext, kind: str, name: str, folder: Path) -> None:
     """Want compactions of a kind and carry out all that are pending, in Spark tasks."""
     from airflow_provider_segtable.spark.driver.distribution import spark_execute
     from airflow_provider_segtable.spark.driver.session import session
@@ -148,15 +150,15 @@ def maintain(ports: TableContext, kind: PlanKind, name: str, folder: Path) -> No
         time.sleep(PAUSES_S[kind] * randomness.uniform(0.5, 1.5))
 
 
-def _want(ports: TableContext, kind: PlanKind, randomness: random.Random, turn: int) -> None:
-    if kind is PlanKind.MINOR:
+def _want(ports: TableContext, kind: str, randomness: random.Random, turn: int) -> None:
+    if kind == MinorPlan.kind:
         plan_table(ports)
         return
     state = EventLog(ports.storage).load()
     chunks = [c for c in state.timeline.visible_chunks() if _rows(state, c)]
     if not chunks:
         return
-    recut = kind is PlanKind.MAJOR and turn % RECUT_EVERY == 0
+    recut = kind == MajorPlan.kind and turn % RECUT_EVERY == 0
     cut = (Granularity.DAY, Granularity.HOUR)[turn // RECUT_EVERY % 2] if recut else None
     try:
         request(ports, kind, interval=randomness.choice(chunks).interval, granularity=cut)
@@ -169,15 +171,15 @@ def _rows(state: State, chunk: object) -> int:
     return sum(segment.rows for group in groups for segment in group.segments)
 
 
-def _carry_out(ports: TableContext, kind: PlanKind, execute: Execute, runs: Path) -> None:
+def _carry_out(ports: TableContext, kind: str, execute: Execute, runs: Path) -> None:
     for known in EventLog(ports.storage).load().pending_plans():
-        if known.plan.kind is not kind:
+        if known.plan.kind != kind:
             continue
         start = time.time()
         (result,) = compact(ports, [known.plan.id], execute, wait_s=LOCK_WAIT_S)
-        exclusive = known.plan.granularity is not None
+        exclusive = known.plan.facts()["granularity"] is not None
         note = {
-            "kind": kind.value,
+            "kind": kind,
             "exclusive": exclusive,
             "start": start,
             "took_s": time.time() - start,
@@ -215,7 +217,7 @@ def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
     elif mode == "tend":
         changes.tend(ports, folder, _tolerated)
     else:
-        maintain(ports, PlanKind(mode), name, folder)
+        maintain(ports, mode, name, folder)
 
 
 if __name__ == "__main__":

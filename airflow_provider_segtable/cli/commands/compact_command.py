@@ -19,6 +19,7 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.plans.kinds import kinds, named, with_option
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.engine import (
     Choice,
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
     from airflow_provider_segtable.services.compaction.compaction import PlanResult
 
 
+def _patience() -> str:
+    """Return which kinds wait, and how long."""
+    patient = (kind for kind in kinds() if kind.wait_s)
+    return ", ".join(f"{kind.wait_s:g} for {kind.kind} compactions" for kind in patient)
+
+
 PlanIds = Annotated[
     list[str] | None,
     typer.Argument(
@@ -41,7 +48,7 @@ PlanIds = Annotated[
 Kind = Annotated[
     str | None,
     typer.Option(
-        help="Compact now by this kind, whatever the policy: minor, semi-major or major.",
+        help=f"Compact now by this kind, whatever the policy: {named(kinds())}.",
         show_default=False,
     ),
 ]
@@ -54,14 +61,15 @@ OfInterval = Annotated[
 Cut = Annotated[
     str | None,
     typer.Option(
-        help="With --kind major: repartition time by hour, day, week, month, year or all.",
+        help=f"With --kind {with_option('granularity')}: repartition time by hour, day, week, "
+        "month, year or all.",
         show_default=False,
     ),
 ]
 Clustering = Annotated[
     str | None,
     typer.Option(
-        help="With --kind semi-major or major: sort rows by these columns, e.g. "
+        help=f"With --kind {with_option('clustering')}: sort rows by these columns, e.g. "
         '"carrier,origin" or "zorder(carrier,origin)"; "" is by event time. The '
         "table's own (compaction.clustering) if left out.",
         metavar="COLUMNS",
@@ -71,14 +79,15 @@ Clustering = Annotated[
 RollupWish = Annotated[
     str | None,
     typer.Option(
-        help="With --kind, for rollup tables: perfect (major only) or best-effort.",
+        help="With --kind, for rollup tables: perfect "
+        f"({named(k for k in kinds() if k.starts_version)} only) or best-effort.",
         show_default=False,
     ),
 ]
 Wait = Annotated[
     float | None,
     typer.Option(
-        help="Seconds to wait for locks; 600 for major compactions by default, else 0.",
+        help=f"Seconds to wait for locks; {_patience()} by default, else 0.",
         min=0,
         show_default=False,
     ),
@@ -111,7 +120,7 @@ def compact(  # noqa: PLR0913 - each is an option
     [green]segtable compact ./flights minor-20130101-1a2b3c4d5e6f[/]
     [green]segtable compact ./flights --all --engine spark --master 'local\[2]'[/]
 
-    Or ask for one of the three kinds, whatever the policy says:
+    Or ask for one kind, whatever the policy says:
 
     [green]segtable compact ./flights --kind minor[/]
         joins small neighbours
@@ -154,8 +163,7 @@ def _check(
     for name, value in wishes.items():
         if kind is None and value is not None:
             raise InvalidInput(
-                f"--{name} {value!r} was given without --kind: choose a kind "
-                "(minor, semi-major or major)"
+                f"--{name} {value!r} was given without --kind: choose a kind ({named(kinds())})"
             )
 
 

@@ -106,12 +106,10 @@ def plan_facts(known: PlanState) -> Facts:
     plan = known.plan
     return {
         "plan": plan.id,
-        "kind": plan.kind.value,
+        "kind": plan.kind,
         "status": known.status.value,
         "interval": str(plan.interval),
-        "root": [plan.root_start, plan.root_end],
-        "clustering": plan.clustering,
-        "granularity": plan.granularity.value if plan.granularity else None,
+        **plan.facts(),
         "segments": len(known.inputs),
         "rows": plan.rows,
         "bytes": plan.size,
@@ -194,7 +192,7 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
         case Voided(ids=ids, reason=reason):
             return f"{_many(len(ids), 'id')} voided: {reason}"
         case PlanRequested(plan=plan):
-            return f"{plan.id}: {plan.reason}"
+            return plan.line
         case RowsChanged():
             return _change(action)
         case PlanInflight(plan_id=plan_id, version=int(version)):
@@ -231,7 +229,7 @@ def _change(action: RowsChanged) -> str:
 def skipped_facts(skipped: Skipped) -> Facts:
     """Return a skipped part of the table and the reason."""
     return {
-        "kind": skipped.kind.value,
+        "kind": skipped.kind,
         "interval": str(skipped.chunk.interval),
         "partitions": list(skipped.partitions),
         "reason": skipped.reason,

@@ -66,6 +66,8 @@ def decode(data: bytes, where: str) -> Event:
         action = _NAMED[body["kind"]].decode(body["action"])
     except CorruptTable as error:
         raise CorruptTable(f"{where}: {error}") from None
+    except UnsupportedFormat as error:
+        raise UnsupportedFormat(f"{where}: {error}") from None
     return Event(
         n=body["n"],
         time=parse_instant(body["time"]),

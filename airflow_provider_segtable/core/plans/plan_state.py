@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.stamp import Stamp
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
 
@@ -26,13 +26,14 @@ class PlanStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanState:
-    """A plan and its progress; ``last_n`` and ``author`` are those of its newest at.
+    """A plan and its progress; ``last_n`` and ``author`` are those of its newest event.
 
     ``yields`` counts the attempts that lost their locks to a higher priority. ``version`` is the
-    new version of the latest attempt of a major compaction, and ``found`` the inputs it found.
+    new version of the latest attempt, if it asked for one, and ``found`` the inputs that it found
+    under its lock, if it looked for them there.
     """
 
-    plan: CompactionPlan
+    plan: Plan
     status: PlanStatus
     requested_at: Instant
     changed_at: Instant
@@ -49,11 +50,16 @@ class PlanState:
 
     @property
     def inputs(self) -> tuple[SegmentId, ...]:
-        """Return the inputs: as planned, or for a major compaction as found under its lock."""
+        """Return the inputs: as found under the lock, else as planned."""
         return self.found or self.plan.inputs
 
+    @property
+    def completed(self) -> bool:
+        """Return whether the plan is completed."""
+        return self.status is PlanStatus.COMPLETED
+
     @staticmethod
-    def requested(plan: CompactionPlan, at: Stamp) -> "PlanState":
+    def requested(plan: Plan, at: Stamp) -> "PlanState":
         """Return the state of a new plan."""
         return PlanState(
             plan=plan,

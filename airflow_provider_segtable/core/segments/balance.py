@@ -1,54 +1,44 @@
-"""Balance check: a compaction's outputs account for all rows of its inputs, at every commit.
+"""Row balance: a plan's outputs account for all rows of its inputs, at every commit.
 
 1. The outputs have as many events (ingested rows, before rollup) as the inputs, less the rows
    deleted through the outputs' ``deletes_applied_through``. If the log records how many deleted
    rows the inputs had, that number is exact, else an upper bound. Without rollup, the rows are
    checked, too.
-2. If every row is traced, the outputs' lineage equals the inputs', row for row. The outputs'
-   hidden columns may name only roots that the inputs may hold.
-3. The outputs have the ids, root range, group size and minor version that the plan and its
-   attempt allow. The segments of a new version are its core sets: partitions ``0..n-1`` of each
-   chunk of its region, with core size ``n``. Each row lies inside its chunk, and no other chunk
-   of the version hides it.
+2. The outputs' hidden columns may name only roots that the inputs may hold.
+
+Each kind of plan adds what it requires of the outputs' ids and places (``Plan.imbalance``).
 """
 
 from collections.abc import Iterable, Sequence
 
 from airflow_provider_segtable.core.deletes.deletion import roots_among
-from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, layout_after
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Segment,
-    SegmentId,
-    Shard,
-    concatenated,
-    roots_of,
-)
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, roots_of
 
 
-def check_balance(found: PlanState, segments: Sequence[Segment], state: State) -> None:
-    """Refuse outputs that do not account for the inputs.
+def present(ids: Iterable[SegmentId], state: State) -> tuple[Segment, ...]:
+    """Return the segments that are in the table, in the order of their ids."""
+    return tuple(segment for i in ids if (segment := state.timeline.get(i)))
+
+
+def unaccounted(
+    inputs: Sequence[Segment], segments: Sequence[Segment], state: State
+) -> Iterable[str]:
+    """Report every difference between the rows of outputs and those of the inputs.
 
     Args:
-        found: the plan and its current attempt.
+        inputs: the inputs of the attempt.
         segments: the outputs of the attempt.
         state: the table before the commit.
-
-    Raises:
-        RowsOutOfBalance: with the plan and every difference.
     """
-    inputs = [s for i in found.inputs if (s := state.timeline.get(i))]
-    problems = [*_purged(inputs, segments, state), *_amounts(inputs, segments, state)]
-    if found.plan.kind is PlanKind.MAJOR:
-        problems += _new_version(found, segments, state)
-    else:
-        problems += _group(found, inputs, segments, state)
-    if problems:
-        raise RowsOutOfBalance(f"plan {found.plan.id} is refused: {'; '.join(problems)}")
+    yield from _purged(inputs, segments, state)
+    yield from _amounts(inputs, segments, state)
+
+
+def unequal(what: str, found: object, expected: object) -> Iterable[str]:
+    """Report a value that differs from the expected one."""
+    if found != expected:
+        yield f"{what}: expected {expected}, found {found}"
 
 
 def _amounts(inputs: Sequence[Segment], segments: Sequence[Segment], state: State) -> Iterable[str]:
@@ -56,7 +46,7 @@ def _amounts(inputs: Sequence[Segment], segments: Sequence[Segment], state: Stat
     given, made = _events(inputs), _events(segments)
     yield from _outside("events", made, given - most, given - least)
     if state.table.rollup is None:
-        yield from _unequal("rows", sum(s.rows for s in segments), made)
+        yield from unequal("rows", sum(s.rows for s in segments), made)
         yield from _strangers(inputs, segments)
 
 
@@ -120,53 +110,6 @@ def _purged_whole(
     return deletes_applied_through
 
 
-def _group(
-    found: PlanState, inputs: Sequence[Segment], segments: Sequence[Segment], state: State
-) -> Iterable[str]:
-    plan = found.plan
-    strangers = {s.id for s in segments} - set(found.outputs)
-    if strangers or not segments:
-        yield f"output ids: expected some of {found.outputs}, found {[s.id for s in segments]}"
-    left = any(segment.rows for segment in segments)
-    if state.table.rollup is None and left and all(segment.traced for segment in segments):
-        runs = concatenated(sorted(segments, key=lambda s: s.shard.partition))
-        yield from _unequal("lineage", runs, concatenated(inputs))
-    minor = state.timeline.max_minor(plan.chunk, plan.root_start, plan.root_end)
-    core = state.timeline.core(plan.chunk)
-    for segment in segments:
-        yield from _wrong_shard(plan, segment, len(segments), core)
-        if segment.shard.minor_version <= minor:
-            found_minor = segment.shard.minor_version
-            yield f"minor version of {segment.id} is {found_minor}, must be over {minor}"
-
-
-def _wrong_shard(plan: CompactionPlan, segment: Segment, size: int, core: int) -> Iterable[str]:
-    shard = segment.shard
-    roots = (shard.root_start, shard.root_end)
-    yield from _unequal(f"root range of {segment.id}", roots, (plan.root_start, plan.root_end))
-    yield from _unequal(f"group size of {segment.id}", shard.group_size, size)
-    yield from _unequal(f"core set of {segment.id}", shard.core, core)
-
-
-def _new_version(found: PlanState, segments: Sequence[Segment], state: State) -> Iterable[str]:
-    layout = layout_after(found.plan, state)
-    chunks: dict[ChunkKey, list[Segment]] = {}
-    for segment in segments:
-        chunks.setdefault(segment.id.chunk, []).append(segment)
-        inside = layout.holds(segment.time_min, segment.time_max)
-        yield from _unequal(f"time chunk of {segment.id}", segment.id.interval, inside)
-        yield from _unequal(f"version of {segment.id}", segment.id.version, found.version)
-    for segment, winner in hidden_by_equals(segments):
-        yield f"rows of {segment.id} would be hidden by chunk {winner} of the same version"
-    for chunk, members in chunks.items():
-        if not found.plan.interval.encloses(chunk.interval):
-            yield f"chunk {chunk} is outside the region {found.plan.interval}"
-        size = len(members)
-        shards = sorted((s.shard for s in members), key=lambda shard: shard.partition)
-        expected = [Shard.first_generation(p, core=size) for p in range(size)]
-        yield from _unequal(f"core set of {chunk}", shards, expected)
-
-
 def _events(segments: Iterable[Segment]) -> int:
     return sum(segment.events for segment in segments)
 
@@ -174,9 +117,4 @@ def _events(segments: Iterable[Segment]) -> int:
 def _outside(what: str, found: int, least: int, most: int) -> Iterable[str]:
     if not least <= found <= most:
         expected = most if least == most else f"{least} to {most}"
-        yield f"{what}: expected {expected}, found {found}"
-
-
-def _unequal(what: str, found: object, expected: object) -> Iterable[str]:
-    if found != expected:
         yield f"{what}: expected {expected}, found {found}"

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.replacement import hidden_by_equals
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
@@ -158,9 +157,8 @@ def _plans_sound(state: State) -> Iterator[str]:
             yield f"plan {known.plan.id} is in flight without an attempt"
         if not known.status.pending:
             continue
-        if known.plan.kind is PlanKind.MAJOR:
-            continue  # it claims by lock: other plans may be pending over the same inputs
-        for segment_id in known.plan.inputs:
+        # A claim to an interval is settled by locks: plans over segments in it may be pending.
+        for segment_id in known.plan.claim.segments or ():
             if segment_id in claimed:
                 yield f"{segment_id} is claimed by {claimed[segment_id]} and {known.plan.id}"
             claimed[segment_id] = known.plan.id

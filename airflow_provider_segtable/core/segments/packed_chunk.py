@@ -62,6 +62,23 @@ class ChunkSummary:
         """Return the number of present segments that are not visible."""
         return self.count - self.visible
 
+    def unsorted(self, clustering: str) -> int:
+        """Return the bytes of segments with another clustering."""
+        return self.size - self.clustered.get(clustering, 0)
+
+    def smaller(self, size: float) -> int:
+        """Return the most segments that may be smaller than this, in bytes."""
+        return sum(n for bits, n in self.sizes.items() if least_size(bits) < size)
+
+    def any_larger(self, size: float) -> bool:
+        """Return whether a segment may be larger than this, in bytes."""
+        return any(1 << bits > size for bits in self.sizes)
+
+
+def least_size(bits: int) -> int:
+    """Return the smallest size with this bit length."""
+    return 1 << (bits - 1) if bits else 0
+
 
 def summarize(chunk: Chunk) -> ChunkSummary:
     """Return the summary of a decoded chunk."""

@@ -16,13 +16,10 @@ Source of the idea: Druid's concurrent append and replace (``upgrade_segments``)
 decides in one place; in Druid each appender records it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.time.layout import Layout
@@ -32,54 +29,8 @@ def moved(segment: Segment, state: State) -> ChunkKey | Conflict:
     """Return the chunk that an appended segment belongs to now."""
     interval = state.layout.holds(segment.time_min, segment.time_max)
     if interval is None:
-        return _torn(segment, state.layout)
+        return torn(segment, state.layout)
     return state.append_chunk(interval)
-
-
-def layout_after(plan: CompactionPlan, state: State) -> Layout:
-    """Return the layout after a major compaction."""
-    if plan.region is None or plan.granularity is None:
-        return state.layout
-    return state.layout.recut(plan.region, plan.granularity)
-
-
-def carries_appends(plan: CompactionPlan, layout: Layout) -> bool:
-    """Return whether every segment appended in this layout fits one chunk of the plan.
-
-    If any part of the region is refined, no appends are carried over: one lock covers the region.
-    """
-    if plan.granularity is None:
-        return True
-    return all(old.nests_in(plan.granularity) for old in layout.granularities(plan.interval))
-
-
-def taken_over(
-    found: PlanState, segments: Sequence[Segment], state: State
-) -> tuple[Segment, ...] | Conflict:
-    """Return the carried segments and tombstones that a completed major compaction adds."""
-    region, version = found.plan.interval, found.version or 0
-    layout = layout_after(found.plan, state)
-    inputs = set(found.inputs)
-    late = [
-        segment
-        for segment in state.timeline.visible_segments(region)
-        if segment.id not in inputs and not segment.tombstone
-    ]
-    following = _next_partitions(segments)
-    carried: list[Segment] = []
-    for segment in late:
-        interval = layout.holds(segment.time_min, segment.time_max)
-        if interval is None:
-            return _torn(segment, layout)
-        chunk = ChunkKey(interval, version)
-        core = following.get(chunk, (0, 0))[1]
-        partition = max(
-            following.get(chunk, (0, 0))[0], state.id_space(chunk, Generation.FIRST).next
-        )
-        following[chunk] = (partition + 1, core)
-        carried.append(segment.carried(chunk.segment(partition), core))
-    covered = {segment.id.interval for segment in (*segments, *carried)}
-    return (*carried, *tombstones(region, covered, version, state.time))
 
 
 def tombstones(
@@ -129,16 +80,8 @@ def hidden_by_equals(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Chu
         here.append(chunk)
 
 
-def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, int]]:
-    """Return the first free partition and the core set size, by chunk."""
-    sizes: dict[ChunkKey, tuple[int, int]] = {}
-    for segment in segments:
-        count = sizes.get(segment.id.chunk, (0, 0))[0] + 1
-        sizes[segment.id.chunk] = (count, count)
-    return sizes
-
-
-def _torn(segment: Segment, layout: Layout) -> Conflict:
+def torn(segment: Segment, layout: Layout) -> Conflict:
+    """Return the conflict of a segment with rows in two chunks of the layout."""
     first, last = layout.chunk(segment.time_min), layout.chunk(segment.time_max)
     return Conflict(
         reason=f"time was cut anew: {segment.id} has rows in {first} and {last}; write it again"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Generation, Lock
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.kinds import kinds, smallest
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import MAX_MINOR_VERSION, ChunkKey
@@ -231,7 +231,7 @@ def _stuck(seen: Observed) -> Iterator[Finding]:
     reasons: dict[ChunkKey, str] = {}
     for skipped in seen.planned.skipped:
         if any(word in skipped.reason for word in _STUCK):
-            reasons.setdefault(skipped.chunk, f"{skipped.kind.value}: {skipped.reason}")
+            reasons.setdefault(skipped.chunk, f"{skipped.kind}: {skipped.reason}")
     for chunk, reason in reasons.items():
         aborted = "was aborted" in reason
         yield Finding(
@@ -240,14 +240,15 @@ def _stuck(seen: Observed) -> Iterator[Finding]:
             where=str(chunk.interval),
             what=f"cannot be compacted: {reason}",
             why="the chunk stays fragmented, and its scans slow",
-            do=f"find the cause of the abort, then: segtable compact {seen.table} --kind minor "
-            f"--interval {chunk.interval}"
+            do=f"find the cause of the abort, then: segtable compact {seen.table} "
+            f"--kind {smallest().kind} --interval {chunk.interval}"
             if aborted
             else f"segtable compact {seen.table} --all --property compaction.max_plan_bytes=BYTES",
         )
 
 
 def _limits(seen: Observed) -> Iterator[Finding]:
+    renewing = next(kind.kind for kind in kinds() if kind.starts_version)
     for chunk in seen.state.timeline.visible_chunks():
         used = {
             f"{generation.value}-generation ids": (
@@ -267,7 +268,7 @@ def _limits(seen: Observed) -> Iterator[Finding]:
                     where=str(chunk),
                     what=f"{count} of {most} {what} are used",
                     why="at the limit appends and compactions of this chunk are refused",
-                    do=f"segtable compact {seen.table} --kind {PlanKind.MAJOR.value} "
+                    do=f"segtable compact {seen.table} --kind {renewing} "
                     f"--interval {chunk.interval}",
                 )
 

@@ -1,57 +1,35 @@
 """Begin an attempt at a plan: its locks, its ids, its first event.
 
-=============  ====================================  ==========================================
-kind           lock                                  new ids
-=============  ====================================  ==========================================
-minor,         EXCLUSIVE on the input segments       allocated with the lock (central,
-semi-major                                           incremental)
-major          REPLACE on the region: appends        numbered by the attempt, in a version
-               continue                              allocated with the lock (local, bulk)
-major to a     EXCLUSIVE on the region: appends      the same
-finer          wait, or revoke the lock
-granularity
-=============  ====================================  ==========================================
-
-1. The locks are acquired first; then ``PlanInflight`` supersedes any earlier attempt.
-2. A major compaction reads the log again under its lock: its inputs are the region's visible
-   segments then. Later appends are carried over when it commits.
-3. If a plan's inputs are gone (another compaction was faster), the plan is aborted here, so that
-   it is not started again.
+1. The plan says which locks, ids and version it needs (``Plan.lock``). They are acquired first;
+   then ``PlanInflight`` supersedes any earlier attempt.
+2. The log is read again under the lock, for a plan that finds its inputs there
+   (``Plan.inputs_under_lock``).
+3. If a plan can never complete (another plan was faster), it is aborted here, so that it is not
+   started again.
 
 Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflight/completed).
 """
 
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.locks.lockbox import (
-    Allocation,
-    Generation,
-    LockRequest,
-    Mode,
-)
+from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
-from airflow_provider_segtable.core.log.families.plan_events import inputs_gone
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan import Named, Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.replacement import carries_appends
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
-
-COMPACTION_PRIORITY = 25
-
-Named = tuple[tuple[SegmentId, Shard], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A plan in flight with its locks held; ``state`` is the table right after ``PlanInflight``."""
 
-    plan: CompactionPlan
+    plan: Plan
     lease: Lease
     token: str
     state: State
@@ -64,33 +42,7 @@ class Attempt:
 
     def name(self, counts: dict[Interval, int]) -> dict[Interval, Named]:
         """Return ids and shards for the given number of outputs in each time chunk."""
-        if self.plan.kind is PlanKind.MAJOR:
-            version = self.lease.version or 0
-            return {i: _core_set(ChunkKey(i, version), n) for i, n in counts.items()}
-        return {i: self._group(n) for i, n in counts.items()}
-
-    def _group(self, size: int) -> Named:
-        plan, timeline = self.plan, self.state.timeline
-        minor = timeline.max_minor(plan.chunk, plan.root_start, plan.root_end) + 1
-        core = timeline.core(plan.chunk)
-        return tuple(
-            (
-                output,
-                Shard(
-                    partition=output.partition,
-                    root_start=plan.root_start,
-                    root_end=plan.root_end,
-                    minor_version=minor,
-                    group_size=size,
-                    core=core,
-                ),
-            )
-            for output in self.lease.allocated[:size]
-        )
-
-
-def _core_set(chunk: ChunkKey, size: int) -> Named:
-    return tuple((chunk.segment(p), Shard.first_generation(p, core=size)) for p in range(size))
+        return self.plan.name_outputs(self.state.plans[self.plan.id], counts, self.state)
 
 
 def begin(
@@ -103,7 +55,7 @@ def begin(
         SegtableError: coordination or storage failed; no lock is held.
     """
     plan = known.plan
-    gone = inputs_gone(plan, plan.inputs, state) if plan.kind is not PlanKind.MAJOR else None
+    gone = plan.hopeless(state)
     if gone:
         return _hopeless(ports, known, gone, state)
     lease = ports.coordinator.acquire(_request(ports, known, state), wait_s=wait_s)
@@ -117,36 +69,19 @@ def begin(
 
 def _request(ports: TableContext, known: PlanState, state: State) -> LockRequest:
     plan = known.plan
-    common = {
-        "table": state.table.table_id,
-        "group": f"{plan.id}-{ports.randomness.token()}",
-        "purpose": plan.id,
-        "holder": ports.author,
-        "priority": COMPACTION_PRIORITY,
-        "yields": known.yields,
-    }
-    if plan.kind is PlanKind.MAJOR:
-        return LockRequest(
-            **common,  # type: ignore[arg-type]
-            mode=Mode.REPLACE if carries_appends(plan, state.layout) else Mode.EXCLUSIVE,
-            intervals=(plan.interval,),
-            version_above=state.version_above(plan.interval),
-        )
-    outputs = Allocation(
-        chunk=plan.chunk,
-        generation=Generation.LATER,
-        count=plan.outputs,
-        at_least=state.id_space(plan.chunk, Generation.LATER).next,
+    asked = LockRequest(
+        table=state.table.table_id,
+        group=f"{plan.id}-{ports.randomness.token()}",
+        purpose=plan.id,
+        holder=ports.author,
+        priority=plan.priority,
+        yields=known.yields,
     )
-    return LockRequest(
-        **common,  # type: ignore[arg-type]
-        segments=frozenset(plan.inputs),
-        allocate=(outputs,),
-    )
+    return plan.lock(asked, state)
 
 
 def _start(
-    ports: TableContext, plan: CompactionPlan, lease: Lease, state: State
+    ports: TableContext, plan: Plan, lease: Lease, state: State
 ) -> Attempt | Conflict | Unknown:
     token = ports.randomness.token()
     action = PlanInflight(
@@ -154,7 +89,7 @@ def _start(
         attempt=token,
         token=lease.token,
         outputs=lease.allocated,
-        inputs=_found(plan, state),
+        inputs=plan.inputs_under_lock(state),
         version=lease.version,
     )
     change = Change(action=action, commit_id=f"inflight-{token}", guard=lease.check)
@@ -163,13 +98,6 @@ def _start(
         return Attempt(plan=plan, lease=lease, token=token, state=outcome.state)
     lease.release()
     return outcome
-
-
-def _found(plan: CompactionPlan, state: State) -> tuple[SegmentId, ...]:
-    if plan.kind is not PlanKind.MAJOR:
-        return ()
-    visible = state.timeline.visible_segments(plan.interval)
-    return tuple(segment.id for segment in visible if not segment.tombstone)
 
 
 def _hopeless(ports: TableContext, known: PlanState, gone: Conflict, state: State) -> Conflict:

@@ -28,21 +28,18 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.locks.lockbox import check_allocation
 from airflow_provider_segtable.core.log.events import PlanRequested
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.kinds import kind_named, kinds, with_option
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_spec import Rollup
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
-from airflow_provider_segtable.planning.major import Need, regions, replacing
-from airflow_provider_segtable.planning.minor import minor_candidates
-from airflow_provider_segtable.planning.planner_context import KINDS, PlannerContext, look_at_table
+from airflow_provider_segtable.planning.finder import finder_of
+from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped
-from airflow_provider_segtable.planning.selection import skipped_plan
-from airflow_provider_segtable.planning.semi_major import longest_run, sorting
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
 
@@ -53,7 +50,7 @@ UNBOUNDED = 2**62
 
 def request(
     ports: TableContext,
-    kind: PlanKind | str,
+    kind: str,
     *,
     interval: Interval | None = None,
     granularity: Granularity | str | None = None,
@@ -83,11 +80,11 @@ def request(
         CommitUnknown: a reply was lost; request again, no plan is requested twice.
     """
     state = ports.log.load()
-    kind = _kind(kind)
-    cut = _granularity(granularity, kind)
+    wanted = _kind(kind)
+    cut = _granularity(granularity, wanted)
     check_cut(cut, state)
-    _check_rollup(rollup, kind, state)
-    order = None if clustering is None else _order(clustering, kind, state)
+    _check_rollup(rollup, wanted, state)
+    order = None if clustering is None else _order(clustering, wanted, state)
     policy = policy or Policy.read(state.table.properties)
     forced = replace(
         policy,
@@ -98,33 +95,39 @@ def request(
         retry_aborted_minutes=0.0,
         max_plan_bytes=UNBOUNDED,
         clustering=checked_order(policy.clustering, state) if order is None else order,
+        major_granularity=cut.value if cut else "",
     )
     found = look_at_table(state, forced, ports.clock.now())
     skipped: list[Skipped] = []
-    plans = _plans(found, kind, interval, cut, skipped, f"{ASKED} {ports.author}")
+    chunks = [c for c in found.chunks() if interval is None or c.interval.overlaps(interval)]
+    plans = finder_of(wanted).asked(found, chunks, f"{ASKED} {ports.author}", skipped)
     fresh = [plan for plan in plans if _is_new(plan, state)]
-    known = [each for each in state.pending_plans() if _meant(each, kind, interval, order, cut)]
+    known = [
+        each for each in state.pending_plans() if _meant(each.plan, wanted, interval, order, cut)
+    ]
     if not fresh and not known:
-        raise InvalidInput(_nothing(kind, interval, found, skipped))
+        raise InvalidInput(_nothing(wanted, interval, found, skipped))
     return _commit(ports, state, fresh, known)
 
 
-def _kind(kind: PlanKind | str) -> PlanKind:
-    if kind not in list(PlanKind):
-        raise InvalidInput(f"{kind!r} is no kind of compaction: write {', '.join(KINDS)}")
-    return PlanKind(kind)
+def _kind(name: str) -> type[Plan]:
+    kind = kind_named(name)
+    if kind is None:
+        known = ", ".join(each.kind for each in kinds())
+        raise InvalidInput(f"{name!r} is no kind of compaction: write {known}")
+    return kind
 
 
-def _granularity(granularity: Granularity | str | None, kind: PlanKind) -> Granularity | None:
+def _granularity(granularity: Granularity | str | None, kind: type[Plan]) -> Granularity | None:
     if granularity is None:
         return None
     if granularity not in list(Granularity):
         known = ", ".join(Granularity)
         raise InvalidInput(f"{granularity!r} is no granularity: write one of {known}")
-    if kind is not PlanKind.MAJOR:
+    if "granularity" not in kind.options:
         raise InvalidInput(
-            f"a {kind} compaction can not cut time anew (granularity {granularity}): it stays "
-            "inside its chunk's version; use a major compaction"
+            f"a {kind.kind} compaction can not cut time anew (granularity {granularity}): it stays "
+            f"inside its chunk's version; use a {with_option('granularity')} compaction"
         )
     return Granularity(granularity)
 
@@ -144,7 +147,7 @@ def check_cut(cut: Granularity | None, state: State) -> None:
         )
 
 
-def _check_rollup(rollup: str | None, kind: PlanKind, state: State) -> None:
+def _check_rollup(rollup: str | None, kind: type[Plan], state: State) -> None:
     if rollup is None:
         return
     if rollup not in ("best-effort", "perfect"):
@@ -153,15 +156,14 @@ def _check_rollup(rollup: str | None, kind: PlanKind, state: State) -> None:
         raise InvalidInput(
             f"{state.table.name} is no rollup table, so {rollup} rollup means nothing: leave it out"
         )
-    lock = "time_chunk" if kind is PlanKind.MAJOR else "segment"
-    check_allocation(lock, perfect_rollup=rollup == "perfect")
+    check_allocation(kind.lock_granularity, perfect_rollup=rollup == "perfect")
 
 
-def _order(clustering: str, kind: PlanKind, state: State) -> str:
-    if kind is PlanKind.MINOR:
+def _order(clustering: str, kind: type[Plan], state: State) -> str:
+    if "clustering" not in kind.options:
         raise InvalidInput(
-            f"a minor compaction keeps the order of rows (clustering {clustering!r}): "
-            "use semi-major or major"
+            f"a {kind.kind} compaction keeps the order of rows (clustering {clustering!r}): "
+            f"use {with_option('clustering')}"
         )
     return checked_order(clustering, state)
 
@@ -205,82 +207,30 @@ def _check_rolled_order(order: Order, rollup: Rollup, state: State) -> None:
         )
 
 
-def _plans(
-    found: PlannerContext,
-    kind: PlanKind,
-    interval: Interval | None,
-    cut: Granularity | None,
-    skipped: list[Skipped],
-    why: str,
-) -> list[CompactionPlan]:
-    chunks = tuple(c for c in found.chunks() if interval is None or c.interval.overlaps(interval))
-    if kind is PlanKind.MAJOR:
-        return _majors(found, chunks, cut, skipped, why)
-    touched = set(chunks)
-    free = [chunk for chunk in found.open_chunks(skipped) if chunk in touched]
-    if kind is PlanKind.MINOR:
-        candidates = (c for chunk in free for c in minor_candidates(found, chunk, skipped))
-        return [replace(c.plan, reason=f"{c.plan.reason}; {why}") for c in candidates]
-    return [plan for chunk in free for plan in _semi_major(found, chunk, skipped, why)]
-
-
-def _semi_major(
-    found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped], why: str
-) -> Iterable[CompactionPlan]:
-    groups, order = found.groups(chunk), found.policy.clustering
-    sorted_so = all(s.clustering == order for g in groups for s in g.segments)
-    if order and sorted_so and len(groups) == 1:
-        reason = f"sorted by {order} already, all in one piece"
-        skipped.append(Skipped(chunk=chunk, partitions=(), reason=reason, kind=PlanKind.SEMI_MAJOR))
-        return
-    run = longest_run(found, chunk, skipped)
-    if run:
-        yield sorting(found, chunk, run, why).plan
-
-
-def _majors(
-    found: PlannerContext,
-    chunks: tuple[ChunkKey, ...],
-    cut: Granularity | None,
-    skipped: list[Skipped],
-    why: str,
-) -> list[CompactionPlan]:
-    plans: list[CompactionPlan] = []
-    for region in regions(found, chunks, cut):
-        need = Need(why=why, segments=found.segments(region))
-        plan = replacing(found, region, cut, (need,)).plan
-        pending = found.major_over(region)
-        if pending and pending.plan.id != plan.id:
-            skipped.append(skipped_plan(plan, f"claimed by pending plan {pending.plan.id}"))
-        else:
-            plans.append(plan)
-    return plans
-
-
-def _is_new(plan: CompactionPlan, state: State) -> bool:
+def _is_new(plan: Plan, state: State) -> bool:
     known = state.plans.get(plan.id)
     return known is None or not known.status.pending
 
 
 def _meant(
-    known: PlanState,
-    kind: PlanKind,
+    plan: Plan,
+    kind: type[Plan],
     interval: Interval | None,
     order: str | None,
     cut: Granularity | None,
 ) -> bool:
     """Return whether a pending plan matches the request."""
-    plan = known.plan
+    facts = plan.facts()
     return (
-        plan.kind is kind
+        isinstance(plan, kind)
         and (interval is None or plan.interval.overlaps(interval))
-        and (order is None or plan.clustering == order)
-        and (cut is None or plan.granularity is cut)
+        and (order is None or facts["clustering"] == order)
+        and (cut is None or facts["granularity"] == cut.value)
     )
 
 
 def _nothing(
-    kind: PlanKind, interval: Interval | None, found: PlannerContext, skipped: Iterable[Skipped]
+    kind: type[Plan], interval: Interval | None, found: PlannerContext, skipped: Iterable[Skipped]
 ) -> str:
     where = f" in {interval}" if interval else ""
     table = found.state.table.name
@@ -296,11 +246,13 @@ def _nothing(
     tail = f"; and {more} more" if more > 0 else ""
     waits = any("pending" in reason for reason in reasons)
     way_out = "; carry out what is pending first (segtable compact TABLE)" if waits else ""
-    return f"nothing to compact for a {kind} compaction{where}: {'; '.join(told)}{tail}{way_out}"
+    return (
+        f"nothing to compact for a {kind.kind} compaction{where}: {'; '.join(told)}{tail}{way_out}"
+    )
 
 
 def _commit(
-    ports: TableContext, state: State, plans: Iterable[CompactionPlan], known: Iterable[PlanState]
+    ports: TableContext, state: State, plans: Iterable[Plan], known: Iterable[PlanState]
 ) -> tuple[PlanState, ...]:
     asked = [each.plan.id for each in known]
     conflicts: list[str] = []
@@ -322,4 +274,4 @@ def _commit(
     pending = [state.plans[plan_id] for plan_id in asked if plan_id in state.plans]
     if not pending:
         raise CommitConflict(f"others were faster: {'; '.join(conflicts)}; ask again")
-    return tuple(sorted(pending, key=lambda each: (each.plan.interval, each.plan.root_start)))
+    return tuple(sorted(pending, key=lambda each: each.plan.position))

@@ -1,26 +1,28 @@
-"""The stages of jobs for each kind of compaction.
+"""The stages of jobs of an attempt, step by step.
 
-=============  ==============================================  ====================================
-kind           append table                                    rollup table
-=============  ==============================================  ====================================
-minor          rows in order, undecoded if possible            merged and rolled up, best effort
-semi-major     sorted by the clustering, in target sizes       the same; rolled up within its inputs
-major          the same into a new version, by chunk           the same; rollup is perfect
-=============  ==============================================  ====================================
+The plan decides the steps (``core.plans.plan_steps``). What the table keeps decides their jobs:
 
-A compaction of a rollup table with sketches is one stage with one job, for Spark's driver: all
-kinds sort and roll up all their input rows.
+===================  ==========================================  ==================================
+rewrite              append table                                rollup table
+===================  ==========================================  ==================================
+in the inputs'       rows in order, undecoded if possible        merged and rolled up, best effort
+order
+sorted               sorted by the clustering, in target sizes   the same; rolled up within its
+                                                                 inputs
+===================  ==========================================  ==================================
 
-All kinds omit the rows that are deleted in the attempt's state; their outputs record its last
-event as ``deletes_applied_through``.
+A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it always
+sorts and rolls up all its input rows.
+
+Every rewrite omits the rows that are deleted in the attempt's state; its outputs record the last
+event of that state as ``deletes_applied_through``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
 
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
-from airflow_provider_segtable.core.segments.replacement import layout_after
-from airflow_provider_segtable.core.segments.segment import SegmentId, Shard, replaced
+from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, replaced
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
@@ -36,21 +38,34 @@ from airflow_provider_segtable.table.context import TableContext
 
 def stages_of(ports: TableContext, attempt: Attempt, *, parallelism: int) -> Stages:
     """Return the stages of an attempt."""
+    done: list[tuple[Segment, ...]] = []
+    while True:
+        step = attempt.plan.next_step(attempt.inputs, done, attempt.state)
+        match step:
+            case Publish(segments=segments):
+                return segments
+            case Rewrite():
+                done.append((yield from _rewritten(ports, attempt, step, parallelism)))
+            case _:
+                assert_never(step)
+
+
+def _rewritten(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> Stages:
     rollup = attempt.state.table.rollup
     if rollup is not None and rollup.sketches:
-        return _sketched(ports, attempt, parallelism)
-    if attempt.plan.kind is not PlanKind.MINOR:
-        return _sorted(ports, attempt, parallelism)
-    return _merged(ports, attempt)
+        return (yield from _sketched(ports, attempt, step, parallelism))
+    if step.clustering is not None:
+        return (yield from _sorted(ports, attempt, step, parallelism))
+    return (yield from _merged(ports, attempt, step))
 
 
-def _merged(ports: TableContext, attempt: Attempt) -> Stages:
-    chunk = attempt.plan.chunk.interval
+def _merged(ports: TableContext, attempt: Attempt, step: Rewrite) -> Stages:
+    (chunk,) = step.intervals
     common: dict[str, Any] = {
         "uri": ports.uri,
         "storage_options": ports.storage_options,
         "inputs": attempt.inputs,
-        "outputs": attempt.name({chunk: attempt.plan.outputs})[chunk],
+        "outputs": attempt.name({chunk: step.most})[chunk],
         "created": ports.clock.now(),
         "time_column": attempt.state.table.time_column,
         "attempt": attempt.token,
@@ -65,40 +80,35 @@ def _merged(ports: TableContext, attempt: Attempt) -> Stages:
     return tuple(results[0])
 
 
-def _sketched(ports: TableContext, attempt: Attempt, parallelism: int) -> Stages:
-    if not attempt.inputs:
-        return ()
-    spec = _spec(ports, attempt, parallelism)
+def _sketched(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> Stages:
+    spec = _spec(ports, attempt, step, parallelism)
     job = SketchJob(spec=spec, inputs=attempt.inputs, outputs=_namer(attempt))
     results = yield [job]
     return tuple(results[0])
 
 
-def _sorted(ports: TableContext, attempt: Attempt, parallelism: int) -> Stages:
-    if not attempt.inputs:  # the region has become empty
-        return ()
-    spec = _spec(ports, attempt, parallelism)
+def _sorted(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> Stages:
+    spec = _spec(ports, attempt, step, parallelism)
     return (yield from sort_stages(spec, attempt.inputs, _namer(attempt)))
 
 
-def _spec(ports: TableContext, attempt: Attempt, parallelism: int) -> SortSpec:
-    table, plan = attempt.state.table, attempt.plan
-    major = plan.kind is PlanKind.MAJOR
+def _spec(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> SortSpec:
+    table = attempt.state.table
     return SortSpec(
         uri=ports.uri,
         storage_options=ports.storage_options,
         schema=table.schema,
         time_column=table.time_column,
-        order=Order.parse(plan.clustering),
-        intervals=tuple(_targets(attempt)),
+        order=Order.parse(step.clustering or ""),
+        intervals=step.intervals,
         target_size=Policy.read(table.properties).target_size,
         parallelism=parallelism,
         attempt=attempt.token,
         created=ports.clock.now(),
         rollup=table.rollup,
-        replaces=replaced(attempt.inputs) if major else (),
-        most=0 if major else len(attempt.lease.allocated),
-        member=not major,
+        replaces=() if step.one_group else replaced(attempt.inputs),
+        most=step.most,
+        member=step.one_group,
         row_filters=row_filters(ports.files, attempt.state, attempt.inputs),
         deletes_applied_through=attempt.state.n,
     )
@@ -111,18 +121,3 @@ def _namer(attempt: Attempt) -> Outputs:
         return {**attempt.name(dict(counts))}
 
     return name
-
-
-def _targets(attempt: Attempt) -> Iterator[Interval]:
-    """Yield the time chunks that may receive rows."""
-    if attempt.plan.kind is not PlanKind.MAJOR:
-        yield attempt.plan.chunk.interval
-        return
-    layout = layout_after(attempt.plan, attempt.state)
-    first = min(segment.time_min for segment in attempt.inputs)
-    last = max(segment.time_max for segment in attempt.inputs)
-    at = first
-    while at <= last:
-        chunk = layout.chunk(at)
-        yield chunk
-        at = chunk.end

@@ -5,17 +5,13 @@ from typing import Any
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
+from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path, vectors_path
-from airflow_provider_segtable.core.plans.plan_codec import (
-    decode_plan,
-    decode_token,
-    encode_plan,
-    encode_token,
-)
+from airflow_provider_segtable.core.plans.kinds import decode_plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
@@ -88,7 +84,7 @@ def _deletion(n: int, path: str, rows: int, checksum: str = "") -> Deletion:
 
 def _encode_plan_state(state: PlanState) -> dict[str, Any]:
     return {
-        "plan": encode_plan(state.plan),
+        "plan": state.plan.encode(),
         "status": state.status.value,
         "requested_at": state.requested_at,
         "changed_at": state.changed_at,

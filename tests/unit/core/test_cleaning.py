@@ -26,7 +26,6 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
     still_cleanable,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
 from airflow_provider_segtable.core.time.interval import Interval
@@ -37,6 +36,7 @@ from airflow_provider_segtable.testing.builders import (
     after,
     created,
     first,
+    major_plan,
     merged,
     minor_plan,
 )
@@ -95,7 +95,7 @@ def test_pending_plans_keep_their_inputs() -> None:
 def test_a_running_major_keeps_what_it_found() -> None:
     """Segments that came after the plan are its inputs too, until it is done."""
     late = (first(2), first(3))
-    plan = replace(PLAN, kind=PlanKind.MAJOR, root_start=0, root_end=0, region=CHUNK.interval)
+    plan = major_plan(TWO)
     found = tuple(segment.id for segment in (*TWO, *late))
     state = after(
         created(),

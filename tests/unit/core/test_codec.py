@@ -40,7 +40,6 @@ from airflow_provider_segtable.core.log.events import (
     Untagged,
     Voided,
 )
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Shard,
@@ -57,6 +56,7 @@ from airflow_provider_segtable.testing.builders import (
     CHUNK,
     DEFINITION,
     first,
+    major_plan,
     merged,
     minor_plan,
 )
@@ -67,14 +67,9 @@ PLAN = minor_plan(TWO)
 
 DAY = ChunkKey(Interval.parse("2013-01-01/2013-01-02"), BASE + 5)
 MAJOR = replace(
-    PLAN,
+    major_plan(TWO, granularity=Granularity.DAY, clustering="carrier"),
     id="major-20130101-1a2b3c4d5e6f",
-    kind=PlanKind.MAJOR,
-    root_start=0,
-    root_end=0,
-    clustering="carrier",
-    region=CHUNK.interval,
-    granularity=Granularity.DAY,
+    reason=PLAN.reason,
 )
 CORE = tuple(
     replace(

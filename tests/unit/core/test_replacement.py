@@ -18,10 +18,9 @@ from airflow_provider_segtable.core.log.events import (
     Voided,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.replacement import (
-    carries_appends,
     closed_region,
     hidden_by_equals,
 )
@@ -35,6 +34,7 @@ from airflow_provider_segtable.testing.builders import (
     after,
     created,
     first,
+    major_plan,
     minor_plan,
 )
 
@@ -45,16 +45,8 @@ DAY = Interval(JANUARY.start, JANUARY.start + DAY_US)
 REST = Interval(DAY.end, JANUARY.end)
 
 
-def major(granularity: Granularity | None = None) -> CompactionPlan:
-    return replace(
-        minor_plan(TWO),
-        id=f"major-{granularity}",
-        kind=PlanKind.MAJOR,
-        root_start=0,
-        root_end=0,
-        region=JANUARY,
-        granularity=granularity,
-    )
+def major(granularity: Granularity | None = None) -> Plan:
+    return replace(major_plan(TWO, granularity=granularity), id=f"major-{granularity}")
 
 
 def core(partition: int, size: int, chunk: ChunkKey = NEW, rows: int = 10) -> Segment:
@@ -65,7 +57,7 @@ def core(partition: int, size: int, chunk: ChunkKey = NEW, rows: int = 10) -> Se
     )
 
 
-def start(plan: CompactionPlan, version: int = VERSION) -> PlanInflight:
+def start(plan: Plan, version: int = VERSION) -> PlanInflight:
     return PlanInflight(
         plan_id=plan.id,
         attempt="a1",
@@ -76,11 +68,11 @@ def start(plan: CompactionPlan, version: int = VERSION) -> PlanInflight:
     )
 
 
-def running(plan: CompactionPlan) -> State:
+def running(plan: Plan) -> State:
     return after(created(), Appended(segments=TWO), PlanRequested(plan=plan), start(plan))
 
 
-def done(plan: CompactionPlan, *segments: Segment) -> PlanCompleted:
+def done(plan: Plan, *segments: Segment) -> PlanCompleted:
     return PlanCompleted(plan_id=plan.id, attempt="a1", segments=segments)
 
 
@@ -310,7 +302,7 @@ def test_appends_are_carried_only_where_no_part_of_the_region_gets_finer(
     layout = Layout(granularity=Granularity.DAY)
     if override is not None:
         layout = layout.recut(Interval(DAY.end, DAY.end + DAY_US), override)
-    assert carries_appends(major(to), layout) is carried
+    assert major(to).carries_appends(layout) is carried
 
 
 def test_of_equal_versions_the_narrower_of_two_that_begin_together_hides_the_other() -> None:

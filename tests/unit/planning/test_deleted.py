@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
@@ -77,7 +77,7 @@ def hidden(state: State, parts: int, rows: int, deletes_applied_through: int) ->
 
 def plans(state: State, policy: Policy = POLICY) -> list[tuple[str, list[int], str]]:
     return [
-        (p.kind.value, [i.partition for i in p.inputs], p.reason.rpartition(": ")[2])
+        (p.kind, [i.partition for i in p.inputs], p.reason.rpartition(": ")[2])
         for p in plan_all(state, policy, NOW).chosen
     ]
 
@@ -144,7 +144,7 @@ def test_a_cold_chunk_of_which_much_is_deleted_is_replaced() -> None:
     """Where major compaction is on, and it is due: instead of the smaller ones."""
     state = deleting(table(first(0, size=LARGE)), p0=5)
     found = plan_all(state, replace(POLICY, major="auto"), NOW + 2 * DAY_US).chosen
-    assert [p.kind for p in found] == [PlanKind.MAJOR]
+    assert [p.kind for p in found] == [MajorPlan.kind]
     assert found[0].reason.endswith("50 % of its rows are deleted")
 
 

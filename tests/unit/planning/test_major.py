@@ -6,7 +6,9 @@ import pytest
 
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.tables.rollup_spec import (
     Metric,
@@ -64,7 +66,7 @@ def rolled(*segments: Segment) -> State:
     return after(created(replace(DEFINITION, rollup=ROLLUP)), Appended(segments=segments))
 
 
-def only(state: State, policy: Policy = POLICY, now: int = COLD) -> CompactionPlan:
+def only(state: State, policy: Policy = POLICY, now: int = COLD) -> Plan:
     (plan,) = plan_major(state, policy, now).chosen
     return plan
 
@@ -72,7 +74,7 @@ def only(state: State, policy: Policy = POLICY, now: int = COLD) -> CompactionPl
 def test_a_cold_chunk_of_small_segments_is_replaced() -> None:
     """The region is the chunk, the lock its time, and the cut stays."""
     plan = only(table(*sized(300, 300, 300)))
-    assert (plan.kind, plan.region, plan.granularity) == (PlanKind.MAJOR, JANUARY, None)
+    assert (plan.kind, plan.region, plan.granularity) == (MajorPlan.kind, JANUARY, None)
     assert (plan.outputs, plan.rows, plan.size) == (1, 30, 900)
     assert plan.reason == (
         "3 segments, 900 B -> about 1 in a new version, sorted by event time: 3 are small"
@@ -249,12 +251,12 @@ def test_the_larger_one_goes_first_if_there_is_room() -> None:
     other = sized(*[90] * 8, chunk=ChunkKey(february, CHUNK.version))
     state = table(*january, *other)
     planned = plan_all(state, POLICY, COLD)
-    assert [plan.kind for plan in planned.chosen] == [PlanKind.MAJOR] * 2
+    assert [plan.kind for plan in planned.chosen] == [MajorPlan.kind] * 2
     assert reasons(planned).count(f"plan {planned.chosen[0].id} does it") == 1
     tight = plan_all(state, replace(POLICY, max_plans=1), COLD)
-    assert [plan.kind for plan in tight.chosen] == [PlanKind.MAJOR]
+    assert [plan.kind for plan in tight.chosen] == [MajorPlan.kind]
     small = plan_all(state, replace(POLICY, max_plan_bytes=719), COLD)
-    assert {plan.kind for plan in small.chosen} <= {PlanKind.MINOR}
+    assert {plan.kind for plan in small.chosen} <= {MinorPlan.kind}
     assert "raise max_plan_bytes" in reasons(small)
 
 

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.log.events import (
     Voided,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import Segment, tombstone
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.semi_major import plan_semi_major
@@ -47,7 +47,7 @@ def test_a_chunk_is_sorted_whole() -> None:
     """All groups become inputs, ids are allocated twice over, and the reason says why."""
     planned = plan_semi_major(table(*sized(900, 900, 700)), POLICY, NOW)
     (plan,) = planned.chosen
-    assert (plan.kind, plan.clustering) == (PlanKind.SEMI_MAJOR, "carrier")
+    assert (plan.kind, plan.clustering) == (SemiMajorPlan.kind, "carrier")
     assert (plan.root_start, plan.root_end, plan.outputs) == (0, 3, 8)
     assert plan.reason == ("3 segments, 2.4 KiB -> about 3 sorted by carrier: 100 % are not sorted")
 
@@ -67,7 +67,7 @@ def test_what_does_not_pay_says_why(
     planned = plan_semi_major(table(*segments), policy, NOW)
     assert planned.chosen == ()
     assert words in reasons(planned)
-    assert {skipped.kind for skipped in planned.skipped} == {PlanKind.SEMI_MAJOR}
+    assert {skipped.kind for skipped in planned.skipped} == {SemiMajorPlan.kind}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_spec import (
     Metric,
@@ -25,7 +27,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.table import Table, _rolling, create_table
 from tests.unit.services.conftest import HOUR_US, contents, rows
 
-KINDS = [PlanKind.MINOR, PlanKind.SEMI_MAJOR, PlanKind.MAJOR]
+KINDS = [MinorPlan.kind, SemiMajorPlan.kind, MajorPlan.kind]
 
 
 def meanwhile(ports: TableContext, act: Callable[[], object]) -> Execute:
@@ -42,10 +44,10 @@ def meanwhile(ports: TableContext, act: Callable[[], object]) -> Execute:
 
 
 def compacted(
-    ports: TableContext, kind: PlanKind, act: Callable[[], object], clustering: str | None = "row"
+    ports: TableContext, kind: str, act: Callable[[], object], clustering: str | None = "row"
 ) -> None:
     """Compact both hours, and let somebody act while it runs."""
-    if kind is PlanKind.MINOR:
+    if kind == MinorPlan.kind:
         plans = [launch.plan_id for launch in plan_table(ports).launches]
     else:
         plans = [each.plan.id for each in request(ports, kind, clustering=clustering)]
@@ -58,7 +60,7 @@ def compacted(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deletes_before_during_and_after_a_compaction_count_once(
-    ports: TableContext, other: TableContext, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: str
 ) -> None:
     """Rows that go at any time beside a compaction are gone, counted and shown nowhere."""
     table = Table(ports)
@@ -78,7 +80,7 @@ def test_deletes_before_during_and_after_a_compaction_count_once(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_updates_beside_a_compaction_are_kept(
-    ports: TableContext, other: TableContext, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: str
 ) -> None:
     """What an update brings while a compaction runs is there once, and can be updated again."""
     table = Table(ports)
@@ -97,7 +99,7 @@ def test_updates_beside_a_compaction_are_kept(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_compacting_what_is_all_deleted_leaves_nothing(
-    ports: TableContext, other: TableContext, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: str
 ) -> None:
     """A table all of whose rows went before or while it was compacted is empty, and usable."""
     table = Table(ports)
@@ -107,9 +109,9 @@ def test_compacting_what_is_all_deleted_leaves_nothing(
     assert table.delete("true").n is None
 
 
-@pytest.mark.parametrize("kind", [PlanKind.MINOR, PlanKind.MAJOR])
+@pytest.mark.parametrize("kind", [MinorPlan.kind, MajorPlan.kind])
 def test_erasures_beside_a_compaction_of_a_rollup_table(
-    ports: TableContext, other: TableContext, kind: PlanKind
+    ports: TableContext, other: TableContext, kind: str
 ) -> None:
     """Groups that go while they are compacted are not shown; what comes later is."""
     rollup = Rollup(

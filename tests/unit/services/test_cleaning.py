@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import Appended, Cleaned, Swept, TableCreated
 from airflow_provider_segtable.core.log.families.cleaning_events import Keep
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
@@ -236,7 +236,7 @@ def test_a_tag_made_during_cleaning_is_heeded(ports: TableContext) -> None:
 def test_pending_plans_keep_their_inputs(ports: TableContext) -> None:
     """A plan that waits still finds what it was to read, though a faster one replaced it."""
     compact_all(ports)
-    request(ports, PlanKind.MAJOR)
+    request(ports, MajorPlan.kind)
     plan = Table(ports).state().pending_plans()[0]
     assert plan.inputs
     run = clean(ports, retention=NOW)
@@ -245,7 +245,7 @@ def test_pending_plans_keep_their_inputs(ports: TableContext) -> None:
 
 def test_carried_over_files_stay(ports: TableContext) -> None:
     """A file that a segment of a new version shares goes only with the last that names it."""
-    request(ports, PlanKind.MAJOR)
+    request(ports, MajorPlan.kind)
     plan = Table(ports).state().pending_plans()[0].plan.id
 
     def late(jobs: Sequence[Any]) -> Iterator[Done]:
@@ -261,7 +261,7 @@ def test_carried_over_files_stay(ports: TableContext) -> None:
     assert not {s.path for s in carried} & set(run.files)
     assert {s.path for s in carried} & {s.path for s in run.segments}
     assert shown(ports) == before
-    request(ports, PlanKind.MAJOR)
+    request(ports, MajorPlan.kind)
     compact(
         ports, [p.plan.id for p in Table(ports).state().pending_plans()], in_process(ports.files)
     )

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
-from airflow_provider_segtable.core.plans.compaction_plan import PlanKind
 from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.planning.policy import Policy
@@ -102,7 +102,7 @@ def test_semi_major_sorts_in_place(ports: TableContext) -> None:
     """A chunk is sorted by the wanted columns under its version; earlier versions stay readable."""
     before = Table(ports).state().n
     version = Table(ports).state().timeline.visible_chunks()[0].version
-    asked = request(ports, PlanKind.SEMI_MAJOR, clustering="row")
+    asked = request(ports, SemiMajorPlan.kind, clustering="row")
     assert [known.plan.clustering for known in asked] == ["row", "row"]
     carried_out(ports, asked)
     segments = Table(ports).snapshot().segments()
@@ -110,7 +110,7 @@ def test_semi_major_sorts_in_place(ports: TableContext) -> None:
     assert contents(ports) == ROWS
     assert len(Table(ports).snapshot(version=before).segments()) == 8
     with pytest.raises(InvalidInput, match="sorted by row already, all in one piece"):
-        request(ports, PlanKind.SEMI_MAJOR, clustering="row")
+        request(ports, SemiMajorPlan.kind, clustering="row")
 
 
 def test_major_starts_a_new_version(ports: TableContext) -> None:

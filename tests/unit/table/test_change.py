@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.requests.change_request import ChangeKind, Delete
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
@@ -312,13 +312,10 @@ def test_an_update_commits_once(table: Table) -> None:
 def recut(table: Table, granularity: Granularity) -> None:
     """Carry out a major compaction of both hours without inputs: every segment is carried over."""
     region = Interval(0, 24 * HOUR_US)
-    plan = CompactionPlan(
+    plan = MajorPlan(
         id=f"recut-{table.state().n}",
-        kind=PlanKind.MAJOR,
         chunk=ChunkKey(region, table.state().base_version),
         inputs=(),
-        root_start=0,
-        root_end=0,
         outputs=1,
         rows=0,
         size=0,
@@ -469,7 +466,7 @@ def test_time_cut_anew_again_and_again_ends_in_a_conflict(table: Table, other: T
 def purge(table: Table) -> None:
     """Rewrite all files without what is deleted, and forget which rows these were."""
     ports = table.ports
-    plans = [known.plan.id for known in request(ports, PlanKind.MAJOR)]
+    plans = [known.plan.id for known in request(ports, MajorPlan.kind)]
     compact(ports, plans, in_process(ports.files))
     ports.clock.sleep(1)  # so that versions are old
     clean(ports, retention=Retention(hours=0, versions=1, orphan_hours=1000))

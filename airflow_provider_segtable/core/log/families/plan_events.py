@@ -1,43 +1,35 @@
-"""Plans: a compaction is requested, started, and completed, yielded or aborted.
+"""Plans: a plan is requested, started, and completed, yielded or aborted.
 
-1. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
+1. A plan is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
    ``PlanAborted``. ``PlanYielded`` returns it to the requested ones (``core.plans.plan_state``).
-2. The ids that an attempt names are settled, even if it fails. A completion publishes its outputs;
-   a major compaction's may repartition the region.
+2. The ids that an attempt names are settled, even if it fails. A completion publishes its outputs,
+   and may repartition time.
 3. State keeps all pending plans, and the last ``FINISHED_PLANS_KEPT`` finished ones.
-4. *Admission of a request*: refused if an input is not visible or claimed by a pending plan, or if
-   the plan is pending or completed already (an aborted one may come back).
+4. *Admission of a request*: refused if a pending plan excludes it, or if the plan is pending or
+   completed already (an aborted one may come back).
 5. *Admission of an attempt*: refused if the plan is finished, its lock is older than that of the
-   latest attempt, an id or version is used already, or an input is no longer visible.
-6. *Admission of a completion*: it commutes with appends, changes and compactions of other groups; a
-   new version carries over segments appended meanwhile (``core.segments.replacement``). Refused
-   if the plan is finished, another attempt superseded mine, or an input is no longer visible. The
-   balance check runs here, at commit (``core.segments.balance``).
+   latest attempt, or an id or version is used already.
+6. *Admission of a completion*: it commutes with appends, changes and plans over other segments.
+   Refused if the plan is finished, or another attempt superseded mine.
+   In 4 to 6 the kind of plan adds its own conditions (``core.plans.plan``): inputs are visible, and
+   at commit rows are in balance (``core.segments.balance``).
 7. *Admission of a yield or an abort*: refused if an attempt began that its author had not read.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
+from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
-from airflow_provider_segtable.core.plans.plan_codec import (
-    decode_plan,
-    decode_token,
-    encode_plan,
-    encode_token,
-)
+from airflow_provider_segtable.core.plans.kinds import decode_plan
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
-from airflow_provider_segtable.core.segments.adjacency import check_plan
-from airflow_provider_segtable.core.segments.balance import check_balance
-from airflow_provider_segtable.core.segments.replacement import taken_over
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import (
     Json,
@@ -53,17 +45,17 @@ FINISHED_PLANS_KEPT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequested:
-    """A compaction is requested."""
+    """A plan is requested."""
 
-    plan: CompactionPlan
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInflight:
     """An attempt has its locks and starts to write; it supersedes every earlier attempt.
 
-    ``outputs`` are the ids it may use. A major compaction instead names its new ``version``, in
-    which it numbers segments itself, and the ``inputs`` found under its lock.
+    ``outputs`` are the ids it may use. A plan that starts a new ``version`` numbers segments in it
+    itself. A plan over an interval names the ``inputs`` found under its lock.
     """
 
     plan_id: str
@@ -78,8 +70,8 @@ class PlanInflight:
 class PlanCompleted:
     """The outputs replace the inputs, atomically.
 
-    For a major compaction the outputs include segments appended meanwhile, carried over to the new
-    version, and tombstones where the region has no rows.
+    If they are a new version, they include segments appended meanwhile, carried over to it, and
+    tombstones where the region has no rows.
     """
 
     plan_id: str
@@ -117,7 +109,7 @@ KINDS = (
     EventKind(
         type=PlanRequested,
         name="PlanRequested",
-        encode=lambda action: {"plan": encode_plan(action.plan)},
+        encode=lambda action: {"plan": action.plan.encode()},
         decode=lambda body: PlanRequested(plan=decode_plan(body["plan"])),
     ),
     EventKind(
@@ -240,36 +232,20 @@ def _with_plan(state: State, plan: PlanState) -> State:
     return replace(state, plans=plans)
 
 
-def _recut(state: State, plan: CompactionPlan) -> State:
-    if plan.region is None or plan.granularity is None:
-        return state
-    return replace(state, overrides=state.layout.recut(plan.region, plan.granularity).overrides)
+def _recut(state: State, plan: Plan) -> State:
+    layout = plan.layout_after(state.layout)
+    return state if layout == state.layout else replace(state, overrides=layout.overrides)
 
 
-def _request(plan: CompactionPlan, state: State) -> Conflict | None:
+def _request(plan: Plan, state: State) -> Conflict | None:
     known = state.plans.get(plan.id)
     if known and known.status is not PlanStatus.ABORTED:
         return Conflict(reason=f"plan {plan.id} is {known.status} already", winner=known.last_n)
     for other in state.pending_plans():
-        if _rivals(plan, other):
+        if plan.excluded_by(other.plan):
             reason = f"inputs of {plan.id} are claimed by pending plan {other.plan.id}"
             return Conflict(reason=reason, winner=other.last_n)
-    gone = inputs_gone(plan, plan.inputs, state)
-    if gone or plan.kind is PlanKind.MAJOR:
-        return gone
-    groups = state.timeline.visible_groups(plan.chunk)
-    check_plan(plan, groups, state.voided.get(plan.chunk, frozenset()))
-    return None
-
-
-def _rivals(plan: CompactionPlan, other: PlanState) -> bool:
-    """Return whether two plans contest their inputs.
-
-    A major plan contests only other major plans here; it waits for the rest by lock.
-    """
-    if other.plan.kind is PlanKind.MAJOR:
-        return plan.interval.overlaps(other.plan.interval)
-    return plan.kind is not PlanKind.MAJOR and not set(plan.inputs).isdisjoint(other.inputs)
+    return plan.admit_request(state)
 
 
 def _start(action: PlanInflight, state: State) -> Conflict | None:
@@ -285,7 +261,7 @@ def _start(action: PlanInflight, state: State) -> Conflict | None:
     if action.version is not None and action.version <= least:
         reason = f"version {action.version} is not above {least}; ask for a higher one"
         return Conflict(reason=reason)
-    return inputs_gone(found.plan, action.inputs or found.plan.inputs, state)
+    return found.plan.admit_start(action.inputs, state)
 
 
 def _complete(action: PlanCompleted, state: State) -> PlanCompleted | Conflict:
@@ -294,16 +270,8 @@ def _complete(action: PlanCompleted, state: State) -> PlanCompleted | Conflict:
         return found
     if not _newest(found, action.attempt):
         return _superseded(found)
-    gone = inputs_gone(found.plan, found.inputs, state)
-    if gone:
-        return gone
-    check_balance(found, action.segments, state)
-    if found.plan.kind is not PlanKind.MAJOR:
-        return action
-    late = taken_over(found, action.segments, state)
-    if isinstance(late, Conflict):
-        return late
-    return replace(action, segments=(*action.segments, *late))
+    admitted = found.plan.admit_completion(found, action.segments, state)
+    return admitted if isinstance(admitted, Conflict) else replace(action, segments=admitted)
 
 
 def _give_up(action: PlanYielded | PlanAborted, state: State) -> Conflict | None:
@@ -332,23 +300,3 @@ def _newest(found: PlanState, attempt: str | None) -> bool:
 def _superseded(found: PlanState) -> Conflict:
     reason = f"plan {found.plan.id} was taken over by {found.author} (attempt {found.attempt})"
     return Conflict(reason=reason, winner=found.last_n)
-
-
-def inputs_gone(plan: CompactionPlan, inputs: Iterable[SegmentId], state: State) -> Conflict | None:
-    """Return the conflict if an input of a plan is no longer visible, or None."""
-    visible = {segment.id for segment in state.timeline.visible_segments(plan.interval)}
-    gone = next((i for i in inputs if i not in visible), None)
-    if gone is None:
-        return None
-    winner = _who_replaced(gone, state)
-    by = f"by plan {winner.plan.id}" if winner else "meanwhile"
-    return Conflict(
-        reason=f"input {gone} of plan {plan.id} was replaced {by}",
-        winner=winner.last_n if winner else None,
-    )
-
-
-def _who_replaced(segment_id: SegmentId, state: State) -> PlanState | None:
-    completed = (p for p in state.plans.values() if p.status is PlanStatus.COMPLETED)
-    replacing = [p for p in completed if segment_id in p.inputs]
-    return max(replacing, key=lambda p: p.last_n, default=None)

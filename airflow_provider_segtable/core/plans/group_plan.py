@@ -1,0 +1,155 @@
+"""Plans that replace adjacent groups of one chunk by one group over the same roots.
+
+1. Inputs are whole, visible, adjacent groups (``core.segments.adjacency``). The outputs are one
+   atomic update group: the same root range, at a higher minor version.
+2. The lock is EXCLUSIVE on the input segments, and new ids of the later generation are allocated
+   with it. Workers do not wait for it: if another worker holds a segment, the plan is left to it.
+3. If an input is replaced meanwhile, the plan can never complete.
+4. Balance: the outputs have ids of the attempt, the plan's root range, the size of their group,
+   the chunk's core set, and a minor version above all groups over these roots. If every row is
+   traced, their lineage is the inputs', row for row.
+"""
+
+from abc import ABC
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from airflow_provider_segtable.core.locks.lock_types import Allocation, Generation, LockRequest
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.plan import Claim, Named, Plan, decoded_fields
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite, Step
+from airflow_provider_segtable.core.segments.adjacency import check_contiguous
+from airflow_provider_segtable.core.segments.balance import present, unaccounted, unequal
+from airflow_provider_segtable.core.segments.segment import Segment, Shard, concatenated
+from airflow_provider_segtable.core.segments.segment_codec import Json
+from airflow_provider_segtable.core.time.interval import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan(Plan, ABC):
+    """A plan over adjacent groups.
+
+    Attributes:
+        root_start: the first root that the outputs stand for.
+        root_end: the first root after them.
+    """
+
+    root_start: int
+    root_end: int
+
+    @property
+    def order(self) -> str | None:
+        """Return the clustering of the outputs; None keeps the order of the inputs."""
+        return None
+
+    @property
+    def position(self) -> tuple[Interval, int]:
+        """Return the plan's place in lists."""
+        return self.interval, self.root_start
+
+    @property
+    def claim(self) -> Claim:
+        """Claim the inputs."""
+        return Claim(interval=self.interval, segments=frozenset(self.inputs))
+
+    def facts(self) -> Json:
+        """Return the root range and the clustering."""
+        return {
+            "root": [self.root_start, self.root_end],
+            "clustering": self.order or "",
+            "granularity": None,
+        }
+
+    def admit_request(self, state: State) -> Conflict | None:
+        """Refuse inputs that are gone; refuse groups that are torn apart or not adjacent."""
+        gone = self.replaced(self.inputs, state)
+        if gone:
+            return gone
+        groups = state.timeline.visible_groups(self.chunk)
+        voided = state.voided.get(self.chunk, frozenset())
+        check_contiguous(self.id, self.inputs, (self.root_start, self.root_end), groups, voided)
+        return None
+
+    def imbalance(
+        self, found: PlanState, segments: Sequence[Segment], state: State
+    ) -> Iterable[str]:
+        """Compare rows, ids, lineage, root range and minor version (rule 4)."""
+        inputs = present(found.inputs, state)
+        yield from unaccounted(inputs, segments, state)
+        strangers = {s.id for s in segments} - set(found.outputs)
+        if strangers or not segments:
+            yield f"output ids: expected some of {found.outputs}, found {[s.id for s in segments]}"
+        left = any(segment.rows for segment in segments)
+        if state.table.rollup is None and left and all(segment.traced for segment in segments):
+            runs = concatenated(sorted(segments, key=lambda s: s.shard.partition))
+            yield from unequal("lineage", runs, concatenated(inputs))
+        minor = state.timeline.max_minor(self.chunk, self.root_start, self.root_end)
+        core = state.timeline.core(self.chunk)
+        for segment in segments:
+            yield from self._misplaced(segment, len(segments), core)
+            if segment.shard.minor_version <= minor:
+                found_minor = segment.shard.minor_version
+                yield f"minor version of {segment.id} is {found_minor}, must be over {minor}"
+
+    def _misplaced(self, segment: Segment, size: int, core: int) -> Iterable[str]:
+        shard = segment.shard
+        roots = (shard.root_start, shard.root_end)
+        yield from unequal(f"root range of {segment.id}", roots, (self.root_start, self.root_end))
+        yield from unequal(f"group size of {segment.id}", shard.group_size, size)
+        yield from unequal(f"core set of {segment.id}", shard.core, core)
+
+    def lock(self, asked: LockRequest, state: State) -> LockRequest:
+        """Lock the inputs, and allocate ids for the outputs."""
+        outputs = Allocation(
+            chunk=self.chunk,
+            generation=Generation.LATER,
+            count=self.outputs,
+            at_least=state.id_space(self.chunk, Generation.LATER).next,
+        )
+        return replace(asked, segments=frozenset(self.inputs), allocate=(outputs,))
+
+    def name_outputs(
+        self, found: PlanState, counts: Mapping[Interval, int], state: State
+    ) -> dict[Interval, Named]:
+        """Name the outputs by the ids of the attempt, one minor version above the groups below."""
+        minor = state.timeline.max_minor(self.chunk, self.root_start, self.root_end) + 1
+        core = state.timeline.core(self.chunk)
+
+        def shard(partition: int, size: int) -> Shard:
+            return Shard(
+                partition=partition,
+                root_start=self.root_start,
+                root_end=self.root_end,
+                minor_version=minor,
+                group_size=size,
+                core=core,
+            )
+
+        return {
+            interval: tuple((i, shard(i.partition, size)) for i in found.outputs[:size])
+            for interval, size in counts.items()
+        }
+
+    def next_step(
+        self, inputs: Sequence[Segment], done: Sequence[tuple[Segment, ...]], state: State
+    ) -> Step:
+        """Rewrite the inputs into one group, then publish it."""
+        del inputs, state
+        if done:
+            return Publish(segments=done[-1])
+        return Rewrite(
+            intervals=(self.interval,), clustering=self.order, most=self.outputs, one_group=True
+        )
+
+    def encode(self) -> Json:
+        """Return the plan as JSON."""
+        return Plan.encode(self) | {"root": [self.root_start, self.root_end]}
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encode``."""
+        start, end = body["root"]
+        return cls(**decoded_fields(body), root_start=start, root_end=end)

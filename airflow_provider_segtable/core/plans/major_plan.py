@@ -1,0 +1,235 @@
+"""Major compaction: a region of time is replaced by a new version.
+
+1. The outputs are the core sets of the region's chunks at a new version: sorted, perfectly rolled
+   up, repartitioned by ``granularity`` if that is given. The attempt numbers them itself.
+2. The lock is on the region: REPLACE if every segment appended meanwhile fits one new chunk
+   (granularity stays or gets coarser in all of the region), so that appends go on; else EXCLUSIVE:
+   appends wait, or revoke the lock. Its worker waits some minutes for others in the region.
+3. A pending plan claims the region. The inputs are its visible segments as found under the lock,
+   so the plan stays possible whatever other compactions replace meanwhile.
+4. Completion carries over what was appended meanwhile: each such segment gets the next partition
+   of its chunk at the new version, by metadata alone. Where the region then has no rows, tombstones
+   hide the segments of older versions. If an appended segment fits no chunk, because locks were
+   lost, the completion is a conflict; no row is lost.
+5. Balance: the outputs of a chunk are its partitions ``0..n-1``, with core size ``n``. Each row
+   lies inside its chunk, and no other chunk of the version hides it.
+
+Source of the ideas: Druid (time chunk locks; concurrent append and replace, ``upgrade_segments``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from airflow_provider_segtable.core.locks.lock_types import (
+    Generation,
+    LockGranularity,
+    LockRequest,
+    Mode,
+)
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.plan import Claim, Named, Plan, decoded_fields
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite, Step
+from airflow_provider_segtable.core.segments.balance import present, unaccounted, unequal
+from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, tombstones, torn
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment_codec import Json
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.layout import Layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MajorPlan(Plan):
+    """A major compaction.
+
+    Attributes:
+        region: the time that it replaces; splits no chunk, old or new.
+        clustering: the order of output rows; event time if empty.
+        granularity: the region's new granularity; None to keep the present one.
+    """
+
+    kind: ClassVar[str] = "major"
+    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.major"
+    rank: ClassVar[int] = 30
+    wait_s: ClassVar[float] = 600.0
+    lock_granularity: ClassVar[LockGranularity] = LockGranularity.TIME_CHUNK
+    options: ClassVar[frozenset[str]] = frozenset({"clustering", "granularity"})
+    starts_version: ClassVar[bool] = True
+
+    region: Interval
+    clustering: str = ""
+    granularity: Granularity | None = None
+
+    @property
+    def interval(self) -> Interval:
+        """Return the region."""
+        return self.region
+
+    @property
+    def claim(self) -> Claim:
+        """Claim everything in the region."""
+        return Claim(interval=self.region)
+
+    def facts(self) -> Json:
+        """Return the clustering and the new granularity."""
+        cut = self.granularity.value if self.granularity else None
+        return {"root": [0, 0], "clustering": self.clustering, "granularity": cut}
+
+    def layout_after(self, layout: Layout) -> Layout:
+        """Return the layout, repartitioned in the region."""
+        return layout.recut(self.region, self.granularity) if self.granularity else layout
+
+    def carries_appends(self, layout: Layout) -> bool:
+        """Return whether every segment appended in this layout fits one chunk of the plan.
+
+        If any part of the region is refined, no appends are carried over: one lock covers the
+        region.
+        """
+        if self.granularity is None:
+            return True
+        return all(old.nests_in(self.granularity) for old in layout.granularities(self.region))
+
+    def admit_completion(
+        self, found: PlanState, segments: tuple[Segment, ...], state: State
+    ) -> tuple[Segment, ...] | Conflict:
+        """Return the outputs, the segments carried over, and tombstones; or the conflict."""
+        admitted = Plan.admit_completion(self, found, segments, state)
+        if isinstance(admitted, Conflict):
+            return admitted
+        late = carried_over(found, self.layout_after(state.layout), segments, state)
+        return late if isinstance(late, Conflict) else (*segments, *late)
+
+    def imbalance(
+        self, found: PlanState, segments: Sequence[Segment], state: State
+    ) -> Iterable[str]:
+        """Compare rows, versions and core sets (rule 5)."""
+        yield from unaccounted(present(found.inputs, state), segments, state)
+        layout = self.layout_after(state.layout)
+        chunks: dict[ChunkKey, list[Segment]] = {}
+        for segment in segments:
+            chunks.setdefault(segment.id.chunk, []).append(segment)
+            inside = layout.holds(segment.time_min, segment.time_max)
+            yield from unequal(f"time chunk of {segment.id}", segment.id.interval, inside)
+            yield from unequal(f"version of {segment.id}", segment.id.version, found.version)
+        for segment, winner in hidden_by_equals(segments):
+            yield f"rows of {segment.id} would be hidden by chunk {winner} of the same version"
+        for chunk, members in chunks.items():
+            if not self.region.encloses(chunk.interval):
+                yield f"chunk {chunk} is outside the region {self.region}"
+            size = len(members)
+            shards = sorted((s.shard for s in members), key=lambda shard: shard.partition)
+            expected = [Shard.first_generation(p, core=size) for p in range(size)]
+            yield from unequal(f"core set of {chunk}", shards, expected)
+
+    def lock(self, asked: LockRequest, state: State) -> LockRequest:
+        """Lock the region, and allocate a new version (rule 2)."""
+        return replace(
+            asked,
+            mode=Mode.REPLACE if self.carries_appends(state.layout) else Mode.EXCLUSIVE,
+            intervals=(self.region,),
+            version_above=state.version_above(self.region),
+        )
+
+    def name_outputs(
+        self, found: PlanState, counts: Mapping[Interval, int], state: State
+    ) -> dict[Interval, Named]:
+        """Number the core set of each chunk at the attempt's version."""
+        del state
+        return {i: _core_set(ChunkKey(i, found.version or 0), n) for i, n in counts.items()}
+
+    def next_step(
+        self, inputs: Sequence[Segment], done: Sequence[tuple[Segment, ...]], state: State
+    ) -> Step:
+        """Rewrite the inputs into the chunks of the new version, then publish them."""
+        if done or not inputs:  # the region may have become empty
+            return Publish(segments=done[-1] if done else ())
+        layout = self.layout_after(state.layout)
+        return Rewrite(
+            intervals=tuple(_chunks_of(inputs, layout)),
+            clustering=self.clustering,
+            one_group=False,
+        )
+
+    def encode(self) -> Json:
+        """Return the plan as JSON; the inputs may lie in several chunks."""
+        rarely = {
+            "clustering": self.clustering,
+            "granularity": self.granularity.value if self.granularity else "",
+        }
+        return {
+            **Plan.encode(self),
+            "inputs": [str(segment_id) for segment_id in self.inputs],
+            "region": self.region.name,
+            **{name: value for name, value in rarely.items() if value},
+        }
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encode``."""
+        common = decoded_fields({**body, "inputs": ()})
+        return cls(
+            **{**common, "inputs": tuple(map(SegmentId.parse, body["inputs"]))},
+            region=Interval.from_name(body["region"]),
+            clustering=body.get("clustering", ""),
+            granularity=Granularity(body["granularity"]) if "granularity" in body else None,
+        )
+
+
+def carried_over(
+    found: PlanState, layout: Layout, segments: Sequence[Segment], state: State
+) -> tuple[Segment, ...] | Conflict:
+    """Return the carried segments and tombstones that a completion adds (rule 4).
+
+    Args:
+        found: the plan and its attempt.
+        layout: the layout after the plan.
+        segments: the outputs.
+        state: the table before the commit.
+    """
+    region, version = found.plan.interval, found.version or 0
+    inputs = set(found.inputs)
+    late = [
+        segment
+        for segment in state.timeline.visible_segments(region)
+        if segment.id not in inputs and not segment.tombstone
+    ]
+    following = _next_partitions(segments)
+    carried: list[Segment] = []
+    for segment in late:
+        interval = layout.holds(segment.time_min, segment.time_max)
+        if interval is None:
+            return torn(segment, layout)
+        chunk = ChunkKey(interval, version)
+        core = following.get(chunk, (0, 0))[1]
+        partition = max(
+            following.get(chunk, (0, 0))[0], state.id_space(chunk, Generation.FIRST).next
+        )
+        following[chunk] = (partition + 1, core)
+        carried.append(segment.carried(chunk.segment(partition), core))
+    covered = {segment.id.interval for segment in (*segments, *carried)}
+    return (*carried, *tombstones(region, covered, version, state.time))
+
+
+def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, int]]:
+    """Return the first free partition and the core set size, by chunk."""
+    sizes: dict[ChunkKey, tuple[int, int]] = {}
+    for segment in segments:
+        count = sizes.get(segment.id.chunk, (0, 0))[0] + 1
+        sizes[segment.id.chunk] = (count, count)
+    return sizes
+
+
+def _core_set(chunk: ChunkKey, size: int) -> Named:
+    return tuple((chunk.segment(p), Shard.first_generation(p, core=size)) for p in range(size))
+
+
+def _chunks_of(inputs: Sequence[Segment], layout: Layout) -> Iterator[Interval]:
+    """Yield the time chunks that may receive rows."""
+    at = min(segment.time_min for segment in inputs)
+    last = max(segment.time_max for segment in inputs)
+    while at <= last:
+        chunk = layout.chunk(at)
+        yield chunk
+        at = chunk.end

@@ -1,0 +1,41 @@
+"""Steps of a plan's execution: what its worker does next, as pure data.
+
+A worker asks its plan for the next step until the plan publishes (``Plan.next_step``). A plan may
+take several steps over data, each decided from the results of those before it. The jobs of a step
+depend on what the table keeps; ``services.compaction.stages`` makes them.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Rewrite the live rows of the inputs into new segments.
+
+    Attributes:
+        intervals: the time chunks that may receive rows.
+        clustering: the order of output rows (``core.tables.clustering``), by event time if empty;
+            None keeps the order of the inputs.
+        most: the maximum number of outputs; 0 means any number.
+        one_group: the outputs are one atomic update group in the version of the inputs. Such a
+            group has at least one segment, if need be without rows.
+    """
+
+    intervals: tuple[Interval, ...]
+    clustering: str | None
+    most: int = 0
+    one_group: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """Commit the plan's completion with these segments."""
+
+    segments: tuple[Segment, ...]
+
+
+Step: TypeAlias = Rewrite | Publish

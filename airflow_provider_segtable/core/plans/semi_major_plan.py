@@ -1,0 +1,42 @@
+"""Semi-major compaction: all groups of a chunk, as of the plan, become one sorted group.
+
+Its segments are well sized. Appends go on beside it; later segments stay beside its outputs. In a
+rollup table rows are rolled up within the inputs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from airflow_provider_segtable.core.plans.group_plan import GroupPlan
+from airflow_provider_segtable.core.plans.plan import decoded_fields
+from airflow_provider_segtable.core.segments.segment_codec import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SemiMajorPlan(GroupPlan):
+    """A semi-major compaction; ``clustering`` is the order of output rows, event time if empty."""
+
+    kind: ClassVar[str] = "semi-major"
+    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.semi_major"
+    rank: ClassVar[int] = 20
+    options: ClassVar[frozenset[str]] = frozenset({"clustering"})
+
+    clustering: str = ""
+
+    @property
+    def order(self) -> str | None:
+        """Return the clustering of the outputs."""
+        return self.clustering
+
+    def encode(self) -> Json:
+        """Return the plan as JSON."""
+        own = {"clustering": self.clustering} if self.clustering else {}
+        return GroupPlan.encode(self) | own
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encode``."""
+        start, end = body["root"]
+        clustering = body.get("clustering", "")
+        return cls(**decoded_fields(body), root_start=start, root_end=end, clustering=clustering)

@@ -1,0 +1,90 @@
+"""The planning side of a kind of plan: how its candidates are found.
+
+1. Each kind has one module here, named by ``Plan.planned_in``, with a ``FINDER``. The planner and
+   manual requests go over the kinds and ask their finders; neither names a kind.
+2. A finder reports candidates that are worth their cost, and a reason for everything it skips. It
+   finds them in a whole interval, or in one chunk that no pending plan over an interval claims.
+3. A ``Draining`` instead of a candidate keeps smaller kinds from making new plans there.
+4. Candidates of one kind contest nothing among themselves. A candidate of a larger kind replaces
+   the smaller ones whose segments or interval it claims (``planning.table_plan``).
+5. ``may_be_due`` and the bound of an area (``planning.areas``) are upper bounds: a candidate of k
+   segments gains at most the k - 1 that it removes, and tidies each copied byte at most twice.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import ClassVar
+
+from airflow_provider_segtable.core.plans.kinds import kinds
+from airflow_provider_segtable.core.plans.plan import Plan
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
+from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.planning.planner_context import PlannerContext
+from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.selection import Candidate, Draining
+
+
+class Finder(ABC):
+    """Finds plans of one kind.
+
+    Attributes:
+        plan: the kind.
+        switch: the field of ``Policy`` that turns the kind off; empty if it is always on.
+    """
+
+    plan: ClassVar[type[Plan]]
+    switch: ClassVar[str] = ""
+
+    @abstractmethod
+    def may_be_due(
+        self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
+    ) -> bool:
+        """Return whether a plan may be due in an area, beside those for deleted rows."""
+
+    def in_interval(
+        self, found: PlannerContext, skipped: list[Skipped]
+    ) -> tuple[Candidate | Draining, ...]:
+        """Return the plans over intervals that are due in the whole context, disjoint in time."""
+        del found, skipped
+        return ()
+
+    def in_chunk(
+        self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]
+    ) -> tuple[Candidate | Draining, ...]:
+        """Return the plans over segments that are due in a chunk."""
+        del found, chunk, skipped
+        return ()
+
+    @abstractmethod
+    def asked(
+        self, found: PlannerContext, chunks: Sequence[ChunkKey], why: str, skipped: list[Skipped]
+    ) -> list[Plan]:
+        """Return the plans that a user asks for, whether or not they are due.
+
+        Args:
+            found: the table; its policy has the requested settings.
+            chunks: the chunks to cover.
+            why: the reason to give.
+            skipped: receives a reason for everything left out.
+        """
+
+
+def finder_of(kind: type[Plan]) -> Finder:
+    """Return the finder of a kind."""
+    finder: Finder = import_module(kind.planned_in).FINDER
+    return finder
+
+
+def finders() -> tuple[Finder, ...]:
+    """Return the finders of all kinds, smallest kind first."""
+    return tuple(map(finder_of, kinds()))
+
+
+def open_among(
+    found: PlannerContext, chunks: Sequence[ChunkKey], skipped: list[Skipped]
+) -> Iterator[ChunkKey]:
+    """Yield those of the chunks that may be compacted; add reasons for all others."""
+    touched = set(chunks)
+    return (chunk for chunk in found.open_chunks(skipped) if chunk in touched)
