@@ -198,7 +198,7 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
         case PlanInflight(plan_id=plan_id, version=int(version)):
             return f"{plan_id} -> version {iso(version)}"
         case PlanInflight(plan_id=plan_id, outputs=outputs):
-            return f"{plan_id} -> {_ids(outputs)}"
+            return f"{plan_id} -> {_ids(outputs)}" if outputs else f"{plan_id} started"
         case PlanCompleted(plan_id=plan_id, segments=segments):
             return f"{plan_id} = {_made(segments)}"
         case PlanYielded(plan_id=plan_id, reason=reason):
