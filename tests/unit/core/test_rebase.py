@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.admission import Conflict, admit
@@ -14,6 +15,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    RowsChanged,
     TableRepaired,
     Voided,
 )
@@ -241,6 +243,19 @@ def test_plan_that_takes_a_group_apart_is_refused() -> None:
     plan = replace(minor_plan(FOUR[:2]), inputs=(FOUR[0].id, CHUNK.segment(1), FOUR[3].id))
     with pytest.raises(InvalidInput, match="not contiguous"):
         admit(PlanRequested(plan=plan), after(created(), Appended(segments=FOUR)))
+
+
+def test_a_change_looks_again_if_deletions_were_cleaned_meanwhile() -> None:
+    """They may have deleted its rows; what its author had read by then decides."""
+    state = replace(running(), vectors_pruned_through=3)
+    file = VectorFile(path="deletes/a", size=9, rows={FOUR[0].id: 1})
+    seen = RowsChanged(kind="delete", vectors=(file,), seen=3)
+    assert admit(seen, state) == seen
+    conflict = refused(replace(seen, seen=2), state)
+    assert conflict.reason == "deletions up to event 3 were cleaned since event 2; look again"
+    assert conflict.winner == 3
+    appending = RowsChanged(kind="update", segments=(first(4),), seen=2)
+    assert admit(appending, state) == appending
 
 
 def test_void_keeps_only_what_is_still_open() -> None:

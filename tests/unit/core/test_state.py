@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.log import fold
@@ -14,13 +15,19 @@ from airflow_provider_segtable.core.log.events import (
     PlanCompleted,
     PlanInflight,
     PlanRequested,
+    RowsChanged,
+    TableRepaired,
+    Voided,
 )
 from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
+    DEFINITION,
+    JANUARY,
     after,
     created,
     first,
@@ -42,6 +49,50 @@ def test_log_begins_with_creation() -> None:
     """Nothing can happen to a table that was not created."""
     with pytest.raises(CorruptTable, match="TableCreated"):
         fold.apply(None, Event(n=0, time=1, commit="c", author="a", action=Appended(segments=())))
+
+
+def test_a_state_has_the_number_the_time_and_the_commits_of_its_events() -> None:
+    """A committer finds its own event, the first one too; the base version stays."""
+    events = [
+        Event(n=0, time=BASE, commit="c0", author="a", action=DEFINITION),
+        Event(n=1, time=BASE + 7, commit="c1", author="a", action=Appended(segments=(first(0),))),
+    ]
+    state = fold.fold(None, events)
+    assert state is not None
+    assert (state.n, state.time, state.base_version) == (1, BASE + 7, BASE)
+    assert [state.commits.get(each) for each in ("c0", "c1", "c2")] == [0, 1, None]
+    assert state.timeline.visible_segments() == (first(0),)
+    assert fold.fold(state, []) is state
+
+
+def test_deletions_have_the_number_of_their_event() -> None:
+    """Whether a change made them or a repair brought them back."""
+    file = VectorFile(path="deletes/a", size=9, rows={CHUNK.segment(0): 2})
+    later = VectorFile(path="deletes/b", size=9, rows={CHUNK.segment(0): 3})
+    state = after(
+        created(),
+        Appended(segments=(first(0),)),
+        RowsChanged(kind="delete", vectors=(file,), seen=1),
+        TableRepaired(segments=(), vectors=(later,), reason="found"),
+    )
+    found = state.deletions(first(0))[CHUNK.segment(0)]
+    assert [(each.n, each.path, each.rows) for each in found] == [
+        (2, "deletes/a", 2),
+        (3, "deletes/b", 3),
+    ]
+
+
+def test_voided_ids_add_up() -> None:
+    """Each chunk has its own, whatever events they came with; none is free again."""
+    other = ChunkKey(JANUARY, BASE + 1)
+    state = after(
+        created(),
+        Voided(ids=(CHUNK.segment(1), other.segment(7)), reason="dead"),
+        Voided(ids=(CHUNK.segment(3),), reason="dead, too"),
+    )
+    assert state.voided == {CHUNK: frozenset({1, 3}), other: frozenset({7})}
+    space = state.id_space(CHUNK, Generation.FIRST)
+    assert [p for p in range(5) if space.free(p)] == [0, 2, 4]
 
 
 def test_ids_leave_holes_that_can_be_filled() -> None:
