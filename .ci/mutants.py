@@ -72,7 +72,11 @@ REPAIR = (
 )
 VERSIONS = ("tests/property/test_versions.py",)
 CHANGES = ("tests/property/test_changes.py",)
-LOG = ("tests/unit/table/test_committer.py", "tests/unit/table/test_event_log.py")
+LOG = (
+    "tests/unit/table/test_committer.py",
+    "tests/unit/table/test_commit_races.py",
+    "tests/unit/table/test_event_log.py",
+)
 
 TESTS: dict[str, tuple[str, ...]] = {
     "core": CORE,

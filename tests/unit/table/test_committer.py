@@ -1,7 +1,6 @@
 """The commit loop: races, lost replies, guards, checkpoints."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
@@ -11,16 +10,11 @@ from airflow_provider_segtable.core.errors import (
     CommitUnknown,
     LockLost,
     NotFound,
-    OutcomeUnknown,
     StorageError,
     StorageFull,
 )
 from airflow_provider_segtable.core.log.admission import Conflict
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Action, Appended, Event, PlanRequested
-from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.core.log.events import Appended, PlanRequested
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     CHECKPOINT_EVERY,
@@ -34,105 +28,14 @@ from airflow_provider_segtable.table.log.committer import (
     commit_files,
     commit_or_raise,
 )
-from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, event_path
-from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, JANUARY, first, minor_plan
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-
-
-@dataclass(slots=True)
-class Trap:
-    """A storage whose creates and reads can be made to go wrong, one by one."""
-
-    inner: MemoryStorage
-    traps: list[Callable[[str, bytes], None]] = field(default_factory=list)
-    unreadable: int = 0
-
-    @property
-    def uri(self) -> str:
-        """Return the root URI."""
-        return self.inner.uri
-
-    def create(self, path: str, data: bytes) -> None:
-        """Spring the next trap, or create."""
-        if self.traps:
-            self.traps.pop(0)(path, data)
-        else:
-            self.inner.create(path, data)
-
-    def read(self, path: str) -> bytes:
-        """Fail as often as wanted, or read."""
-        if self.unreadable:
-            self.unreadable -= 1
-            raise StorageError(path)
-        return self.inner.read(path)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
+from tests.unit.table.committing import append, full, load, lost_reply, memory_context, rival, traps
 
 
 @pytest.fixture
 def ports() -> TableContext:
-    clock = FakeClock(BASE)
-    storage = MemoryStorage(clock=clock)
-    made = TableContext(
-        uri="memory://t",
-        storage=storage,
-        files=MemoryFiles(),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="me",
-    )
-    create_table(made, DEFINITION)
-    return replace(made, storage=Trap(storage))  # type: ignore[arg-type]
-
-
-def load(ports: TableContext) -> State:
-    return EventLog(ports.storage).load()
-
-
-def append(
-    partition: int, commit_id: str = "mine", guard: Callable[[], None] = lambda: None
-) -> Change:
-    action = Appended(segments=(first(partition),))
-    return Change(action=action, commit_id=commit_id, guard=guard)
-
-
-def rival(
-    ports: TableContext, partition: int, action: Action | None = None
-) -> Callable[[str, bytes], None]:
-    """Somebody else's event takes the number first."""
-
-    def strike(path: str, data: bytes) -> None:
-        state = load(ports)
-        event = Event(
-            n=state.n + 1,
-            time=state.time + 1,
-            commit=f"rival-{partition}",
-            author="rival",
-            action=action or append(partition).action,
-        )
-        ports.storage.inner.create(event_path(event.n), encode(event))  # type: ignore[attr-defined]
-        ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
-
-    return strike
-
-
-def traps(ports: TableContext) -> list[Callable[[str, bytes], None]]:
-    return ports.storage.traps  # type: ignore[attr-defined,no-any-return]
-
-
-def lost_reply(ports: TableContext, *, landed: bool) -> Callable[[str, bytes], None]:
-    def strike(path: str, data: bytes) -> None:
-        if landed:
-            ports.storage.inner.create(path, data)  # type: ignore[attr-defined]
-        raise OutcomeUnknown("lost")
-
-    return strike
-
-
-def full(path: str, _: bytes) -> None:
-    raise StorageFull(path)
+    return memory_context()
 
 
 def test_lost_race_is_rebased(ports: TableContext) -> None:
@@ -238,33 +141,11 @@ def test_an_unreadable_log_is_read_again_after_a_lost_reply(ports: TableContext)
     outcome = commit(ports, state, append(0))
     assert isinstance(outcome, Committed)
     assert outcome.n == 1
+    assert ports.storage.creates == 1  # type: ignore[attr-defined]
     ports.storage.unreadable = 1  # type: ignore[attr-defined]
     with pytest.raises(StorageError):
         commit(ports, outcome.state, append(1, "other"))
     assert load(ports).n == 1
-
-
-def test_races_lost_for_ever_end_in_a_conflict(ports: TableContext) -> None:
-    """Retries are bounded; nothing of ours landed, so its files go, and the winner is named."""
-    traps(ports).extend(rival(ports, partition) for partition in (5, 6, 7))
-    outcome = commit(ports, load(ports), append(0), Retry(attempts=3))
-    reason = "lost the race for the next event 3 times; try again"
-    assert outcome == Conflict(reason=reason, winner=3)
-
-
-def test_a_put_that_landed_in_the_last_attempt_is_committed(ports: TableContext) -> None:
-    """The event is read once more before an outcome is told."""
-    traps(ports).append(lost_reply(ports, landed=True))
-    outcome = commit(ports, load(ports), append(0), Retry(attempts=1))
-    assert isinstance(outcome, Committed)
-    assert outcome.n == 1
-
-
-def test_pauses_grow_up_to_a_bound_and_have_jitter() -> None:
-    """Writers that collided spread out between half the pause and all of it."""
-    retry = Retry(first_s=0.01, longest_s=0.05)
-    assert [retry.pause_s(n, 0.0) for n in range(5)] == [0.005, 0.01, 0.02, 0.025, 0.025]
-    assert retry.pause_s(1, 0.5) == pytest.approx(0.015)
 
 
 def test_large_tables_are_checkpointed_less_often() -> None:
