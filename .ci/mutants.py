@@ -41,6 +41,7 @@ RULES = (
     "tests/unit/core/test_rebase.py",
     "tests/unit/core/test_state.py",
     "tests/unit/core/test_state_answers.py",
+    "tests/unit/core/test_plan_events.py",
     "tests/unit/core/test_codec.py",
     "tests/unit/core/test_replacement.py",
     "tests/unit/core/test_deletion.py",

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core.deletes.deletion import PredicateDelete
+from airflow_provider_segtable.core.deletes.predicate import IsNull
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.admission import admit
 from airflow_provider_segtable.core.log.conflict import Conflict
@@ -28,6 +30,7 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
+from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import (
@@ -73,6 +76,27 @@ def test_inputs_go_when_the_oldest_kept_version_does_not_show_them() -> None:
     found = cleanable(now, retained=[before])
     assert (found.ids, set(found.kept.values())) == ((), {Keep.RECENT})
     assert cleanable(now, retained=[now, before]).ids == ()
+
+
+def test_only_what_is_still_cleanable_is_cleaned() -> None:
+    """What another cleaner removed, and what a plan claims meanwhile, leaves the event."""
+    _, now = compacted()
+    both = Cleaned(retained_from=now.n, ids=tuple(segment.id for segment in TWO))
+    rest = after(now, Cleaned(retained_from=now.n, ids=(TWO[0].id,)))
+    assert admit(both, rest) == replace(both, ids=(TWO[1].id,))
+    shown = Cleaned(retained_from=now.n, ids=(*both.ids, BOTH.id))
+    assert admit(shown, now) == both
+
+
+def test_predicate_deletes_go_once_every_segment_has_applied_them() -> None:
+    """One segment that has not keeps them; a table without rows needs none."""
+    deletes = tuple(PredicateDelete(n=n, predicate=IsNull("carrier")) for n in (3, 4, 5))
+    cleaned = Cleaned(retained_from=9, ids=())
+    for applied, left in (((4, 9), deletes[2:]), ((0, 9), deletes), ((5, 6), ()), ((), ())):
+        present = [replace(first(p), deletes_applied_through=n) for p, n in enumerate(applied)]
+        timeline = Timeline.empty().with_changes(add=present)
+        state = replace(created(), n=9, predicate_deletes=deletes, timeline=timeline)
+        assert after(state, cleaned).predicate_deletes == left
 
 
 def test_tagged_versions_keep_what_they_show() -> None:

@@ -11,7 +11,6 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.plans.compaction_plan import CompactionPlan, PlanKind
 from airflow_provider_segtable.core.segments.segment import ChunkKey, tombstone
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
@@ -22,7 +21,7 @@ from airflow_provider_segtable.testing.builders import (
     after,
     created,
     first,
-    minor_plan,
+    major_plan,
 )
 
 DAY = Interval(JANUARY.start, JANUARY.start + DAY_US)
@@ -54,14 +53,6 @@ def test_appends_go_above_a_tombstone() -> None:
     assert state.append_chunk(FEBRUARY) == ChunkKey(FEBRUARY, BASE)
 
 
-def major(name: str, region: Interval) -> CompactionPlan:
-    """Return a major plan of a region."""
-    one = minor_plan((first(0),))
-    return replace(
-        one, id=name, kind=PlanKind.MAJOR, root_start=0, root_end=0, outputs=1, region=region
-    )
-
-
 def test_a_new_version_is_above_all_of_its_interval() -> None:
     """Above the base, what is present, and what an attempt was promised, even if it failed."""
     state = created()
@@ -70,7 +61,7 @@ def test_a_new_version_is_above_all_of_its_interval() -> None:
     assert state.version_above(JANUARY) == BASE + 3
     assert state.version_above(FEBRUARY) == BASE
     for name, region, version in (("a", DAY, BASE + 7), ("b", FEBRUARY, BASE + 9)):
-        plan = major(name, region)
+        plan = replace(major_plan((first(0),)), id=name, region=region)
         token = FencingToken("e", 1)
         state = after(
             state,
