@@ -32,8 +32,8 @@ from airflow_provider_segtable.core.errors import (
     UnsafeStorage,
 )
 from airflow_provider_segtable.disk.folders import Folders, Sync
+from airflow_provider_segtable.disk.os_failures import reading, writing
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.storage.object_failures import reading, writing
 from airflow_provider_segtable.storage.paths import checked, folder
 
 TEMPORARY = ".tmp"

@@ -26,10 +26,10 @@ from airflow_provider_segtable.data.files.open_files import (
     MemoryFiles,
     open_files,
 )
-from airflow_provider_segtable.data.files.os_failures import translate
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.disk.os_failures import accessing
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.unit.data.making import MOVE, REWRITE, content, job, rich, written
 
@@ -288,9 +288,9 @@ def test_a_kernel_that_cannot_copy_is_no_obstacle(
 )
 def test_system_errors_are_told_apart(code: int, kind: type[StorageError]) -> None:
     """Each errno becomes the error of the tree that says what to do."""
-    error = translate(OSError(code, os.strerror(code)), PATH)
-    assert type(error) is kind
-    assert PATH in str(error)
+    with pytest.raises(StorageError, match=PATH) as caught, accessing(PATH):
+        raise OSError(code, os.strerror(code))
+    assert type(caught.value) is kind
 
 
 def test_a_full_disk_is_storage_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

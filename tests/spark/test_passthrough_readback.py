@@ -76,7 +76,7 @@ def test_spark_files_pass_through(spark: SparkSession, tmp_path: Path) -> None:
         footer = read_footer(source)
     assert len(footer.groups) == groups > 3
     assert footer.created_by.startswith(b"parquet-mr")
-    assert [group.marks["ordinal"][2] for group in footer.groups] == list(range(groups))
+    assert [group.spans["ordinal"][2] for group in footer.groups] == list(range(groups))
     assert "bloom" in footer.groups[-1].columns[0]
     again = spark.read.parquet(str(tmp_path / out))
     assert same(again, frame)

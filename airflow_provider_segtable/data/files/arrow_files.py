@@ -18,7 +18,7 @@ from pyarrow import fs
 
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.data.files.local_files import copy_in_pieces, truncated
-from airflow_provider_segtable.data.files.os_failures import translated
+from airflow_provider_segtable.disk.os_failures import accessing
 from airflow_provider_segtable.ports.files import Sink, Source
 
 
@@ -45,7 +45,7 @@ class ArrowSource:
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``."""
-        with translated(self.path):
+        with accessing(self.path):
             data = self._file.read_at(length, offset) if length else b""
         if len(data) != length:
             raise truncated(self.path, offset + len(data), length - len(data))
@@ -64,7 +64,7 @@ class ArrowSink:
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        with translated(self.path):
+        with accessing(self.path):
             self._stream.write(data)
         self.position += len(data)
 
@@ -74,7 +74,7 @@ class ArrowSink:
 
     def commit(self) -> None:
         """Finish the upload; the object is visible afterwards."""
-        with translated(self.path):
+        with accessing(self.path):
             self._stream.close()
         self.committed = True
 
@@ -90,7 +90,7 @@ class ArrowFiles:
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
         """Open an object for reading."""
-        with translated(path):
+        with accessing(path):
             file = self._filesystem.open_input_file(self._full(path))
             source = ArrowSource(path, file)
         with file:
@@ -100,7 +100,7 @@ class ArrowFiles:
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new object."""
         target = self._full(path)
-        with translated(path):
+        with accessing(path):
             if self._filesystem.get_file_info(target).type != fs.FileType.NotFound:
                 raise FileExistsError(errno.EEXIST, "exists", target)
             sink = ArrowSink(path, self._filesystem.open_output_stream(target))
@@ -114,7 +114,7 @@ class ArrowFiles:
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it is missing."""
-        with translated(path), contextlib.suppress(FileNotFoundError):
+        with accessing(path), contextlib.suppress(FileNotFoundError):
             self._filesystem.delete_file(self._full(path))
 
     def _full(self, path: str) -> str:

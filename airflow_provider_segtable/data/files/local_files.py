@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.data.files.os_failures import translated
 from airflow_provider_segtable.disk.folders import Folders, Sync
+from airflow_provider_segtable.disk.os_failures import accessing
 from airflow_provider_segtable.ports.files import Sink, Source
 
 PIECE = 8 << 20
@@ -42,7 +42,7 @@ class LocalSource:
     def read_at(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset``."""
         parts: list[bytes] = []
-        with translated(self.path):
+        with accessing(self.path):
             while length:
                 part = os.pread(self.fd, length, offset)
                 if not part:
@@ -66,7 +66,7 @@ class LocalSink:
     def write(self, data: bytes) -> None:
         """Append bytes."""
         left = memoryview(data)
-        with translated(self.path):
+        with accessing(self.path):
             while left:
                 done = os.write(self._fd, left)
                 self.position += done
@@ -83,7 +83,7 @@ class LocalSink:
 
     def _copy_in_kernel(self, source: LocalSource, offset: int, length: int) -> int:
         done = 0
-        with translated(self.path):
+        with accessing(self.path):
             while done < length:
                 try:
                     moved = os.copy_file_range(source.fd, self._fd, length - done, offset + done)
@@ -107,7 +107,7 @@ class LocalSink:
 
     def commit(self) -> None:
         """Make the file durable, then visible, then its name durable."""
-        with translated(self.path):
+        with accessing(self.path):
             place, parent = self._place, self._place.parent
             place.sync(self._fd)
             os.link(place.temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
@@ -141,7 +141,7 @@ class LocalFiles:
     @contextmanager
     def open(self, path: str) -> Iterator[Source]:
         """Open a file for reading."""
-        with translated(path):
+        with accessing(path):
             fd = self._folders.file(path)
         try:
             yield LocalSource(path, fd)
@@ -152,7 +152,7 @@ class LocalFiles:
     def create(self, path: str) -> Iterator[Sink]:
         """Start a new file."""
         with contextlib.ExitStack() as stack:
-            with translated(path):
+            with accessing(path):
                 parent, name = stack.enter_context(self._folders.at(path, make=True))
                 place = _Place(parent, name, f".{name}.{secrets.token_hex(4)}.tmp", self._sync)
                 fd = _start(place)
@@ -166,7 +166,7 @@ class LocalFiles:
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is missing."""
         with (
-            translated(path),
+            accessing(path),
             contextlib.suppress(FileNotFoundError),
             self._folders.at(path) as (parent, name),
         ):

@@ -63,7 +63,7 @@ _GROUP: thrift.Shape = {
     7: "ordinal",
 }
 
-Marks = Mapping[str, Span]
+FieldSpans = Mapping[str, Span]
 """The numbers read from one struct, by name: each with its start, end and value."""
 
 
@@ -73,13 +73,13 @@ class Group:
 
     start: int
     end: int
-    marks: Marks
-    columns: tuple[Marks, ...]
+    spans: FieldSpans
+    columns: tuple[FieldSpans, ...]
 
     @property
     def rows(self) -> int:
         """Return the number of rows."""
-        return self.marks["rows"][2]
+        return self.spans["rows"][2]
 
     @property
     def size(self) -> int:
@@ -96,7 +96,7 @@ class Group:
         return min(starts), max(ends)
 
 
-def chunk_start(column: Marks) -> int:
+def chunk_start(column: FieldSpans) -> int:
     """Return the start of a column chunk: its dictionary page if it has one."""
     data = column["data"][2]
     dictionary = column["dictionary"][2] if "dictionary" in column else 0
@@ -215,7 +215,7 @@ def _with_groups(footer: Footer, at: int) -> tuple[Footer, int]:
 
 
 def _group(data: bytes, start: int) -> tuple[Group, int]:
-    columns: list[Marks] = []
+    columns: list[FieldSpans] = []
     field, kind, at = thrift.read_field(data, start, 0)
     if (field, kind) != (1, LIST):
         raise UnknownField("it does not start with its columns")
@@ -228,11 +228,11 @@ def _group(data: bytes, start: int) -> tuple[Group, int]:
         if "data" not in column or "size" not in column:
             raise UnknownField("a column chunk has no metadata")
         columns.append(column)
-    marks: dict[str, Span] = {}
-    at = thrift.scan(data, at, _GROUP, marks, field)
-    if "rows" not in marks:
+    spans: dict[str, Span] = {}
+    at = thrift.scan(data, at, _GROUP, spans, field)
+    if "rows" not in spans:
         raise UnknownField("it has no row count")
-    return Group(start, at, marks, tuple(columns)), at
+    return Group(start, at, spans, tuple(columns)), at
 
 
 def _metadata(data: bytes) -> dict[bytes, bytes]:

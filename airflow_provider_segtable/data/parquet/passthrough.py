@@ -30,9 +30,9 @@ from airflow_provider_segtable.data.parquet import thrift
 from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
 from airflow_provider_segtable.data.parquet.footer import (
     MAGIC,
+    FieldSpans,
     Footer,
     Group,
-    Marks,
     chunk_start,
     footer_bytes,
 )
@@ -63,7 +63,7 @@ class Movable:
     indexes: bytes = b""
     pages: Mapping[int, tuple[Span, ...]] = field(default_factory=dict)
 
-    def index(self, column: Marks, name: str) -> bytes:
+    def index(self, column: FieldSpans, name: str) -> bytes:
         """Return the bytes of a chunk's column or offset index."""
         if name not in column:
             return b""
@@ -91,7 +91,7 @@ def _inside(footer: Footer, start: Span, length: Span) -> bool:
     return len(MAGIC) <= start[2] and length[2] >= 0 and start[2] + length[2] <= footer.start
 
 
-def _with_indexes(source: Source, footer: Footer, columns: Sequence[Marks]) -> Movable | str:
+def _with_indexes(source: Source, footer: Footer, columns: Sequence[FieldSpans]) -> Movable | str:
     offset_indexes = [c for c in columns if "offset_index" in c]
     places = [
         (column[name], column[f"{name}_length"])
@@ -248,7 +248,7 @@ class Assembly:
         self._sink.write(b"".join((*column_indexes, *offset_indexes, footer)))
 
 
-def _shifted(file: Movable, column: Marks, shift: int) -> bytes:
+def _shifted(file: Movable, column: FieldSpans, shift: int) -> bytes:
     """Return a chunk's offset index with every page offset moved."""
     data = file.index(column, "offset_index")
     if not data:
@@ -271,15 +271,15 @@ def _group_bytes(moved: _Moved, ordinal: int, column_at: int, offset_at: int) ->
             edits.append((column["column_index"], column_at))
         column_at += len(column_index)
         offset_at += len(offset_index)
-    if "file_offset" in group.marks:
-        edits.append((group.marks["file_offset"], chunk_start(group.columns[0]) + moved.shift))
-    if "ordinal" in group.marks:
-        edits.append((group.marks["ordinal"], ordinal))
+    if "file_offset" in group.spans:
+        edits.append((group.spans["file_offset"], chunk_start(group.columns[0]) + moved.shift))
+    if "ordinal" in group.spans:
+        edits.append((group.spans["ordinal"], ordinal))
     edits.sort()
     return thrift.patched(moved.footer.data, group.start, group.end, edits)
 
 
-def _page_edits(moved: _Moved, column: Marks) -> list[tuple[Span, int]]:
+def _page_edits(moved: _Moved, column: FieldSpans) -> list[tuple[Span, int]]:
     edits = [(column["data"], column["data"][2] + moved.shift)]
     for name in ("dictionary", "index"):
         if name in column and column[name][2] > 0:  # some writers store 0 for a missing page

@@ -20,7 +20,12 @@ from deltalake import (
 
 from airflow_provider_segtable.data.files.open_files import LocalFiles, MemoryFiles
 from airflow_provider_segtable.data.parquet import thrift
-from airflow_provider_segtable.data.parquet.footer import Footer, Marks, chunk_start, read_footer
+from airflow_provider_segtable.data.parquet.footer import (
+    FieldSpans,
+    Footer,
+    chunk_start,
+    read_footer,
+)
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.unit.data.making import get, merged, parquet, plain, put, rich
@@ -33,25 +38,25 @@ def footer_of(files: DataFiles, path: str) -> Footer:
         return read_footer(source)
 
 
-def columns_of(files: DataFiles, path: str) -> list[Marks]:
+def columns_of(files: DataFiles, path: str) -> list[FieldSpans]:
     return [c for group in footer_of(files, path).groups for c in group.columns]
 
 
-def pages(data: bytes, column: Marks) -> list[Page]:
+def pages(data: bytes, column: FieldSpans) -> list[Page]:
     """Return each page's bytes and first row, found through the offset index."""
     at = column["offset_index"][2]
     _, _, at = thrift.read_field(data, at, 0)
     count, _, at = thrift.read_list(data, at)
     found = []
     for _ in range(count):
-        marks: dict[str, thrift.Span] = {}
-        at = thrift.scan(data, at, {1: "offset", 2: "size", 3: "row"}, marks)
-        start = marks["offset"][2]
-        found.append((data[start : start + marks["size"][2]], marks["row"][2]))
+        spans: dict[str, thrift.Span] = {}
+        at = thrift.scan(data, at, {1: "offset", 2: "size", 3: "row"}, spans)
+        start = spans["offset"][2]
+        found.append((data[start : start + spans["size"][2]], spans["row"][2]))
     return found
 
 
-def index_bytes(data: bytes, column: Marks, name: str) -> bytes:
+def index_bytes(data: bytes, column: FieldSpans, name: str) -> bytes:
     start = column[name][2]
     return data[start : start + column[f"{name}_length"][2]]
 
@@ -158,8 +163,8 @@ def test_row_groups_are_numbered_anew(tmp_path: Path) -> None:
     files = LocalFiles(tmp_path)
     paths = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.glob("?/*.parquet"))]
     groups = footer_of(files, merged(files, paths)).groups
-    assert [group.marks["ordinal"][2] for group in groups] == list(range(6))
-    assert [group.marks["file_offset"][2] for group in groups] == [g.extent[0] for g in groups]
+    assert [group.spans["ordinal"][2] for group in groups] == list(range(6))
+    assert [group.spans["file_offset"][2] for group in groups] == [g.extent[0] for g in groups]
     expected = pa.concat_tables([plain(2500, 0), plain(2500, 1)])
     assert pq.read_table(tmp_path / "out.parquet").cast(expected.schema).equals(expected)
 

@@ -9,7 +9,8 @@ from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, tag_path
 from airflow_provider_segtable.table.table import Table
 from tests.golden import make_checksums
-from tests.golden.make_table import CARRIERS, PLACE
+from tests.golden.golden_table import CARRIERS
+from tests.golden.make_table import PLACE
 
 
 def test_rows_are_read() -> None:

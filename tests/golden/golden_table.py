@@ -1,0 +1,65 @@
+"""The table that the golden files are written from: fixed clock, ids, schema and rows."""
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from airflow_provider_segtable.testing.rooted import RootedFiles
+
+SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string())])
+CARRIERS = ("UA", "AA", "B6", "DL", "EV", None)
+
+
+def batch(turn: int) -> pa.Table:
+    """Return two rows of the first hours of 2013."""
+    first = 1_356_998_400_000_000 + turn * 1_000_000
+    times = pa.array([first, first + 3_600_000_000], SCHEMA.field("at").type)
+    return pa.table({"at": times, "carrier": [CARRIERS[turn], "WN"]}, SCHEMA)
+
+
+def golden_table(number: int) -> TableContext:
+    """Create the empty table in memory, and return the context to write through."""
+    clock = FakeClock()
+    storage = MemoryStorage(clock=clock)
+    context = TableContext(
+        uri="golden",
+        storage=storage,
+        files=RootedFiles(storage),
+        clock=clock,
+        randomness=FakeRandomness(),
+        author="golden",
+        optional_coordinator=MemoryCoordinator(clock, MemoryService()),
+    )
+    definition = TableCreated(
+        table_id=f"00000000-0000-0000-0000-{number:012}",
+        name="golden",
+        schema=from_arrow(SCHEMA),
+        time_column="at",
+        granularity=Granularity.HOUR,
+        properties={"compaction.min_segments": "2"},
+    )
+    create_table(context, definition)
+    return context
+
+
+def write_files(storage: Storage, place: Path) -> None:
+    """Replace a folder by the table's files."""
+    shutil.rmtree(place, ignore_errors=True)
+    for folder in ("_segtable", "data", "deletes"):
+        for entry in storage.list(folder):
+            path = place / entry.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(storage.read(entry.path))
