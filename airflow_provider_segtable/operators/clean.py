@@ -56,7 +56,7 @@ class SegtableCleanOperator(TableOperator):
         hook = SegtableHook(self.segtable_conn_id)
         with hook.table_ports(self.table, author=author_of(context)) as ports:
             run = clean(ports, retention=self._retention(ports), dry_run=self.only_look)
-        self._tell(run)
+        self._log_run(run)
         return {**summary(run), "dry_run": self.only_look}
 
     def _retention(self, ports: TableContext) -> Retention:
@@ -64,7 +64,7 @@ class SegtableCleanOperator(TableOperator):
         properties = ports.log.load().table.properties
         return Retention.read({**properties, **given})
 
-    def _tell(self, run: CleaningRun) -> None:
+    def _log_run(self, run: CleaningRun) -> None:
         for what, count in summary(run).items():
             self.log.info("%s: %s", what, describe_size(count) if what == "bytes" else count)
         for why, count in Counter(run.kept.values()).items():

@@ -99,11 +99,11 @@ class SegtableCompactOperator(SegtableSparkOperator):
             self._say(found.settled)
             if not found.todo:
                 self.log.info("nothing is left to compact")
-                return self._told(found.settled)
+                return self._summarized(found.settled)
             self.log.info("%d plans %s", len(found.todo), choice)
             if choice.local:
-                return self._told((*found.settled, *self._here(ports, found.todo)))
-        return self._told((*found.settled, *self._launch(place, found)))
+                return self._summarized((*found.settled, *self._here(ports, found.todo)))
+        return self._summarized((*found.settled, *self._launch(place, found)))
 
     def execute_complete(
         self,
@@ -117,7 +117,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         """Go on after the trigger's event."""
         place = SegtableHook(self.segtable_conn_id).place
         report = self.report_of(place, event, result)
-        return self._told((*parsed(settled), *self._settled(place, launched, report)))
+        return self._summarized((*parsed(settled), *self._settled(place, launched, report)))
 
     def _choice(
         self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place
@@ -160,7 +160,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         for result in results:
             self.log.info("%s: %s: %s", result.plan_id, result.ended, result.message)
 
-    def _told(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+    def _summarized(self, results: Sequence[PlanResult]) -> dict[str, Any]:
         """Log the run in one line, and return the summary.
 
         Raises:

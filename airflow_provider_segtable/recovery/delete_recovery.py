@@ -78,7 +78,7 @@ class DeletesLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undeleted:
+class DeleteRecovery:
     """The result of delete recovery.
 
     Attributes:
@@ -133,13 +133,13 @@ def deletes_of(left: DeletesLeft, log: LogLeft, *, rollup: bool) -> Deletes:
     return Deletes(left.counted(log.state), unknown=rollup)
 
 
-def undeleted(
+def recover_deletes(
     ports: TableContext,
     left: DeletesLeft,
     state: State | None,
     shown: Iterable[Segment],
     verdict: Verdict | None,
-) -> Undeleted:
+) -> DeleteRecovery:
     """Recover deletions, and return the rows to delete again with all doubts.
 
     Args:
@@ -150,7 +150,7 @@ def undeleted(
         verdict: the user's decision on unproven files.
     """
     if not left.files and not left.unreadable:
-        return Undeleted()
+        return DeleteRecovery()
     roots = {root for rows in left.files.values() for root in rows}
     vectors = state.vectors if state else {}
     known = deleted_rows(ports.files, {r: vectors[r] for r in roots if r in vectors})
@@ -176,7 +176,7 @@ def undeleted(
     open_ones = [p for p in sorted(there) if there[p] and p not in left.proven]
     doubts = [_undecided(path, there[path], left.files[path]) for path in open_ones]
     doubts += [_unreadable(path, why) for path, why in left.unreadable.items()]
-    return Undeleted(
+    return DeleteRecovery(
         there=there,
         rows=rows,
         past=frozenset(past),
@@ -206,7 +206,7 @@ def _unreadable(path: str, why: str) -> Doubt:
     )
 
 
-def forgotten_predicates(log: LogLeft, *, rollup: bool) -> Iterator[Doubt]:
+def lost_predicates(log: LogLeft, *, rollup: bool) -> Iterator[Doubt]:
     """Yield the lost predicate deletes of a rollup table, as far as torn events record them."""
     if not rollup:
         return

@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 
 
-def losses(state: State, found: Recovered) -> list[Doubt]:
+def lost_rows(state: State, found: Recovered) -> list[Doubt]:
     """Return a doubt for each time interval that would lose visible rows."""
     before, after = state.timeline.visible_segments(), found.shown
     doubts: list[Doubt] = []

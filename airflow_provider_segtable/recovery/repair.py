@@ -42,16 +42,16 @@ from airflow_provider_segtable.core.recovery.replay import recover
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.recovery.delete_recovery import (
+    DeleteRecovery,
     DeletesLeft,
-    Undeleted,
     Verdict,
     addressed,
     adopted,
     deletes_of,
-    forgotten_predicates,
     left_out,
+    lost_predicates,
     read_deletes,
-    undeleted,
+    recover_deletes,
 )
 from airflow_provider_segtable.recovery.evidence import (
     LOST,
@@ -62,7 +62,7 @@ from airflow_provider_segtable.recovery.evidence import (
     read_files,
     read_log,
 )
-from airflow_provider_segtable.recovery.loss_report import fell_across, fits, losses
+from airflow_provider_segtable.recovery.loss_report import fell_across, fits, lost_rows
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
@@ -101,7 +101,7 @@ class RepairPlan:
         doubts: questions that the files alone do not answer.
         accept_loss: whether the user accepts lost rows.
         deletes: vector files that the log does not name.
-        undeleted: the result of delete recovery.
+        delete_recovery: the result of delete recovery.
     """
 
     table: TableCreated
@@ -113,7 +113,7 @@ class RepairPlan:
     doubts: tuple[Doubt, ...]
     accept_loss: bool = False
     deletes: DeletesLeft = field(default_factory=DeletesLeft)
-    undeleted: Undeleted = field(default_factory=Undeleted)
+    delete_recovery: DeleteRecovery = field(default_factory=DeleteRecovery)
 
     @property
     def blocking(self) -> tuple[Doubt, ...]:
@@ -164,7 +164,7 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
         gone=lost,
         deletes=deletes_of(deletes, log, rollup=table.rollup is not None),
     )
-    again = undeleted(ports, deletes, state, found.shown, decided.deletes)
+    again = recover_deletes(ports, deletes, state, found.shown, decided.deletes)
     event = _event(found, log, lost, files, again)
     wrong = log.damaged or bool(lost)
     return RepairPlan(
@@ -177,27 +177,27 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
         doubts=tuple(_doubts(found, log, again, event, present, table)) if wrong else (),
         accept_loss=decided.accept_loss,
         deletes=deletes,
-        undeleted=again,
+        delete_recovery=again,
     )
 
 
 def _doubts(
     found: Recovered,
     log: LogLeft,
-    again: Undeleted,
+    again: DeleteRecovery,
     event: TableRepaired,
     present: Sequence[Segment],
     table: TableCreated,
 ) -> Iterator[Doubt]:
     if log.state is not None:
-        yield from losses(log.state, found)
+        yield from lost_rows(log.state, found)
         yield from fell_across(found, log.state)
     yield from found.doubts
     yield from again.doubts
     if log.damaged:
         yield from unproven(found, {*log.published, *(s.path for s in present)})
         yield from missing(found, event.voided)
-        yield from forgotten_predicates(log, rollup=table.rollup is not None)
+        yield from lost_predicates(log, rollup=table.rollup is not None)
 
 
 def _known(log: LogLeft) -> set[str]:
@@ -225,7 +225,11 @@ def _candidates(files: FilesFound, state: State | None) -> list[Segment]:
 
 
 def _event(
-    found: Recovered, log: LogLeft, lost: Sequence[Segment], files: FilesFound, again: Undeleted
+    found: Recovered,
+    log: LogLeft,
+    lost: Sequence[Segment],
+    files: FilesFound,
+    again: DeleteRecovery,
 ) -> TableRepaired:
     fresh = {segment.path for segment in files.segments}
     unsafe = left_out(found, again.past)
@@ -286,7 +290,7 @@ def repair(ports: TableContext, plan: RepairPlan) -> Repaired:
             f"{ports.uri}: {len(plan.blocking)} doubts block the repair, resolve them first: "
             f"{plan.blocking[0].note}"
         )
-    plan.undeleted.keep(ports)
+    plan.delete_recovery.keep(ports)
     aside = _put_aside(ports, plan) if plan.log.torn else ""
     state = _begin_log(ports, plan) if plan.fresh else _go_on(ports, plan)
     EventLog(ports.storage).checkpoint(state)

@@ -69,7 +69,7 @@ class ClockCheck:
         """
         if abs(reading.ahead_us) > most_s * _US:
             self._passed = None
-            raise ClockSkew(_told(author, reading, most_s))
+            raise ClockSkew(_skew_message(author, reading, most_s))
         self._passed = reading
 
     def agreed(self, clock: Clock, most_s: float) -> Instant | None:
@@ -111,7 +111,7 @@ def lease_clock(lease: Lease, clock: Clock) -> Reading:
     return Reading(at=clock.now(), at_s=clock.monotonic(), theirs=theirs, whose="the coordinator's")
 
 
-def _told(author: str, reading: Reading, most_s: float) -> str:
+def _skew_message(author: str, reading: Reading, most_s: float) -> str:
     return (
         f"the clock of {author} is {reading.ahead_us / _US:+.1f} s off {reading.whose}: on "
         f"{socket.gethostname()} it is {iso(reading.at)}, there {iso(reading.theirs)}, more than "

@@ -133,12 +133,12 @@ class TableTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event."""
         try:
-            told = await self._told()
+            told = await self._awaited()
         except Exception as error:  # noqa: BLE001  # the task sees an event, not an exception
             told = {"status": "error", "message": redacted(f"{type(error).__name__}: {error}")}
         yield TriggerEvent(told)  # type: ignore[no-untyped-call]
 
-    async def _told(self) -> Mapping[str, Any]:
+    async def _awaited(self) -> Mapping[str, Any]:
         place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id))
         mask_credentials(place.storage_options)
         own = ThreadPoolExecutor(1, thread_name_prefix="segtable-trigger")

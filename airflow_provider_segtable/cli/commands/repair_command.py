@@ -117,13 +117,13 @@ def plan_facts(plan: "RepairPlan") -> Facts:
             {
                 "path": path,
                 "rows": sum(len(each) for each in rows.values()),
-                "rows_there": plan.undeleted.there.get(path, 0),
+                "rows_there": plan.delete_recovery.there.get(path, 0),
                 "proven": path in plan.deletes.proven,
             }
             for path, rows in sorted(plan.deletes.files.items())
         ],
         "unreadable_deletes": dict(plan.deletes.unreadable),
-        "deleted_again": sum(len(rows) for rows in plan.undeleted.rows.values()),
+        "deleted_again": sum(len(rows) for rows in plan.delete_recovery.rows.values()),
         "rows": sum(segment.rows for segment in plan.shown),
         "doubts": [
             {

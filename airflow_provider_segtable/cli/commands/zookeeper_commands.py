@@ -55,7 +55,7 @@ def start(
 
     if background:
         address = embedded.start_background(directory, port=port)
-        _tell(_facts(directory), as_json=as_json)
+        _print_address(_facts(directory), as_json=as_json)
         if not as_json:
             note(f"running at {address}. Stop it with [green]segtable zookeeper stop[/]")
         return
@@ -68,7 +68,7 @@ def start(
         signal.signal(name, end)
     place = directory or embedded.default_state_dir()
     with embedded.EmbeddedZooKeeper(place, port):
-        _tell(_facts(directory), as_json=as_json)
+        _print_address(_facts(directory), as_json=as_json)
         if not as_json:
             note("running; Ctrl-C stops it")
         ended.wait()
@@ -98,7 +98,7 @@ def status(*, directory: Directory = None, as_json: AsJson = False) -> None:
     [green]segtable zookeeper status --json[/]
     """
     facts = _facts(directory)
-    _tell(facts, as_json=as_json)
+    _print_address(facts, as_json=as_json)
     if not facts["running"]:
         if not as_json:
             note("not running. Start it with [green]segtable zookeeper start --background[/]")
@@ -119,7 +119,7 @@ def _facts(directory: Path | None) -> Facts:
     }
 
 
-def _tell(facts: Facts, *, as_json: bool) -> None:
+def _print_address(facts: Facts, *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
     elif facts["address"]:

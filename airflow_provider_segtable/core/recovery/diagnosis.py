@@ -79,7 +79,7 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
     if touched is None:
         yield from violations(state)
         return
-    pieces = list(_closed(state.timeline, touched))
+    pieces = list(_whole_chunks(state.timeline, touched))
     present = [s for piece in pieces for s in state.timeline.segments(piece)]
     part = Timeline.empty().with_changes(add=present)
     for piece in pieces:
@@ -103,7 +103,7 @@ def _touched(event: Event) -> frozenset[Interval] | None:
     return frozenset() if type(action) in _WITHOUT_SEGMENTS else None
 
 
-def _closed(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:
+def _whole_chunks(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[Interval]:
     """Widen intervals until no chunk extends beyond them, and join overlapping ones."""
     held: Interval | None = None
     for wanted in sorted(touched):

@@ -30,12 +30,12 @@ from airflow_provider_segtable.core.recovery.version_claims import (
     attempts,
     begins,
     claims,
-    closed,
     covered,
     granularity_of,
     inside,
     names_of,
     united,
+    whole_chunks,
 )
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
@@ -305,7 +305,7 @@ class _Work:
             kinds = {granularity_of(c, self.layout.granularity) for c in chunks}
             for kind in kinds - {None}:
                 assert kind is not None  # noqa: S101 - for the type checker
-                self.layout = self.layout.recut(closed(piece, kind, self.layout), kind)
+                self.layout = self.layout.recut(whole_chunks(piece, kind, self.layout), kind)
 
     def result(self) -> Recovered:
         """Return the recovered table, after checking for lost rows."""

@@ -72,7 +72,7 @@ def granularity_of(interval: Interval, preferred: Granularity) -> Granularity | 
     return next(kinds, None)
 
 
-def closed(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
+def whole_chunks(piece: Interval, kind: Granularity, layout: Layout) -> Interval:
     """Return the smallest interval around a piece that splits no chunk, old or new."""
     before: Interval | None = None
     while piece != before:

@@ -178,7 +178,7 @@ def run(
         _leave(app, outcome)
         app.close()
         signal.signal(signal.SIGTERM, before)
-        _tell(app, outcome)
+        _report(app, outcome)
     return outcome.code
 
 
@@ -205,7 +205,7 @@ def _facts(app: App, outcome: Outcome) -> dict[str, Any]:
     return {**told, **outcome.facts}
 
 
-def _tell(app: App, outcome: Outcome) -> None:
+def _report(app: App, outcome: Outcome) -> None:
     text = json.dumps(_facts(app, outcome))
     if app.arguments.result_file:
         target: Path = app.arguments.result_file

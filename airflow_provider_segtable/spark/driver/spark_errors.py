@@ -1,7 +1,7 @@
 """Translate Spark's exceptions to segtable's errors.
 
 1. A kernel's own error leaves its task as a value (``tasks.faults``), and the driver raises it
-   again (``raise_told``) with its type and message.
+   again (``raise_reported``) with its type and message.
 2. Any other failed task is reported by its last Python exception and its host (``lost_tasks``).
 3. Any other Spark exception becomes one line: its condition or first line, not a stack.
 """
@@ -64,7 +64,7 @@ def gist(text: str) -> str:
     return best[:LONGEST]
 
 
-def raise_told(kind: str, message: str) -> None:
+def raise_reported(kind: str, message: str) -> None:
     """Raise an error that a task returned as values."""
     made = getattr(errors, kind, ExecutionFailed)
     raise made(message)

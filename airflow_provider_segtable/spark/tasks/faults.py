@@ -3,6 +3,6 @@
 from airflow_provider_segtable.core.errors import SegtableError
 
 
-def told(error: SegtableError) -> tuple[str, str]:
+def reported(error: SegtableError) -> tuple[str, str]:
     """Return an error's type name and message."""
     return type(error).__name__, str(error)

@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import check_whole
 from airflow_provider_segtable.data.parquet.sorted_writer import probed
-from airflow_provider_segtable.spark.tasks.faults import told
+from airflow_provider_segtable.spark.tasks.faults import reported
 
 SAMPLED_ROWS, SAMPLED_BYTES = 20_000, 16 << 20
 
@@ -30,7 +30,7 @@ class CheckTask:
             try:
                 check_whole(files, segment)
             except SegtableError as error:
-                yield told(error)
+                yield reported(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.segments.segment_codec import decode_segment
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import Standing, check_rows, write_segment
-from airflow_provider_segtable.spark.tasks.faults import told
+from airflow_provider_segtable.spark.tasks.faults import reported
 
 SLOT = "__segtable_slot"
 RESULT = "segment string, error string, message string"
@@ -73,7 +73,7 @@ class WriteTask:
                 paths.append(segment.path)
                 yield _result(segment=json.dumps(encode_segment(segment)))
         except SegtableError as error:
-            kind, message = told(error)
+            kind, message = reported(error)
             yield _result(error=kind, message=message)
         except BaseException:
             for path in paths:

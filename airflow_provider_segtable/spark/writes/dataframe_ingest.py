@@ -32,7 +32,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
 from airflow_provider_segtable.planning.policy import Policy
-from airflow_provider_segtable.spark.driver.spark_errors import raise_told, translated
+from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.reads.spark_schemas import check_columns
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
 from airflow_provider_segtable.spark.tasks.writing import (
@@ -232,7 +232,7 @@ class _Writer:
             results = self._slotted(ticket).mapInArrow(noted.run, RESULT).collect()
         for result in results:
             if result.error is not None:
-                raise_told(result.error, result.message)
+                raise_reported(result.error, result.message)
         return [decode_result(result.segment) for result in results]
 
     def _slotted(self, ticket: AppendTicket) -> DataFrame:

@@ -43,7 +43,7 @@ from airflow_provider_segtable.data.jobs.segment_writer import Standing
 from airflow_provider_segtable.data.parquet.descriptor import read_definition
 from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, without_rows
-from airflow_provider_segtable.spark.driver.spark_errors import raise_told, translated
+from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, spark_paths
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
@@ -180,7 +180,7 @@ class _Work:
         tasks = min(len(self.inputs), self.spark.sparkContext.defaultParallelism)
         given = self.spark.sparkContext.parallelize(self.inputs, tasks)
         for kind, message in given.mapPartitions(check.run).collect():
-            raise_told(kind, message)
+            raise_reported(kind, message)
 
     def ranged(self) -> DataFrame:
         """Return the rolled-up rows with numbered columns, chunk and range."""
@@ -287,7 +287,7 @@ class _Work:
             results = self._slotted(ranged, slots).mapInArrow(noted.run, RESULT).collect()
             for result in results:
                 if result.error is not None:
-                    raise_told(result.error, result.message)
+                    raise_reported(result.error, result.message)
             segments = [decode_result(result.segment) for result in results]
             self.check_balance(segments)
         except BaseException:

@@ -10,12 +10,12 @@ from airflow_provider_segtable.core.recovery.version_claims import (
     attempts,
     begins,
     claims,
-    closed,
     covered,
     granularity_of,
     inside,
     names_of,
     united,
+    whole_chunks,
 )
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
@@ -115,18 +115,18 @@ def test_no_chunk_is_split_by_a_closed_region() -> None:
     weeks = Layout(granularity=Granularity.WEEK)
     plain = Layout(granularity=Granularity.DAY)
     hour = Granularity.HOUR.chunk(JANUARY.start)
-    assert closed(hour, Granularity.DAY, plain) == Granularity.DAY.chunk(JANUARY.start)
-    assert closed(hour, Granularity.HOUR, plain) == Granularity.DAY.chunk(JANUARY.start)
+    assert whole_chunks(hour, Granularity.DAY, plain) == Granularity.DAY.chunk(JANUARY.start)
+    assert whole_chunks(hour, Granularity.HOUR, plain) == Granularity.DAY.chunk(JANUARY.start)
     mixed = Layout(
         granularity=Granularity.DAY,
         overrides=(GranularityOverride(WEEK, Granularity.WEEK),),
     )
-    assert closed(JANUARY, Granularity.DAY, mixed) == Interval(JANUARY.start, WEEK.end)
+    assert whole_chunks(JANUARY, Granularity.DAY, mixed) == Interval(JANUARY.start, WEEK.end)
     both = Interval(JANUARY.start, FEBRUARY.interval.end)
-    assert closed(JANUARY, Granularity.MONTH, mixed) == both
-    assert closed(FEBRUARY.interval, Granularity.MONTH, mixed) == both
+    assert whole_chunks(JANUARY, Granularity.MONTH, mixed) == both
+    assert whole_chunks(FEBRUARY.interval, Granularity.MONTH, mixed) == both
     december = Granularity.WEEK.chunk(JANUARY.start)
-    assert closed(JANUARY, Granularity.DAY, weeks) == Interval(december.start, WEEK.end)
+    assert whole_chunks(JANUARY, Granularity.DAY, weeks) == Interval(december.start, WEEK.end)
 
 
 def test_the_segments_of_a_version_agree_on_its_core_set() -> None:

@@ -114,7 +114,7 @@ def test_ignored_deletes_show_their_rows_again(tmp_path: Path) -> None:
     delete(world, 3)
     world.lose_log()
     plan = plan_repair(world.ports, IGNORE)
-    assert sorted(plan.undeleted.there.values()) == [0, 1]
+    assert sorted(plan.delete_recovery.there.values()) == [0, 1]
     repair(world.ports, plan)
     assert shown(world) == [1, 2, 3, 4, 5]
     world.restart()
@@ -221,7 +221,7 @@ def test_killed_before_its_event_a_repair_is_finished_by_the_next(tmp_path: Path
     delete(world, 1)
     before = world.contents()
     world.lose_log()
-    plan_repair(world.ports, APPLY).undeleted.keep(world.ports)
+    plan_repair(world.ports, APPLY).delete_recovery.keep(world.ports)
     there = sorted((tmp_path / "deletes").iterdir())
     repair(world.ports, plan_repair(world.ports, APPLY))
     assert sorted((tmp_path / "deletes").iterdir()) == there
