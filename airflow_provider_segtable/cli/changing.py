@@ -138,9 +138,9 @@ def _check_local(file: FileRows) -> None:
     from airflow_provider_segtable.cli.input.sources import file_format
 
     if _of_spark(file.path):
-        raise InvalidInput(f"{file} is no single file on this machine")
+        raise InvalidInput(f"{file} is not a single file on this machine")
     if file.options:
-        raise InvalidInput("--option is for Spark's readers")
+        raise InvalidInput("--option needs --engine spark, it goes to Spark's reader")
     file_format(Path(file.path), file.format)
 
 

@@ -167,7 +167,9 @@ class SegtableChangeOperator(SegtableSparkOperator):
         if told is not None:
             return {**told, "changed_before": False}
         ended = "has not landed yet" if report.running else "failed, and changed nothing"
-        why = redacted(str(facts.get("error") or report.error or "its application told nothing"))
+        why = redacted(
+            str(facts.get("error") or report.error or "its application reported nothing")
+        )
         raise AirflowException(
             f"{self.kind} in {self.table} {ended}; a retry commits at most once: {why}"
         )
@@ -307,7 +309,7 @@ class SegtableMergeOperator(SegtableChangeOperator):
         """Return the change request."""
         source = file_rows("source", self.source, self.format, self.options)
         if source is None:
-            raise InvalidInput(f"source = {self.source!r} is no file: give a path")
+            raise InvalidInput(f"source = {self.source!r} is not a file: give a path")
         return Merge(
             source=source,
             on=columns("on", self.on),

@@ -50,7 +50,7 @@ class Engine(StrEnum):
             return Engine(name)
         except ValueError:
             known = ", ".join(Engine)
-            raise InvalidInput(f"engine = {name!r} is none of {known}") from None
+            raise InvalidInput(f"engine = {name!r} is unknown: choose one of {known}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,9 @@ class Policy:
         for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 known = ", ".join(word or "nothing" for word in words)
-                raise InvalidInput(f"policy {name} = {getattr(self, name)!r} is none of {known}")
+                raise InvalidInput(
+                    f"policy {name} = {getattr(self, name)!r} is unknown: choose one of {known}"
+                )
         try:
             order = Order.parse(self.clustering)
         except InvalidInput as error:
@@ -127,7 +129,7 @@ class Policy:
             if name == key:
                 continue
             if name not in known:
-                raise InvalidInput(f"{key!r} is no property: known are {', '.join(PROPERTIES)}")
+                raise InvalidInput(f"{key!r} is not a property: known are {', '.join(PROPERTIES)}")
             words = known[name] in (str, "str")
             whole = known[name] in (int, "int")
             given[name] = text.strip() if words else _number(key, text, whole=whole)

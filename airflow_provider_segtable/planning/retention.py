@@ -48,7 +48,7 @@ class Retention:
             if name == key:
                 continue
             if name not in known:
-                raise InvalidInput(f"{key!r} is no property: known are {', '.join(PROPERTIES)}")
+                raise InvalidInput(f"{key!r} is not a property: known are {', '.join(PROPERTIES)}")
             given[name] = _number(key, text, whole=known[name] in (int, "int"))
         return Retention(**given)  # type: ignore[arg-type]
 

@@ -172,7 +172,7 @@ def test_what_the_log_does_not_tell_is_left_for_who_waits(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (["delete"], "say which rows"),
+        (["delete"], "select rows"),
         (["update", "--where=true"], "--set COLUMN=EXPRESSION"),
         (["update", "--where=true", "--set=n=1", "--set=n=2"], "set more than once"),
         (["merge", "--source=x.csv"], "--on"),

@@ -34,13 +34,15 @@ from airflow_provider_segtable.planning.engine import Engine
 
 FileFormat = Annotated[
     str | None,
-    typer.Option("--format", help="Of the file; by its name if left out.", show_default=False),
+    typer.Option(
+        "--format", help="Format of the file; by its suffix if left out.", show_default=False
+    ),
 ]
 ReaderOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--option",
-        help="Of Spark's reader of the file, e.g. sep=;. Repeatable.",
+        help="Option of Spark's reader of the file, e.g. sep=;. Repeatable.",
         metavar="KEY=VALUE",
         show_default=False,
     ),
@@ -55,12 +57,12 @@ class ChangeOptions:
     options: ReaderOptions = None
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say how many rows it would touch, and write nothing."),
+        typer.Option("--dry-run", help="Report how many rows it would change; write nothing."),
     ] = False
     commit_id: Annotated[
         str | None,
         typer.Option(
-            help="A name for this change. Run again under the same name, it changes nothing more.",
+            help="A name for this change. Repeated under the same name, it changes nothing more.",
             metavar="NAME",
             show_default=False,
         ),
@@ -100,18 +102,18 @@ class RowOptions:
     where: Annotated[
         str | None,
         typer.Option(
-            help="Which rows, as a Spark SQL expression.", metavar="SQL", show_default=False
+            help="Select rows by a Spark SQL expression.", metavar="SQL", show_default=False
         ),
     ] = None
     matches: Annotated[
         str | None,
         typer.Option(
-            help="Which rows: those equal to a row of this file, in the columns that it has.",
+            help="Select rows equal to a row of this file, in the file's columns.",
             metavar="FILE",
             show_default=False,
         ),
     ] = None
-    all_: Annotated[bool, typer.Option("--all", help="Every row of the table.")] = False
+    all_: Annotated[bool, typer.Option("--all", help="Select every row of the table.")] = False
     on: Annotated[
         str | None,
         typer.Option(
@@ -193,23 +195,23 @@ def merge(
     on: Annotated[
         str,
         typer.Option(
-            help="The key: rows that are equal in these columns match.",
+            help="Key columns: rows that are equal in them match.",
             metavar="COLUMN,...",
             show_default=False,
         ),
     ],
     matched: Annotated[
-        Matched, typer.Option(help="What becomes of the table's rows that match.")
+        Matched, typer.Option(help="Action for rows of the table that match.")
     ] = Matched.UPDATE,
     unmatched: Annotated[
-        Unmatched, typer.Option(help="What becomes of the file's rows that match none.")
+        Unmatched, typer.Option(help="Action for rows of the file without a match.")
     ] = Unmatched.INSERT,
     sets: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="What a column of updated rows becomes, a Spark SQL expression over target.* and "
-            "source.*; they get the file's columns if left out. Repeatable.",
+            help="A column of updated rows and its new value, a Spark SQL expression over target.* "
+            "and source.*; they get the file's columns if left out. Repeatable.",
             metavar="COLUMN=SQL",
             show_default=False,
         ),

@@ -52,7 +52,9 @@ def decode(data: bytes, where: str) -> Event:
         checksum = body.pop("checksum")
         found = body["format"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptTable(f"{where} is no event ({error}): restore it or repair the log") from None
+        raise CorruptTable(
+            f"{where} is not an event ({error}): restore it or repair the log"
+        ) from None
     if found != FORMAT:
         raise UnsupportedFormat(
             f"{where} has format {found}, this segtable reads {FORMAT}: upgrade segtable"

@@ -102,9 +102,9 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that ``request_of`` reads."""
     add = parser.add_argument
     add("kind", choices=[kind.value for kind in ChangeKind], help="what to do")
-    add("--where", metavar="CONDITION", help="which rows, in SQL; 'true' is all")
+    add("--where", metavar="CONDITION", help="rows to select, in SQL; 'true' selects all")
     add("--set", type=_pair, action="append", default=[], metavar="COLUMN=EXPRESSION")
-    add("--matches", metavar="PATH", help="rows that equal one of these")
+    add("--matches", metavar="PATH", help="file of rows to match")
     add("--source", metavar="PATH", help="the rows to merge")
     add("--on", help="columns to compare: COLUMN,COLUMN; of --matches all if not given")
     add("--matched", choices=list(Matched), default=Matched.UPDATE)
@@ -118,8 +118,10 @@ def add_change_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="of Spark's reader, e.g. nullValue=NA",
     )
-    add("--commit-id", help="equal ids change once")
-    add("--dry-run", action="store_true", help="say how many rows it would change, write nothing")
+    add("--commit-id", help="commit id: the change is made once under it")
+    add(
+        "--dry-run", action="store_true", help="report how many rows it would change, write nothing"
+    )
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -176,4 +178,4 @@ def _check_kind(given: argparse.Namespace, kind: ChangeKind) -> None:
     }
     for name, (is_given, fits) in own.items():
         if is_given and not fits:
-            raise InvalidInput(f"{name} says nothing to a {kind.value}: leave it out")
+            raise InvalidInput(f"{name} has no meaning for a {kind.value}: leave it out")

@@ -85,7 +85,9 @@ class GivenRows:
     def __post_init__(self) -> None:
         """Refuse rows without columns, and columns with equal names."""
         if not self.columns:
-            raise InvalidInput("the given rows have no columns: nothing says which rows are meant")
+            raise InvalidInput(
+                "the given rows have no columns to compare with: give rows with columns"
+            )
         if len({*self.columns}) < len(self.columns):
             raise SchemaMismatch(
                 f"the given rows have columns {', '.join(self.columns)}: rename those given twice"
@@ -333,8 +335,8 @@ def _check_source(merge: Merge, columns: tuple[str, ...], schema: Schema, time_c
     strange = [name for name in columns if name not in schema.names]
     if strange and merge.set is None and merge.keys:
         raise SchemaMismatch(
-            f"the source has a column {strange[0]!r} that the table has not: drop it, or say by "
-            "set what it is for"
+            f"the source has a column {strange[0]!r}, which the table lacks: drop it, or use it "
+            "in set"
         )
     if merge.unmatched is Unmatched.INSERT:
         for column in schema.columns:
@@ -355,7 +357,7 @@ def _check_selection(
     given = sum(each is not None for each in (where, rows, addresses))
     if not given:
         raise InvalidInput(
-            "0 of where, rows and addresses are given: say which rows (--where, --matches); "
+            "0 of where, rows and addresses are given: select rows (--where, --matches); "
             "where='true' selects every row"
         )
     if addresses is not None and given > 1:

@@ -245,7 +245,7 @@ def _group(key: GroupKey, members: Mapping[int, Segment]) -> Group | None:
         sizes = {str(s.id): s.shard.group_size for s in segments}
         raise CorruptTable(
             f"group {key} cannot be made of {len(segments)} segments with group "
-            f"sizes {sizes}; remove those that no completed plan made"
+            f"sizes {sizes}; remove the ones without a completed plan"
         )
     return Group(key=key, segments=segments)
 

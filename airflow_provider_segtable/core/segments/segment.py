@@ -57,7 +57,7 @@ class SegmentId:
             start, end, version, partition = text.split("_")
             return SegmentId(Interval.from_name(f"{start}_{end}"), int(version), int(partition))
         except ValueError:
-            raise CorruptTable(f"{text!r} is no segment id") from None
+            raise CorruptTable(f"{text!r} is not a segment id") from None
 
     @property
     def chunk(self) -> "ChunkKey":

@@ -36,7 +36,7 @@ class Order:
         for name in self.columns:
             if not name or name != name.strip() or re.search(r"[,()]", name):
                 raise InvalidInput(
-                    f"{name!r} in an order is no column name: write columns separated by commas, "
+                    f"{name!r} in an order is not a column name: write columns with commas, "
                     "e.g. carrier,origin or zorder(carrier,origin)"
                 )
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
@@ -64,7 +64,7 @@ class Order:
         match = _TEXT.fullmatch(text)
         if not match:
             raise InvalidInput(
-                f"{text!r} is no order: write e.g. carrier,origin or zorder(carrier,origin)"
+                f"{text!r} is not an order: write e.g. carrier,origin or zorder(carrier,origin)"
             )
         inside = match["inside"] if match["curve"] else match["plain"]
         if not match["curve"] and not inside.strip():
@@ -75,4 +75,4 @@ class Order:
                 curve="zorder" if match["curve"] else "lexicographic",
             )
         except InvalidInput as error:
-            raise InvalidInput(f"{text!r} is no order: {error}") from None
+            raise InvalidInput(f"{text!r} is not an order: {error}") from None

@@ -47,7 +47,7 @@ def condition(where: Where | Predicate, schema: pa.Schema, time_column: str) -> 
         return by_predicate(where, time_column)
     if not isinstance(where, pc.Expression):
         raise InvalidInput(
-            f"{where!r} is no condition: give SQL text, or a pyarrow.compute.Expression"
+            f"{where!r} is not a condition: give SQL text, or a pyarrow.compute.Expression"
         )
     return Condition(columns=_bound(where, schema), keep=lambda batch: batch.filter(where))
 
@@ -69,7 +69,7 @@ def _bound(where: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
         empty.filter(where)
     except (pa.ArrowException, TypeError) as error:
         raise InvalidInput(
-            f"{where} is no condition over {', '.join(schema.names)}: {error}"
+            f"{where} is not a condition over {', '.join(schema.names)}: {error}"
         ) from (None)
     return tuple(name for name in schema.names if not _stands(where, empty.drop_columns([name])))
 

@@ -46,7 +46,7 @@ def format_of(path: str) -> tuple[str, Mapping[str, str]]:
         suffixes.pop()
     if not suffixes or suffixes[-1] not in _SUFFIXES:
         raise InvalidInput(
-            f"the suffix of {path!r} tells no format: give one (--format csv, json, parquet, "
+            f"the suffix of {path!r} is not a known format: give one (--format csv, json, parquet, "
             f"orc, ...), or use one of {', '.join(_SUFFIXES)}"
         )
     return _SUFFIXES[suffixes[-1]]

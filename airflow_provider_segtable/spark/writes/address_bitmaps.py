@@ -107,7 +107,7 @@ def _by_root(
         return
     if name not in places:
         raise InvalidInput(
-            f"{name} is no file of the table any more: scan a newer snapshot for addresses"
+            f"{name} is not in the table any more: scan a newer snapshot for addresses"
         )
     at = 0
     for run in places[name].runs:

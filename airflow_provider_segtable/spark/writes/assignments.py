@@ -28,7 +28,7 @@ def expression(name: str, value: object) -> Column:
         InvalidInput: it is no SQL text.
     """
     if not isinstance(value, Sql):
-        raise InvalidInput(f"{name} = {value!r} is no SQL text: use Table.update for plain values")
+        raise InvalidInput(f"{name} = {value!r} is not SQL text: use Table.update for plain values")
     return F.expr(value.text)
 
 

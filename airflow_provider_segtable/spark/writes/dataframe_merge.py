@@ -131,7 +131,7 @@ class Joining:
         told = ", ".join(f"{name} = {value!r}" for name, value in given.items())
         raise InvalidInput(
             f"{twice['count']} rows of the source match one row of the table, that with {told}: "
-            "which of them it would become is not said; leave one of them"
+            "the merge is ambiguous; keep one of them"
         )
 
 

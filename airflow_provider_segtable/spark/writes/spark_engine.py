@@ -108,7 +108,7 @@ class SparkEngine:
             elif isinstance(where, str):
                 frame = frame.where(where)
             elif where is not None:
-                raise InvalidInput(f"{where} is no condition in SQL, which Spark needs")
+                raise InvalidInput(f"{where} is not a condition in SQL, which Spark needs")
             return frame if request.rows is None else _equal(frame, request.rows, request.on)
 
 

@@ -186,4 +186,6 @@ def _constant(name: str, text: str, schema: pa.Schema) -> pa.Scalar | None:
     match parse_predicate(f"`{quoted}` = {text}", schema):
         case Compare(column=column, how=Compares.EQUAL, value=value) if column == name:
             return scalar(value, schema.field(name).type, name)
-    raise InvalidInput(f"{text!r} is no plain value to set column {name!r} to: use Spark for this")
+    raise InvalidInput(
+        f"{text!r} is not a plain value to set column {name!r} to: use Spark for this"
+    )

@@ -35,7 +35,7 @@ def given_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         InvalidInput: the rows have no columns.
     """
     if not rows.column_names:
-        raise InvalidInput("the given rows have no columns: nothing says which rows are meant")
+        raise InvalidInput("the given rows have no columns to compare with: give rows with columns")
     if not set(rows.column_names) <= set(schema.names):
         return conformed(rows, schema)  # raises, naming the missing column
     fields = [field.with_nullable(True) for field in schema if field.name in rows.column_names]

@@ -79,7 +79,7 @@ def _refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Seq
         shown = ", ".join(f"{name} = {value!r}" for name, value in key.items())
         raise InvalidInput(
             f"{counts[doubles[0]]} rows of the source have {shown}, and a row of the table has it, "
-            "too: which of them it would become is not said; leave one of them"
+            "too: the merge is ambiguous; keep one of them"
         )
 
 

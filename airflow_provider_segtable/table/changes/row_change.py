@@ -228,7 +228,7 @@ class _Settling:
             if outcome is not None:
                 return outcome
             newest = self.log.refresh(newest)
-        raise self._hindered(f"time was cut anew {TRIES} times")
+        raise self._hindered(f"time was repartitioned {TRIES} times")
 
     def _written(self, prepare: Prepare, newest: State) -> ChangeResult | Conflict | None:
         """Write the new rows by a version's time chunks and commit; None if the chunks changed."""
@@ -267,7 +267,7 @@ class _Settling:
                 return lost
             if not self.rows and not self.segments:
                 return self._result(None, self.state)
-        raise self._hindered(f"others changed rows beside these {ROUNDS} times")
+        raise self._hindered(f"other writers changed neighbouring rows {ROUNDS} times")
 
     def _hindered(self, why: str) -> ChangeConflict:
         asked = self.asked

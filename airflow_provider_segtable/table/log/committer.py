@@ -154,7 +154,7 @@ def way_out(ports: TableContext, change: Change, n: int) -> str:
     """Return the error message for a change whose put of event ``n`` may still land."""
     return (
         f"{ports.uri}: the reply to event {n} was lost and the log does not show it yet; "
-        f"run the same again with commit id {change.commit_id!r}: it commits once"
+        f"run it again with commit id {change.commit_id!r}: it commits once"
     )
 
 

@@ -99,7 +99,7 @@ def append(
             fresh = log.refresh(state)
             recut, state = fresh.layout != state.layout, fresh
             if recut:  # while we waited
-                outcome = Conflict(reason="time was cut anew")
+                outcome = Conflict(reason="time was repartitioned")
                 continue
             done = _write_and_commit(ports, state, lease, write, commit_id)
         finally:

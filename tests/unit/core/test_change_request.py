@@ -83,7 +83,7 @@ def test_arguments_carry_a_request(request: ChangeRequest) -> None:
         (lambda: Delete(where="true", on=("n",)), r"on=\('n',\)"),
         (lambda: Delete(rows=ROWS, on=("n", "n")), "each once"),
         (lambda: Update(set={}, where="true"), "set is empty"),
-        (lambda: Update(set={"n": 1}), "say which rows"),
+        (lambda: Update(set={"n": 1}), "select rows"),
         (lambda: Merge(source=ROWS, on=()), "name the columns to join by"),
         (lambda: Merge(source=ROWS, on=("n", "n")), "each once"),
         (
@@ -122,7 +122,7 @@ def test_what_a_request_cannot_mean_is_refused(make: Any, said: str) -> None:
         (Delete(rows=GivenRows(rows=None, columns=("m",))), "no column 'm' to compare with"),
         (Merge(source=ROWS, on=("m",)), "the source has no column 'm'"),
         (Merge(source=GivenRows(rows=None, columns=("m",)), on=("m",)), "the table has no column"),
-        (Merge(source=GivenRows(rows=None, columns=("n", "m")), on=("n",)), "'m' that the table"),
+        (Merge(source=GivenRows(rows=None, columns=("n", "m")), on=("n",)), "'m', which the table lacks"),
         (Merge(source=ROWS, on=("n",)), "no column 'at', which no row of the table can do without"),
     ],
 )

@@ -156,7 +156,7 @@ def test_policy_is_read_from_properties() -> None:
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        ({"compaction.taget_size": "1"}, "'compaction.taget_size' is no property"),
+        ({"compaction.taget_size": "1"}, "'compaction.taget_size' is not a property"),
         ({"compaction.target_size": "big"}, "'big' is not a whole number"),
         ({"compaction.min_segments": "1"}, "min_segments = 1 is too low: at least 2"),
     ],

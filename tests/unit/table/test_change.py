@@ -457,7 +457,7 @@ def test_time_cut_anew_again_and_again_ends_in_a_conflict(table: Table, other: T
             return self.inner.acquire(request, wait_s=wait_s)
 
     ports = replace(table.ports, optional_coordinator=Restless(table.ports.coordinator, None))  # type: ignore[arg-type]
-    with pytest.raises(ChangeConflict, match="time was cut anew 5 times"):
+    with pytest.raises(ChangeConflict, match="time was repartitioned 5 times"):
         Table(ports).update({"price": 0.0}, "row = 7")
     assert price(table, 7) == [3.5]
     assert files(table) == in_use(table)
