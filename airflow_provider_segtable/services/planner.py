@@ -164,7 +164,7 @@ def _launch_of(plan: Plan) -> Launch:
 
 def _gave_way(known: PlanState) -> str:
     times = "once" if known.yields == 1 else f"{known.yields} times"
-    return f"gave way {times}, last: {known.note}"
+    return f"yielded {times}, last: {known.note}"
 
 
 def _abandoned(state: State, locks: tuple[Lock, ...]) -> tuple[SegmentId, ...]:

@@ -84,5 +84,6 @@ def torn(segment: Segment, layout: Layout) -> Conflict:
     """Return the conflict of a segment with rows in two chunks of the layout."""
     first, last = layout.chunk(segment.time_min), layout.chunk(segment.time_max)
     return Conflict(
-        reason=f"time was cut anew: {segment.id} has rows in {first} and {last}; write it again"
+        reason=f"time was repartitioned: {segment.id} has rows in {first} and {last}; "
+        "write it again"
     )

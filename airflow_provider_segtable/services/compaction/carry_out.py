@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from airflow_provider_segtable.services.compaction.compaction import PlanResult, Report, compact
 from airflow_provider_segtable.services.compaction.execution import Execute
-from airflow_provider_segtable.services.compaction.execution_order import turns
+from airflow_provider_segtable.services.compaction.execution_order import execution_order
 from airflow_provider_segtable.table.context import TableContext
 
 
@@ -32,12 +32,12 @@ def carry_out(
     """
     return tuple(
         result
-        for turn in turns(ports.log.load(), plan_ids, wait_s)
+        for batch in execution_order(ports.log.load(), plan_ids, wait_s)
         for result in compact(
             ports,
-            turn.plan_ids,
+            batch.plan_ids,
             execute,
-            wait_s=turn.wait_s,
+            wait_s=batch.wait_s,
             parallelism=parallelism,
             report=report,
         )

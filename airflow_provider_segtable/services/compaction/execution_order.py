@@ -15,14 +15,16 @@ from airflow_provider_segtable.core.plans.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class PlanBatch:
     """Plans that may run together, and how long to wait for their locks."""
 
     plan_ids: tuple[str, ...]
     wait_s: float
 
 
-def turns(state: State, plan_ids: Iterable[str], wait_s: float | None = None) -> Iterator[Turn]:
+def execution_order(
+    state: State, plan_ids: Iterable[str], wait_s: float | None = None
+) -> Iterator[PlanBatch]:
     """Yield plans in execution order.
 
     Args:
@@ -36,4 +38,4 @@ def turns(state: State, plan_ids: Iterable[str], wait_s: float | None = None) ->
         by_kind[type(known.plan) if known else smallest()].append(plan_id)
     for kind, ids in by_kind.items():
         if ids:
-            yield Turn(plan_ids=tuple(ids), wait_s=kind.wait_s if wait_s is None else wait_s)
+            yield PlanBatch(plan_ids=tuple(ids), wait_s=kind.wait_s if wait_s is None else wait_s)

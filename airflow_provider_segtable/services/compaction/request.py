@@ -114,7 +114,7 @@ def _kind(name: str) -> type[Plan]:
     kind = kind_named(name)
     if kind is None:
         known = ", ".join(each.kind for each in kinds())
-        raise InvalidInput(f"{name!r} is no kind of compaction: write {known}")
+        raise InvalidInput(f"{name!r} is not a kind of compaction: write {known}")
     return kind
 
 
@@ -123,11 +123,11 @@ def _granularity(granularity: Granularity | str | None, kind: type[Plan]) -> Gra
         return None
     if granularity not in list(Granularity):
         known = ", ".join(Granularity)
-        raise InvalidInput(f"{granularity!r} is no granularity: write one of {known}")
+        raise InvalidInput(f"{granularity!r} is not a granularity: write one of {known}")
     if "granularity" not in kind.options:
         raise InvalidInput(
-            f"a {kind.kind} compaction can not cut time anew (granularity {granularity}): it stays "
-            f"inside its chunk's version; use a {with_option('granularity')} compaction"
+            f"a {kind.kind} compaction cannot repartition time (granularity {granularity}): it "
+            f"stays inside its chunk's version; use a {with_option('granularity')} compaction"
         )
     return Granularity(granularity)
 
@@ -245,7 +245,7 @@ def _nothing(
     more = len(reasons) - len(told)
     tail = f"; and {more} more" if more > 0 else ""
     waits = any("pending" in reason for reason in reasons)
-    way_out = "; carry out what is pending first (segtable compact TABLE)" if waits else ""
+    way_out = "; run the pending plans first (segtable compact TABLE)" if waits else ""
     return (
         f"nothing to compact for a {kind.kind} compaction{where}: {'; '.join(told)}{tail}{way_out}"
     )
@@ -263,7 +263,7 @@ def _commit(
         outcome = commit(ports, state, change)
         if isinstance(outcome, Unknown):
             raise CommitUnknown(
-                f"the reply to event {outcome.n} was lost: ask again, nothing is requested twice"
+                f"the reply to event {outcome.n} was lost: request again, no plan is added twice"
             )
         if isinstance(outcome, Committed):
             state = outcome.state
@@ -273,5 +273,5 @@ def _commit(
     state = ports.log.refresh(state)
     pending = [state.plans[plan_id] for plan_id in asked if plan_id in state.plans]
     if not pending:
-        raise CommitConflict(f"others were faster: {'; '.join(conflicts)}; ask again")
+        raise CommitConflict(f"conflict with other requests: {'; '.join(conflicts)}; request again")
     return tuple(sorted(pending, key=lambda each: each.plan.position))

@@ -122,7 +122,10 @@ def test_what_a_request_cannot_mean_is_refused(make: Any, said: str) -> None:
         (Delete(rows=GivenRows(rows=None, columns=("m",))), "no column 'm' to compare with"),
         (Merge(source=ROWS, on=("m",)), "the source has no column 'm'"),
         (Merge(source=GivenRows(rows=None, columns=("m",)), on=("m",)), "the table has no column"),
-        (Merge(source=GivenRows(rows=None, columns=("n", "m")), on=("n",)), "'m', which the table lacks"),
+        (
+            Merge(source=GivenRows(rows=None, columns=("n", "m")), on=("n",)),
+            "'m', which the table",
+        ),
         (Merge(source=ROWS, on=("n",)), "no column 'at', which no row of the table can do without"),
     ],
 )

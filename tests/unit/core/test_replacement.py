@@ -195,7 +195,7 @@ def test_rows_in_two_new_chunks_are_a_conflict_never_a_loss() -> None:
     slipped = after(running(plan), Appended(segments=(first(2),)))
     refused = admit(done(plan, day), slipped)
     assert isinstance(refused, Conflict)
-    assert "cut anew" in refused.reason
+    assert "was repartitioned" in refused.reason
     late = admit(Appended(segments=(first(2),)), after(running(plan), done(plan, day)))
     assert isinstance(late, Conflict)
     assert "write it again" in late.reason

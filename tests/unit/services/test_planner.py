@@ -141,7 +141,7 @@ def test_giving_way_is_not_dying(ports: TableContext) -> None:
         commit(ports, state, Change(action=gave_way, commit_id=f"yield-{turn}"))
     run = plan_table(ports)
     assert run.aborted == {}
-    assert run.yielded == {plan: "gave way 3 times, last: an ingest came"}
+    assert run.yielded == {plan: "yielded 3 times, last: an ingest came"}
     assert {launch.plan_id: launch.yields for launch in run.launches}[plan] == 3
 
 

@@ -171,7 +171,9 @@ def test_smaller_kinds_take_their_turn_first(ports: TableContext) -> None:
 def test_semi_major_leaves_claimed_segments_alone(ports: TableContext) -> None:
     """Where another plan has all segments, the way out is to carry that one out first."""
     plan_table(ports)
-    with pytest.raises(InvalidInput, match=r"claimed by pending plan minor-.*carry out what is"):
+    with pytest.raises(
+        InvalidInput, match=r"claimed by pending plan minor-.*run the pending plans"
+    ):
         request(ports, "semi-major", clustering="row")
 
 
