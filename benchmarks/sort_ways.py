@@ -25,7 +25,7 @@ from pyspark.sql import functions as sf
 
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
     MetricKind,

@@ -37,7 +37,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Where,
     action,
 )
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     Rollup,
     bound,
     input_schema,

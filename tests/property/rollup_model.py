@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
     MetricKind,
     QueryGranularity,
     Rollup,
 )
-from airflow_provider_segtable.core.tables.rollup_spec import bound as bind
+from airflow_provider_segtable.core.tables.rollup_kind import bound as bind
 from airflow_provider_segtable.core.time.interval import Granularity, instant
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 

@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 from airflow_provider_segtable.testing.builders import created
 from tests.property.changes_model import (

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, QueryGranularity
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, QueryGranularity
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input, physical_schema, rolled_up
 from tests.property import rollup_model as model
 
@@ -88,7 +88,7 @@ def test_rows_come_sorted_by_dimensions_then_time(rows: pa.Table) -> None:
 @given(rows=model.rows())
 def test_the_schema_is_the_physical_one(rows: pa.Table) -> None:
     """What is made has the stored schema's columns and types, then the hidden ones."""
-    from airflow_provider_segtable.core.tables.rollup_spec import stored_schema
+    from airflow_provider_segtable.core.tables.rollup_kind import stored_schema
     from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
 
     stored = to_arrow(stored_schema(HOW, from_arrow(model.INPUT), time_column="at"))

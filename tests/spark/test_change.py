@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput,
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.core.tables.metric import Metric
-from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

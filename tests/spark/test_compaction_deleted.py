@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.segments.segment import ROOT
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.table import Table

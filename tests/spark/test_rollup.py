@@ -19,7 +19,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 
 if TYPE_CHECKING:
     import pyarrow as pa

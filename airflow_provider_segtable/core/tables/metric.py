@@ -1,6 +1,6 @@
 """Metrics of rollup tables: their kinds, stored types and text form.
 
-``core.tables.rollup_spec``, rule 2, defines them: a metric is a function of the *set* of rows of a
+``core.tables.rollup_kind``, rule 2, defines them: a metric is a function of the *set* of rows of a
 group, so it can be computed in parts, in any order.
 """
 

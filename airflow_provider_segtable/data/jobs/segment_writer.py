@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.segments.segment import ROW, Roots, Segment, SegmentId, Shard
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.files.open_files import SinkFile

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, FooterChecksum, Segment
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, HIDDEN
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, HIDDEN
 from airflow_provider_segtable.data.deletes.row_bits import Flags
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles

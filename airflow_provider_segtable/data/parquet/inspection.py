@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.recovery.diagnosis import disagreements
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import iso
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.event_times import instants

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from airflow_provider_segtable.core.errors import TimeOutOfRange
-from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity
+from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity
 from airflow_provider_segtable.core.time.interval import DAY_US, Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Rolling up rows: input rows into physical rows, and physical rows into fewer.
 
 1. *Physical* rows are the rows in files: the stored schema and the hidden columns of
-   ``core.tables.rollup_spec``. ``from_input`` makes them from input rows, ``rolled_up`` from
+   ``core.tables.rollup_kind``. ``from_input`` makes them from input rows, ``rolled_up`` from
    physical rows; both return one row per group, sorted by dimensions, then time, nulls first.
 2. However rows are split, rolled up and joined, the result is the same (except the last digits of
    floating sums), and the sum of ``__segtable_events`` is the number of input rows.
@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, inherited
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     HIDDEN,
     Metric,

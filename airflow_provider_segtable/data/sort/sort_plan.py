@@ -16,7 +16,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, roots_of
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow

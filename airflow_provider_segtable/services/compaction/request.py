@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.plans.kinds import kind_named, kinds, with_o
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable

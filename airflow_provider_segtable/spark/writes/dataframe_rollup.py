@@ -1,6 +1,6 @@
 """Roll up DataFrames with Spark's aggregates: the work of ``rollup_rows``, and sketches.
 
-1. ``from_input`` makes physical rows (``core.tables.rollup_spec``) from input rows, ``rolled_up``
+1. ``from_input`` makes physical rows (``core.tables.rollup_kind``) from input rows, ``rolled_up``
    merges physical rows. Both give one row per group and agree with ``data.rollup.rollup_rows`` to
    the last bit, except for the last digits of floating sums. Times are at most microseconds here.
 2. Overflowing sums are refused, whatever ``spark.sql.ansi.enabled`` is. Spark also refuses a sum
@@ -18,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812  # the same
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant

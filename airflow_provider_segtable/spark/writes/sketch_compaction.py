@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, inherited
-from airflow_provider_segtable.core.tables.rollup_spec import EVENTS, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     instant_of,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.table.snapshot import Snapshot
 

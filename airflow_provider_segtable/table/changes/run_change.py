@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Update,
     check_fits,
 )
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.table.changes.erasing import rollup_predicate
 from airflow_provider_segtable.table.changes.row_change import (
     ChangeResult,

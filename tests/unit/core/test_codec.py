@@ -47,7 +47,7 @@ from airflow_provider_segtable.core.segments.segment import (
     roots_of,
     tombstone,
 )
-from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride

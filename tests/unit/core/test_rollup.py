@@ -5,7 +5,7 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
     MetricKind,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
     QueryGranularity,

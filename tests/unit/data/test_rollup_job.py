@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
 )
 from airflow_provider_segtable.core.segments.segment import Segment, Shard
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
     QueryGranularity,

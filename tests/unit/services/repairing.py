@@ -16,7 +16,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.compaction import compact

@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup, bound, stored_schema
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup, bound, stored_schema
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles

@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
 from airflow_provider_segtable.core.recovery.recovered import Reason
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.rollup_spec import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 from airflow_provider_segtable.data.parquet.descriptor import KEY
 from airflow_provider_segtable.ports.storage import Storage

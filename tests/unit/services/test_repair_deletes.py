@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.recovery.recovered import Reason
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
-from airflow_provider_segtable.core.tables.rollup_spec import QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.recovery.delete_recovery import Verdict

@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     QueryGranularity,
     Rollup,
     bound,

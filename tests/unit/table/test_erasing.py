@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
-from airflow_provider_segtable.core.tables.rollup_spec import (
+from airflow_provider_segtable.core.tables.rollup_kind import (
     Metric,
     MetricKind,
     QueryGranularity,

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.segments.segment_codec import Json
-from airflow_provider_segtable.core.tables.rollup_spec import Rollup, decode_rollup, encode_rollup
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup, decode_rollup, encode_rollup
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity
 
