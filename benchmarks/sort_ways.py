@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
@@ -37,6 +38,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.sort.sorting import SortSpec, sort_stages
+from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.services.compaction.execution import Execute, in_process
 from airflow_provider_segtable.spark.driver.distribution import spark_execute
 
@@ -171,7 +173,7 @@ def ours(execute: Execute, *, rollup: Rollup | None = None) -> Callable[[Data, P
             memory=MEMORY,
             attempt=os.urandom(8).hex(),
             created=START,
-            rollup=rollup,
+            row_kind=arrow_kind_of(rollup or Append()),
         )
         stages = sort_stages(spec, data.segments, named)
         jobs = next(stages)

@@ -71,7 +71,7 @@ def tell(facts: Facts, *, as_json: bool) -> None:
         return
     matched = f"{facts['matched']:,} {'row' if facts['matched'] == 1 else 'rows'} matched"
     moved = f", {facts['deleted'] or 0:,} deleted, {facts['inserted']:,} inserted"
-    # a rollup table does not count deleted rows
+    # deletes by predicate are not counted
     counts = f"{matched}{'' if facts['deleted'] is None else moved}"
     if facts["dry_run"]:
         show(Text(counts))
@@ -90,9 +90,12 @@ def _engine(state: Any, schema: "pa.Schema", request: ChangeRequest, wanted: Eng
     Raises:
         InvalidInput: only Spark can do the change, but the local engine is requested.
     """
+    from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+
     if wanted is Engine.SPARK:
         return wanted
-    why = None if state.table.rollup else _why_spark(schema, request)
+    only_predicates = state.table.kind.deletion is DeletionForm.PREDICATE
+    why = None if only_predicates else _why_spark(schema, request)
     if why is None:
         return Engine.LOCAL
     if wanted is Engine.LOCAL:

@@ -109,7 +109,4 @@ def input_size(state: State, plan_ids: Iterable[str]) -> int:
 
 def only_spark(state: State) -> str:
     """Return why only Spark can compact a table; empty if both engines can."""
-    rollup = state.table.rollup
-    if rollup is None or not rollup.sketches:
-        return ""
-    return f"only Spark can merge {rollup.sketches[0]}, a sketch"
+    return state.table.kind.only_spark

@@ -149,8 +149,9 @@ def _needs(found: PlannerContext, region: Interval, cut: Granularity | None) -> 
     late = tuple(s for s in segments if s.shard.root_end > s.shard.core)
     if cut and changes_cut(found.state, region, cut):
         yield Need(why=f"it is to be cut by {cut.value}", segments=segments)
-    if found.state.table.rollup is not None and late:
-        why = f"{len(late)} of {len(segments)} are not rolled up perfectly"
+    kind = found.state.table.kind
+    if kind.merges and late:
+        why = f"{len(late)} of {len(segments)} {kind.unmerged}"
         yield Need(why=why, segments=late)
     total = max(1, sum(segment.size for segment in segments))
     loose = tuple(s for s in segments if s.clustering != policy.clustering)
@@ -226,11 +227,11 @@ class MajorFinder(Finder):
         policy, order = found.policy, found.policy.clustering
         if policy.cut and changes_cut(found.state, interval, policy.cut):
             return True
-        rollup = found.state.table.rollup is not None
+        merges = found.state.table.kind.merges
         for summary in summaries:
             if order and summary.unsorted(order):
                 return True
-            if summary.late and (rollup or summary.any_larger(policy.largest_output)):
+            if summary.late and (merges or summary.any_larger(policy.largest_output)):
                 return True
         return False
 

@@ -30,6 +30,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
 from airflow_provider_segtable.core.recovery.version_claims import Deletes
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
 from airflow_provider_segtable.core.time.interval import MAX_INSTANT, MIN_INSTANT, Interval
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
@@ -128,9 +129,9 @@ def read_deletes(ports: TableContext, log: LogLeft) -> DeletesLeft:
     return DeletesLeft(files=files, unreadable=unreadable, proven=frozenset(named))
 
 
-def deletes_of(left: DeletesLeft, log: LogLeft, *, rollup: bool) -> Deletes:
+def deletes_of(left: DeletesLeft, log: LogLeft, kind: TableKind) -> Deletes:
     """Return the deletions as input for ``core.recovery.replay``."""
-    return Deletes(left.counted(log.state), unknown=rollup)
+    return Deletes(left.counted(log.state), unknown=not kind.deletion.counted)
 
 
 def recover_deletes(
@@ -206,15 +207,15 @@ def _unreadable(path: str, why: str) -> Doubt:
     )
 
 
-def lost_predicates(log: LogLeft, *, rollup: bool) -> Iterator[Doubt]:
-    """Yield the lost predicate deletes of a rollup table, as far as torn events record them."""
-    if not rollup:
+def lost_predicates(log: LogLeft, kind: TableKind) -> Iterator[Doubt]:
+    """Yield the lost predicate deletes of a table, as far as torn events record them."""
+    if kind.deletion is not DeletionForm.PREDICATE:
         return
     for event in log.events:
         if isinstance(event.action, RowsChanged) and event.action.predicate is not None:
             yield _predicate_lost(f"event {event.n} deleted {event.action.reason or 'rows'}")
     if log.state is None:
-        yield _predicate_lost("deletions of a rollup table are recorded only in the log")
+        yield _predicate_lost(f"deletions of a {kind.name} table are recorded only in the log")
 
 
 def _predicate_lost(what: str) -> Doubt:
@@ -268,10 +269,9 @@ def adopted(segment: Segment, state: State | None, fresh: Iterable[str]) -> Segm
         fresh: paths of the files that the log does not name.
     """
     n = state.n if state else 0
-    rollup = state is not None and state.table.rollup is not None
     appended = not segment.shard.minor_version and segment.id.partition >= segment.shard.core
-    if rollup and appended and segment.path in fresh:
-        return replace(segment, deletes_applied_through=n)
+    if state is not None and appended and segment.path in fresh:
+        segment = state.table.kind.placed(segment, n, renamed=False)
     return replace(segment, deletes_applied_through=min(segment.deletes_applied_through, n))
 
 

@@ -162,7 +162,7 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
         table.granularity,
         also=decided.also,
         gone=lost,
-        deletes=deletes_of(deletes, log, rollup=table.rollup is not None),
+        deletes=deletes_of(deletes, log, table.kind),
     )
     again = recover_deletes(ports, deletes, state, found.shown, decided.deletes)
     event = _event(found, log, lost, files, again)
@@ -197,7 +197,7 @@ def _doubts(
     if log.damaged:
         yield from unproven(found, {*log.published, *(s.path for s in present)})
         yield from missing(found, event.voided)
-        yield from lost_predicates(log, rollup=table.rollup is not None)
+        yield from lost_predicates(log, table.kind)
 
 
 def _known(log: LogLeft) -> set[str]:

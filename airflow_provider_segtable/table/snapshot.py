@@ -16,16 +16,12 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
-from airflow_provider_segtable.data.rollup.rollup_rows import (
-    check_arrow,
-    physical_schema,
-    rolled_up,
-    visible,
-)
+from airflow_provider_segtable.data.rollup.rollup_rows import visible
+from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 
 
@@ -151,18 +147,21 @@ class Snapshot:
     def rolled_up(
         self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
     ) -> pa.Table:
-        """Read a rollup table with one row per group; read other tables as ``to_arrow`` does.
+        """Read the rows with those of equal keys merged: of a rollup table, one row per group.
+
+        Tables that merge no rows are read as ``to_arrow`` does.
 
         Raises:
             InvalidInput: the table has sketches, which only Spark can merge.
         """
-        rollup, time_column = self.state.table.rollup, self.state.table.time_column
-        if rollup is None:
+        table = self.state.table
+        if not table.kind.merges:
             return self.to_arrow(columns=columns, interval=interval)
-        check_arrow(rollup)
-        physical = physical_schema(self.schema, rollup)
+        kind = arrow_kind_of(table.kind)
+        kind.check_readable()
+        physical = physical_schema(self.schema, table.kind)
         rows = pa.Table.from_batches(self._read(physical, None, interval), physical)
-        merged = visible(rolled_up(rows, rollup, time_column=time_column))
+        merged = visible(kind.merged(rows, table.time_column))
         return merged if columns is None else merged.select(list(columns))
 
 

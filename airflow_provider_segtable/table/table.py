@@ -37,17 +37,13 @@ from airflow_provider_segtable.core.requests.change_request import (
     Where,
     action,
 )
-from airflow_provider_segtable.core.tables.rollup_kind import (
-    Rollup,
-    bound,
-    input_schema,
-    stored_schema,
-)
+from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity, Instant
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
 from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
-from airflow_provider_segtable.data.rollup.rollup_rows import from_input
+from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
@@ -76,7 +72,7 @@ class Table:
         granularity: str | Granularity = Granularity.DAY,
         name: str | None = None,
         properties: Mapping[str, str] | None = None,
-        rollup: Rollup | None = None,
+        kind: TableKind | None = None,
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         zookeeper_options: Mapping[str, str] | None = None,
@@ -85,12 +81,13 @@ class Table:
 
         Args:
             uri: an empty location: path, ``s3://``, ``gs://``, ``az://``.
-            schema: its columns (of a rollup table: the input columns), with the time column.
+            schema: the columns of incoming rows, with the time column.
             time_column: the event time; timestamp (naive means UTC) or date.
             granularity: hour, day, week, month, year or all.
             name: display name; the last part of the URI by default.
             properties: policy settings (``segtable plan --help`` lists them).
-            rollup: how rows are aggregated; by default they are stored unchanged.
+            kind: what the table keeps of incoming rows, e.g. a ``Rollup``; by default the rows
+                as they come.
             zookeeper: ``host:port[,...][/chroot]``; needed for writing later.
             storage_options: keys of the object store.
             zookeeper_options: user, password and TLS files; by default from the environment.
@@ -98,7 +95,7 @@ class Table:
         Raises:
             TableExists: the location already has a table.
             SchemaMismatch: a type cannot be stored, or the time column is missing or not a time.
-            InvalidInput: the rollup is coarser than the time chunks.
+            InvalidInput: the kind of table does not fit the time chunks.
             UnsafeStorage: the store does not honour put-if-absent.
         """
         ports = open_context(
@@ -116,7 +113,7 @@ class Table:
             granularity=_granularity(granularity),
             properties=dict(properties or {}),
         )
-        return create_table(ports, _rolling(definition, rollup) if rollup else definition)
+        return create_table(ports, of_kind(definition, kind or Append()))
 
     @staticmethod
     def open(
@@ -197,8 +194,7 @@ class Table:
 
         Args:
             rows: rows with the table's columns and types; the append sorts them by event time.
-                For a rollup table, rows with its input columns; they are rolled up among
-                themselves.
+                A rollup table takes its input columns, and rolls the rows up among themselves.
             commit_id: equal ids append once; random by default.
 
         Raises:
@@ -208,11 +204,9 @@ class Table:
         state = self.state()
         definition = state.table
         checked = check_rows(rows, given_schema(definition), definition.time_column)
-        if definition.rollup:
-            checked = from_input(checked, definition.rollup, time_column=definition.time_column)
-
+        rows = arrow_kind_of(definition.kind).prepared(checked, definition.time_column)
         name = commit_id or self.ports.randomness.token()
-        return append(self.ports, incoming(self.ports, checked), commit_id=name, state=state)
+        return append(self.ports, incoming(self.ports, rows), commit_id=name, state=state)
 
     def delete(
         self,
@@ -348,15 +342,17 @@ def _exists(ports: TableContext) -> TableExists:
 
 def given_schema(definition: TableCreated) -> pa.Schema:
     """Return the schema of rows to append."""
-    schema, rollup, time = definition.schema, definition.rollup, definition.time_column
-    return to_arrow(input_schema(rollup, schema, time_column=time) if rollup else schema)
+    return to_arrow(definition.kind.input_schema(definition.schema, definition.time_column))
 
 
-def _rolling(definition: TableCreated, rollup: Rollup) -> TableCreated:
-    """Return the rollup table's definition, given one with the input schema."""
-    given, time = definition.schema, definition.time_column
-    found = bound(rollup, given, time_column=time, granularity=definition.granularity)
-    return replace(definition, schema=stored_schema(found, given, time_column=time), rollup=found)
+def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
+    """Return the definition of a table of a kind, given one with the columns of incoming rows."""
+    found, schema = kind.bound(
+        definition.schema,
+        time_column=definition.time_column,
+        granularity=definition.granularity,
+    )
+    return replace(definition, schema=schema, kind=found)
 
 
 def _granularity(value: str | Granularity) -> Granularity:

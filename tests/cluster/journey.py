@@ -107,7 +107,7 @@ def rolled_up(driver: Driver, *metrics: str) -> Sequence[object]:
         metrics=tuple(map(Metric.parse, metrics)),
         query_granularity=QueryGranularity.DAY,
     )
-    table = driver.table(f"rollup{len(metrics)}", rollup=how)
+    table = driver.table(f"rollup{len(metrics)}", kind=how)
     found = []
     for number, kind in enumerate(KINDS):
         driver.give(table, 120 * number, 120 * number + 60)

@@ -188,7 +188,7 @@ def test_executing_a_predicate_again_loses_or_resurrects_rows(example: Wrong) ->
 class Predicates(Ours):
     """A rollup table: rows have no address, and a delete is ``value < limit`` to all there is."""
 
-    state: State = field(default_factory=lambda: created(replace(HOURLY, rollup=Rollup())))
+    state: State = field(default_factory=lambda: created(replace(HOURLY, kind=Rollup())))
 
     def kept(self, segment: Segment, state: State) -> list[Held]:
         """Return the rows of a segment without those that predicates take away."""

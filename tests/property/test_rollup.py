@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, QueryGranularity
-from airflow_provider_segtable.data.rollup.rollup_rows import from_input, physical_schema, rolled_up
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
+from airflow_provider_segtable.data.rollup.rollup_rows import from_input, rolled_up
 from tests.property import rollup_model as model
 
 HOW = model.rollup()

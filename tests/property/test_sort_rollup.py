@@ -21,6 +21,7 @@ from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.rollup.distinct import groups, noted
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input, visible
+from airflow_provider_segtable.data.table_kinds.rollup_arrow import RollupArrow
 from tests.property import rollup_model as model
 from tests.unit.data.making import VERSION
 from tests.unit.data.sort_making import sort, sort_key, spec
@@ -73,7 +74,7 @@ def test_sorting_rolls_up_perfectly(
     what = spec(
         visible(from_input(rows, HOW, time_column="at")).schema,
         order,
-        rollup=HOW,
+        row_kind=RollupArrow(HOW),
         memory=memory,
         target_size=target,
         intervals=intervals,

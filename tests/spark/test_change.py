@@ -234,7 +234,7 @@ def test_a_rollup_table_forgets_by_predicate(
         schema=EVENTS,
         time_column="at",
         granularity="month",
-        rollup=Rollup(
+        kind=Rollup(
             dimensions=("who",),
             metrics=(Metric.parse("rows=count"), Metric.parse("total=sum(n)")),
             query_granularity=QueryGranularity.DAY,

@@ -21,12 +21,14 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, 
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input as arrow_from_input
-from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema, visible
 from airflow_provider_segtable.data.rollup.rollup_rows import rolled_up as arrow_rolled_up
+from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.sort.sorting import SortSpec
+from airflow_provider_segtable.data.table_kinds.rollup_arrow import RollupArrow
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
 from airflow_provider_segtable.spark.writes import dataframe_rollup as in_spark
@@ -103,7 +105,7 @@ def make_rollup(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[MakeRo
                 schema=schema,
                 time_column="at",
                 granularity="month",
-                rollup=rollup,
+                kind=rollup,
                 zookeeper=address,
             )
         )
@@ -150,7 +152,7 @@ def test_ingest_rolls_up_and_queries_see_one_row_a_group(
     snapshot = table.snapshot()
     assert sum(segment.events for segment in snapshot.segments()) == 900
     assert {segment.id.interval.name[:6] for segment in snapshot.segments()} == {"202401", "202402"}
-    bound = snapshot.state.table.rollup
+    bound = snapshot.state.table.kind
     assert bound is not None
     once = visible(arrow_from_input(pa.concat_tables(tables), bound, time_column="at"))
     by = [("at", "ascending"), ("page.`x`", "ascending")]
@@ -166,7 +168,7 @@ def test_ingest_rolls_up_and_queries_see_one_row_a_group(
 def test_sketches_merge_in_any_order(spark: SparkSession, make_rollup: MakeRollup) -> None:
     """HLL and theta say the same however merged, KLL stays within its error, all near the truth."""
     table = make_rollup()
-    how = table.state().table.rollup
+    how = table.state().table.kind
     assert how is not None
     users, people, times, ids = (how.metrics[at] for at in (1, 2, 3, 4))
     parts = [visits(1500, seed) for seed in range(4)]
@@ -217,7 +219,7 @@ def test_arrow_refuses_sketches_and_says_where_to_go(make_rollup: MakeRollup) ->
 
 def test_only_the_right_sketch_answers(spark: SparkSession, make_rollup: MakeRollup) -> None:
     """Asking a maximum for an estimate, or for the quantile 2, is refused by name."""
-    how = make_rollup().state().table.rollup
+    how = make_rollup().state().table.kind
     assert how is not None
     df = spark.range(1)
     with pytest.raises(InvalidInput, match=r"slowest=max\(ms\) has no estimate"):
@@ -248,7 +250,7 @@ def test_sketches_compact_to_one_row_a_group(spark: SparkSession, make_rollup: M
         ingest(table.ports, spark.createDataFrame(visits(500, seed)))
     snapshot = table.snapshot()
     definition = snapshot.state.table
-    how = definition.rollup
+    how = definition.kind
     assert how is not None
     january = snapshot.segments()[0].id.chunk
     inputs = [segment for segment in snapshot.segments() if segment.id.chunk == january]
@@ -283,9 +285,9 @@ def test_sketches_compact_to_one_row_a_group(spark: SparkSession, make_rollup: M
         target_size=sum(segment.size for segment in inputs) // 2,
         attempt="0" * 16,
         created=7,
-        rollup=how,
+        row_kind=RollupArrow(how),
     )
-    done = spark_rollup(spark, spec, inputs, outputs)
+    done = spark_rollup(spark, spec, how, inputs, outputs)
     assert asked == [{january.interval: len(done)}]
     assert sum(segment.rows for segment in done) == 3
     assert sum(segment.events for segment in done) == sum(segment.events for segment in inputs)
@@ -338,8 +340,8 @@ def test_a_z_order_of_sketches_is_refused(spark: SparkSession, make_rollup: Make
         target_size=1 << 20,
         attempt="0" * 16,
         created=7,
-        rollup=state.table.rollup,
+        row_kind=RollupArrow(state.table.kind),
     )
     with pytest.raises(InvalidInput, match=r"zorder\(visits,slowest\).* name them one after"):
-        spark_rollup(spark, spec, segments, lambda _: {})
-    assert spark_rollup(spark, spec, (), lambda _: {}) == ()
+        spark_rollup(spark, spec, state.table.kind, segments, lambda _: {})
+    assert spark_rollup(spark, spec, state.table.kind, (), lambda _: {}) == ()

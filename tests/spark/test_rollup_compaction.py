@@ -76,7 +76,7 @@ def make_rollup(tmp_path: Path, zookeeper: EmbeddedZooKeeper) -> Iterator[MakeRo
                 schema=VISITS,
                 time_column="at",
                 granularity=granularity,
-                rollup=how or rollup(*PLAIN, *SKETCHES),
+                kind=how or rollup(*PLAIN, *SKETCHES),
                 properties={f"compaction.{key}": str(v) for key, v in properties.items()},
                 zookeeper=zookeeper.address,
             )
@@ -131,7 +131,7 @@ class Model:
     def check(self) -> None:
         """The table answers as the model, and its sketches as ever since the last ingest."""
         snapshot = self.table.snapshot()
-        how = snapshot.state.table.rollup
+        how = snapshot.state.table.kind
         assert how is not None
         rolled = scan(self.spark, snapshot, rolled_up=True)
         asked = _asked(rolled, how).collect()

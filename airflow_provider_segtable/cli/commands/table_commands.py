@@ -117,15 +117,15 @@ def create(  # noqa: PLR0913 - each is an option
     settings = pairs(properties, "--property")
     Policy.read(settings)  # a wrong key is refused before anything is written
     Retention.read(settings)
-    rollup = parse_rollup(dimensions, metrics, query_granularity)
+    kind = parse_rollup(dimensions, metrics, query_granularity)
     made = Table.create(
         table,
-        schema=needed(_schema(schema, like), time, rollup) if like else _schema(schema, like),
+        schema=needed(_schema(schema, like), time, kind) if like else _schema(schema, like),
         time_column=time,
         granularity=granularity,
         name=name,
         properties=settings,
-        rollup=rollup,
+        kind=kind,
         storage_options=store_options(storage_options),
     )
     answer = facts.definition_facts(table, made.state())

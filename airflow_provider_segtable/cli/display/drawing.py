@@ -70,8 +70,15 @@ def _definition_lines(facts: Facts) -> Iterable[tuple[str, str]]:
     yield "created", facts["created"]
     yield "version", f"{facts['version']} (event number), {facts['changed']}"
     yield "chunks of a", facts["granularity"]
+    yield "kind", "; ".join([facts["kind"], *_settings(facts["kind_settings"])])
     properties = ", ".join(f"{key}={value}" for key, value in facts["properties"].items())
     yield "properties", properties or "none (all defaults)"
+
+
+def _settings(settings: Facts) -> Iterable[str]:
+    for name, value in settings.items():
+        text = value if isinstance(value, str) else ", ".join(value)
+        yield f"{name.replace('_', ' ')}: {text or 'none'}"
 
 
 def describe(facts: Facts) -> RenderableType:

@@ -52,6 +52,8 @@ def definition_facts(uri: str, state: State) -> Facts:
         ],
         "time_column": table.time_column,
         "granularity": table.granularity.value,
+        "kind": table.kind.name,
+        "kind_settings": dict(table.kind.facts()),
         "properties": dict(table.properties),
     }
 

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -11,14 +13,14 @@ if TYPE_CHECKING:
 
 def parse_rollup(
     dimensions: Sequence[str] | None, metrics: Sequence[str] | None, granularity: str | None
-) -> Rollup | None:
-    """Return the rollup that the options describe; None without options.
+) -> TableKind:
+    """Return the kind of table that the options describe; without options an append table.
 
     Raises:
         InvalidInput, InvalidName: an option is wrong; the message names its value.
     """
     if not dimensions and not metrics and granularity is None:
-        return None
+        return Append()
     return Rollup(
         dimensions=tuple(dimensions or ()),
         metrics=tuple(map(Metric.parse, metrics or ())),
@@ -26,11 +28,9 @@ def parse_rollup(
     )
 
 
-def needed(schema: "pa.Schema", time: str, rollup: Rollup | None) -> "pa.Schema":
-    """Return the columns of a schema that a rollup needs; all without one."""
+def needed(schema: "pa.Schema", time: str, kind: TableKind) -> "pa.Schema":
+    """Return the columns of a schema that a kind of table needs."""
     import pyarrow as pa
 
-    if rollup is None:
-        return schema
-    names = {time, *rollup.dimensions, *(metric.source for metric in rollup.metrics)}
+    names = set(kind.needed(schema.names, time))
     return pa.schema([field for field in schema if field.name in names])

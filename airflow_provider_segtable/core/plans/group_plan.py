@@ -6,8 +6,8 @@
    with it. Workers do not wait for it: if another worker holds a segment, the plan is left to it.
 3. If an input is replaced meanwhile, the plan can never complete.
 4. Balance: the outputs have ids of the attempt, the plan's root range, the size of their group,
-   the chunk's core set, and a minor version above all groups over these roots. If every row is
-   traced, their lineage is the inputs', row for row.
+   the chunk's core set, and a minor version above all groups over these roots. An append
+   table's also have the lineage of the inputs (``TableKind.misplaced``).
 """
 
 from abc import ABC
@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite, Step
 from airflow_provider_segtable.core.segments.adjacency import check_contiguous
 from airflow_provider_segtable.core.segments.balance import present, unaccounted, unequal
-from airflow_provider_segtable.core.segments.segment import Segment, Shard, concatenated
+from airflow_provider_segtable.core.segments.segment import Segment, Shard
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -82,10 +82,7 @@ class GroupPlan(Plan, ABC):
         strangers = {s.id for s in segments} - set(found.outputs)
         if strangers or not segments:
             yield f"output ids: expected some of {found.outputs}, found {[s.id for s in segments]}"
-        left = any(segment.rows for segment in segments)
-        if state.table.rollup is None and left and all(segment.traced for segment in segments):
-            runs = concatenated(sorted(segments, key=lambda s: s.shard.partition))
-            yield from unequal("lineage", runs, concatenated(inputs))
+        yield from state.table.kind.misplaced(inputs, segments)
         minor = state.timeline.max_minor(self.chunk, self.root_start, self.root_end)
         core = state.timeline.core(self.chunk)
         for segment in segments:

@@ -2,9 +2,9 @@
 
 1. The outputs have as many events (ingested rows, before rollup) as the inputs, less the rows
    deleted through the outputs' ``deletes_applied_through``. If the log records how many deleted
-   rows the inputs had, that number is exact, else an upper bound. Without rollup, the rows are
-   checked, too.
-2. The outputs' hidden columns may name only roots that the inputs may hold.
+   rows the inputs had, that number is exact, else an upper bound.
+2. The table's kind adds what outputs owe to their inputs besides (``TableKind.unaccounted``): an
+   append table's have as many rows, under roots that the inputs may hold.
 
 Each kind of plan adds what it requires of the outputs' ids and places (``Plan.imbalance``).
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from airflow_provider_segtable.core.deletes.deletion import roots_among
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, roots_of
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 
 
 def present(ids: Iterable[SegmentId], state: State) -> tuple[Segment, ...]:
@@ -45,18 +45,7 @@ def _amounts(inputs: Sequence[Segment], segments: Sequence[Segment], state: Stat
     least, most = _deleted(inputs, segments, state)
     given, made = _events(inputs), _events(segments)
     yield from _outside("events", made, given - most, given - least)
-    if state.table.rollup is None:
-        yield from unequal("rows", sum(s.rows for s in segments), made)
-        yield from _strangers(inputs, segments)
-
-
-def _strangers(inputs: Sequence[Segment], segments: Sequence[Segment]) -> Iterable[str]:
-    """Report outputs with roots that are absent from the inputs."""
-    known = {roots.chunk: roots.spans for roots in roots_of(inputs)}
-    for roots in roots_of(segments):
-        for start, end in roots.spans:
-            if not any(a <= start and end <= b for a, b in known.get(roots.chunk, ())):
-                yield f"rows of {roots.chunk} {start}..{end}, which no input has"
+    yield from state.table.kind.unaccounted(inputs, segments)
 
 
 def _purged(inputs: Sequence[Segment], segments: Sequence[Segment], state: State) -> Iterable[str]:

@@ -6,7 +6,6 @@ not the incremental timeline, so that the fold and the overshadowing rules check
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import pairwise
 
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.state import State
@@ -117,13 +116,7 @@ def _sums_up(state: State, chunk: ChunkKey, group: Group) -> Iterator[str]:
     least = events - _gone(state, roots)
     if not least <= made <= events and len(roots) == len(wanted):  # else some were cleaned
         yield f"group {group.key} of {chunk} has {made} events of {events}"
-    if state.table.rollup is None and all(s.traced for s in group.segments):
-        rows = sorted(
-            (run.root, run.start, run.start + run.rows) for s in group.segments for run in s.runs
-        )
-        for before, after in pairwise(rows):
-            if before[0] == after[0] and after[1] < before[2]:
-                yield f"rows {after[1]}..{before[2]} of {after[0]} are doubled"
+    yield from state.table.kind.doubled(group.segments)
 
 
 def _gone(state: State, segments: Sequence[Segment]) -> int:

@@ -1,4 +1,4 @@
-"""Rollup: the definition of a table of aggregated rows, without its computation.
+"""Rollup tables: one aggregated row is kept for each group; the definition, not the computation.
 
 1. A rollup table stores one row for each *group* of ingested rows: rows of equal dimensions (null
    is a value like any other) and equal event time, truncated to the query granularity.
@@ -28,15 +28,23 @@
    *stored*, the columns that readers see (time, dimensions, metrics).
 6. The query granularity is at most as coarse as the table's, so a group lies in one time chunk,
    that of its truncated time.
+7. A stored row has no address, and its metrics change whenever its group is merged. So deletes are
+   predicates over dimensions and time (``group_predicates``), which apply to rows appended before;
+   rows cannot be updated; and sorting keeps the rows of a group together.
 
 Source of the idea: Druid's rollup (dimensionsSpec, metricsSpec, queryGranularity).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Delete, Update
+from airflow_provider_segtable.core.segments.segment import Roots, Segment
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.group_predicates import check_group_predicate
 from airflow_provider_segtable.core.tables.metric import (
     HIDDEN,
     ORDERLY,
@@ -46,6 +54,7 @@ from airflow_provider_segtable.core.tables.metric import (
 )
 from airflow_provider_segtable.core.tables.query_granularity import QueryGranularity
 from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time.interval import Granularity
 
 __all__ = [
@@ -67,7 +76,7 @@ EVENTS = HIDDEN + "events"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollup:
-    """The rollup of a table.
+    """A table that keeps one row for each group; the methods are those of ``TableKind``.
 
     Attributes:
         dimensions: the columns that rows are grouped by, besides the truncated event time; in the
@@ -81,6 +90,11 @@ class Rollup:
     metrics: tuple[Metric, ...] = ()
     query_granularity: QueryGranularity = QueryGranularity.NONE
     sources: tuple[Column, ...] = ()
+
+    name: ClassVar[str] = "rollup"
+    deletion: ClassVar[DeletionForm] = DeletionForm.PREDICATE
+    merges: ClassVar[bool] = True
+    unmerged: ClassVar[str] = "are not rolled up perfectly"
 
     def __post_init__(self) -> None:
         """Refuse names that clash or are reserved."""
@@ -104,6 +118,129 @@ class Rollup:
             Column(name=EVENTS, type="int64", nullable=False),
             *(Column(name=name, type="int64") for name in times),
         )
+
+    def bound(
+        self, schema: Schema, *, time_column: str, granularity: Granularity
+    ) -> "tuple[Rollup, Schema]":
+        """Check the rollup, and return it with its sources, and the stored schema."""
+        found = bound(self, schema, time_column=time_column, granularity=granularity)
+        return found, stored_schema(found, schema, time_column=time_column)
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the field ``rollup`` with the settings."""
+        return {self.name: encode_rollup(self)}
+
+    @staticmethod
+    def decoded(body: Mapping[str, Any]) -> "Rollup":
+        """Parse the output of ``encoded``."""
+        return decode_rollup(body[Rollup.name])
+
+    def facts(self) -> Mapping[str, str | list[str]]:
+        """Return the dimensions, the metrics as text and the query granularity."""
+        return {
+            "dimensions": list(self.dimensions),
+            "metrics": [str(metric) for metric in self.metrics],
+            "query_granularity": self.query_granularity.value,
+        }
+
+    def needed(self, names: Sequence[str], time_column: str) -> Sequence[str]:
+        """Return time, dimensions and the sources of metrics."""
+        used = {time_column, *self.dimensions, *(metric.source for metric in self.metrics)}
+        return [name for name in names if name in used]
+
+    def input_schema(self, stored: Schema, time_column: str) -> Schema:
+        """Return time, dimensions and the sources of metrics."""
+        return input_schema(self, stored, time_column=time_column)
+
+    def identity(self, names: Sequence[str], time_column: str) -> Sequence[str]:
+        """Return time and dimensions: a group's rows stay together."""
+        del names
+        return (time_column, *self.dimensions)
+
+    def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
+        """Return the segment after all deletes so far: predicates hit only earlier rows."""
+        del renamed
+        return replace(segment, deletes_applied_through=n)
+
+    def roots(self, inputs: Sequence[Segment]) -> tuple[Roots, ...]:
+        """Return none: rows have no addresses."""
+        del inputs
+        return ()
+
+    def unaccounted(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
+        """Yield nothing: the log counts the ingested rows of a group, not what became of them."""
+        del inputs, outputs
+        return ()
+
+    def misplaced(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
+        """Yield nothing: merged rows have no order of their own."""
+        del inputs, outputs
+        return ()
+
+    def doubled(self, segments: Iterable[Segment]) -> Iterator[str]:
+        """Yield nothing: the log does not record which rows a stored row stands for."""
+        del segments
+        return iter(())
+
+    def tie_columns(self, time_column: str) -> tuple[str, ...]:
+        """Return the dimensions, then the event time: equal groups become neighbours."""
+        return (*self.dimensions, time_column)
+
+    def check_order(self, order: Order, time_column: str, table: str) -> None:
+        """Refuse an order that would separate rows of a group, or that Spark cannot sort by."""
+        fixed = (time_column, *self.dimensions)
+        for name in order.columns:
+            if name not in fixed:
+                raise InvalidInput(
+                    f"{table} can not be sorted by {order}: {name} is a metric, which "
+                    f"changes as rows are rolled up; choose among {', '.join(fixed)}"
+                )
+        if order.curve == "zorder" and self.sketches:
+            raise InvalidInput(
+                f"{table} can not be sorted by {order}: only Spark can merge the sketch "
+                f"{self.sketches[0]}, and it sorts by columns one after another; write "
+                f"{','.join(order.columns)}"
+            )
+
+    def check_granularity(self, granularity: Granularity, table: str) -> None:
+        """Refuse one finer than the query granularity: a group must fit in a time chunk."""
+        if not self.query_granularity.fits(granularity):
+            query = self.query_granularity.value
+            raise InvalidInput(
+                f"{table} is rolled up by {query}, so its time can not be cut by "
+                f"{granularity.value}: ask for granularity {query} or coarser"
+            )
+
+    @property
+    def only_spark(self) -> str:
+        """Return the first sketch, which only Spark can merge."""
+        return f"only Spark can merge {self.sketches[0]}, a sketch" if self.sketches else ""
+
+    def check_degree(self, degree: str, table: str) -> None:
+        """Accept: which locks allow a perfect rollup, ``core.locks`` decides."""
+
+    def check_addresses(self, uri: str) -> None:
+        """Refuse: rows have no addresses."""
+        raise InvalidInput(f"rows of a rollup table have no addresses ({uri})")
+
+    def check_change(self, request: ChangeRequest, uri: str) -> None:
+        """Refuse all but a delete by SQL: the log records a predicate."""
+        if not isinstance(request, Delete):
+            raise InvalidInput(
+                f"{uri} is a rollup table: its rows stand for many that are not kept, so they "
+                f"cannot be {'updated' if isinstance(request, Update) else 'merged'}; delete by a "
+                "condition over dimensions and time, and append"
+            )
+        if not isinstance(request.where, str) or request.rows is not None:
+            raise InvalidInput(
+                f"{uri} is a rollup table: its rows stand for many and have no address, so only a "
+                "condition in SQL, over dimensions and time, can delete there"
+            )
+
+    def check_predicate(self, predicate: Predicate, time_column: str) -> None:
+        """Refuse a predicate that is not equal for all rows of a group."""
+        steps = self.query_granularity
+        check_group_predicate(predicate, self.dimensions, steps, time_column)
 
 
 def bound(rollup: Rollup, schema: Schema, *, time_column: str, granularity: Granularity) -> Rollup:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     str(made): made
@@ -51,6 +52,11 @@ def from_arrow(schema: pa.Schema) -> Schema:
 def to_arrow(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of a table schema."""
     return pa.schema([pa.field(c.name, parse_type(c.type), c.nullable) for c in schema.columns])
+
+
+def physical_schema(shown: pa.Schema, kind: TableKind) -> pa.Schema:
+    """Return the schema of a table's files: the columns that readers see, then the hidden ones."""
+    return pa.schema([*shown, *to_arrow(Schema(kind.hidden))])
 
 
 def parse_type(text: str) -> pa.DataType:

@@ -288,7 +288,7 @@ def _write_groups(
         _check_interval(min(bounds), max(bounds), segment_id)
         writer.write_table(group, row_group_size=group.num_rows)
         rows, count = rows + group.num_rows, count + 1
-        events += _events(group)
+        events += ingested(group)
     return Segment(
         id=segment_id,
         shard=standing.shard,
@@ -306,9 +306,11 @@ def _write_groups(
     )
 
 
-def _events(group: pa.Table) -> int:
-    rolled = EVENTS in group.column_names
-    return int(pc.sum(group.column(EVENTS)).as_py() if rolled else group.num_rows)
+def ingested(rows: pa.Table) -> int:
+    """Return the number of ingested rows that rows of a file stand for."""
+    if EVENTS not in rows.column_names:
+        return int(rows.num_rows)
+    return int(pc.sum(rows.column(EVENTS)).as_py() or 0)
 
 
 def _check_interval(first: Instant, last: Instant, segment_id: SegmentId) -> None:

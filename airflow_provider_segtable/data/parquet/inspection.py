@@ -5,8 +5,8 @@
    Rows: their number; event times inside the time chunk and ``[time_min, time_max]``; sorted by
    ``clustering``; rollup events add up.
 3. A lexicographic order is visible in the rows, so it is checked, across batches. A z-order is over
-   ranks that only its writer had, so it is not checked. Ties are ordered by event time; in rollup
-   tables by the other dimensions first, so only the order's own columns are compared there.
+   ranks that only its writer had, so it is not checked. Ties are ordered by event time; where
+   other columns come before it (``TableKind.tie_columns``), only the order's own are compared.
 4. Root addresses: the hidden columns exist exactly if ``roots`` requires them. Every row has an
    address, its root is one of ``roots``, and no two rows have the same address.
 """
@@ -31,13 +31,12 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, 
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.files.segment_files import check_bytes
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, read_segment
-from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
 from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed, is_sorted
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -52,8 +51,7 @@ class Problem:
 
 def stored(table: TableCreated) -> pa.Schema:
     """Return the columns of a table's files."""
-    shown = to_arrow(table.schema)
-    return physical_schema(shown, table.rollup) if table.rollup else shown
+    return physical_schema(to_arrow(table.schema), table.kind)
 
 
 def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:
@@ -152,7 +150,7 @@ class _Seen:
             return
         self._times(instants(batch.column(self.table.time_column)))
         self.rows += batch.num_rows
-        if self.table.rollup:
+        if EVENTS in batch.schema.names:
             self.events += pc.sum(batch.column(EVENTS)).as_py() or 0
         if not self.segment.traced:
             self._addresses(batch)
@@ -163,7 +161,7 @@ class _Seen:
         rows, events = self.segment.rows, self.segment.events
         if self.rows != rows:
             self._say("wrong-rows", lambda: f"it has {self.rows} rows, the log says {rows}")
-        if self.table.rollup and self.events != events:
+        if EVENTS in stored(self.table).names and self.events != events:
             self._say("wrong-events", lambda: f"{self.events} events, the log says {events}")
         for root, parts in self.numbers.items():
             found, times = np.unique(np.concatenate(parts), return_counts=True)
@@ -230,8 +228,9 @@ class _Seen:
     def _keys(self, batch: pa.RecordBatch, order: Order) -> Iterator[tuple[str, pa.Array]]:
         for name in order.columns:
             yield name, batch.column(name)
-        if not self.table.rollup:
-            yield "__time", instants(batch.column(self.table.time_column))
+        time = self.table.time_column
+        if self.table.kind.tie_columns(time)[0] == time:
+            yield "__time", instants(batch.column(time))
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

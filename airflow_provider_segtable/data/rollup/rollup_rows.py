@@ -41,7 +41,11 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 )
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.data.arrow.arrow_schema import parse_type, to_arrow
+from airflow_provider_segtable.data.arrow.arrow_schema import (
+    parse_type,
+    physical_schema,
+    to_arrow,
+)
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
@@ -69,11 +73,6 @@ from airflow_provider_segtable.ports.files import DataFiles
 
 Columns = dict[str, pa.Array]
 _ALL_EVENTS = Metric(name=EVENTS, kind=MetricKind.COUNT)
-
-
-def physical_schema(table_schema: pa.Schema, rollup: Rollup) -> pa.Schema:
-    """Return the schema of files: the stored schema, then the hidden columns."""
-    return pa.schema([*table_schema, *to_arrow(Schema(rollup.hidden))])
 
 
 def visible(rows: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -19,11 +20,12 @@ from airflow_provider_segtable.ports.files import DataFiles
 class SketchJob:
     """One whole compaction.
 
-    ``spec`` and ``inputs`` define the rollup; ``outputs`` allocates ids once the number of segments
-    is known.
+    ``spec``, ``rollup`` and ``inputs`` define it; ``outputs`` allocates ids once the number of
+    segments is known.
     """
 
     spec: SortSpec
+    rollup: Rollup
     inputs: tuple[Segment, ...]
     outputs: Outputs
 
@@ -48,8 +50,8 @@ class SketchJob:
         Raises:
             InvalidInput: always; names the sketches.
         """
-        sketches = self.spec.rollup.sketches if self.spec.rollup else ()
+        sketches = ", ".join(map(str, self.rollup.sketches))
         raise InvalidInput(
-            f"{', '.join(map(str, sketches))} of {self.spec.uri}: only Spark can merge sketches; "
+            f"{sketches} of {self.spec.uri}: only Spark can merge sketches; "
             "run the compaction in Spark (segtable compact --engine spark, or spark_execute)"
         )

@@ -6,7 +6,8 @@
    sorts them by key and writes them; rows of equal keys stay in the order of the inputs.
 3. A large segment is gathered in *parts*: consecutive ranges, each within its share of memory.
    Several small segments are gathered at once, so that their common inputs are read once.
-4. With rollup, rows are rolled up in part when scattered, and completely when gathered.
+4. Rows of equal keys are merged in part when scattered, and completely when gathered, if the
+   table's kind merges rows.
 5. A segment without rows is empty: it exists but has no file.
 """
 
@@ -24,7 +25,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
-from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied
+from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied, ingested
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape, read_blocks
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
@@ -43,10 +44,10 @@ from airflow_provider_segtable.data.parquet.sorted_writer import (
     writer,
 )
 from airflow_provider_segtable.data.rollup.distinct import noted
-from airflow_provider_segtable.data.rollup.rollup_hook import Rolling
 from airflow_provider_segtable.data.sort.ranges import Keying, Marks, Ordinals, Slices, assigned
 from airflow_provider_segtable.data.sort.runs import FOLDER, SortRun, read_run, write_run
 from airflow_provider_segtable.data.sort.sort_keys import Numbers, is_sorted, stable_order
+from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
 from airflow_provider_segtable.ports.files import DataFiles
 
 PROBE_ROWS = 32_768
@@ -65,7 +66,7 @@ class Task:
     shape: Shape
     keying: Keying
     marks: Marks
-    rolling: Rolling
+    row_kind: RowKind
     most: float
     roots: tuple[Roots, ...] = ()
     deletes_applied_through: int = 0
@@ -142,14 +143,14 @@ def _scattered(job: ScatterJob, files: DataFiles, held: Read, number: int) -> So
     rows = united([rows for rows, _ in held])
     ordinals = np.concatenate([some for _, some in held])
     held.clear()
-    rows = job.task.rolling.rolled(rows, keying.time_column)
+    rows = job.task.row_kind.merged(rows, keying.time_column)
     found = list(_parted(rows, assigned(keying, rows, ordinals, job.task.marks)))
     first = job.blocks[0]
     name = f"{first.input:06d}-{first.group:06d}-{number:03d}-{job.attempt}.arrow"
     parts = ((number, rows.take(places)) for number, places in found)
     run = write_run(files, f"{FOLDER}/{job.folder}/{name}", rows.schema, parts)
     run = replace(run, density=_density(rows, found, job.task))
-    return replace(run, noted=_noted(rows, found, keying)) if job.task.rolling.wanted else run
+    return replace(run, noted=_noted(rows, found, keying)) if job.task.row_kind.kind.merges else run
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
@@ -303,8 +304,7 @@ def _from_blocks(
     for rows, ordinals in read_blocks(
         files, list(near), task.shape, most=task.most / 2, row_filters=job.row_filters
     ):
-        if task.rolling.wanted:
-            rows = task.rolling.rolled(rows, task.keying.time_column)  # noqa: PLW2901
+        rows = task.row_kind.merged(rows, task.keying.time_column)  # noqa: PLW2901
         labels = assigned(task.keying, rows, ordinals, marks)
         if one:  # label 0 is before the part, unless the part begins at the first range
             labels = np.where(labels == int(first > 0), first, -1)
@@ -348,7 +348,7 @@ class _Written:
 
     def add(self, group: pa.Table, task: Task) -> None:
         self.rows += group.num_rows
-        self.events += task.rolling.events(group)
+        self.events += ingested(group)
         self.groups += 1
         bounds = pc.min_max(instants(group.column(task.keying.time_column)))
         self.times += (bounds["min"].as_py(), bounds["max"].as_py())
@@ -386,7 +386,7 @@ def _described(job: GatherJob, output: Output, seen: _Written) -> Segment:
 def _groups(task: Task, parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Yield sorted row groups; only one row group at a time is copied."""
     for part in parts:
-        rows = task.rolling.rolled(part, task.keying.time_column)
+        rows = task.row_kind.merged(part, task.keying.time_column)
         keys = task.keying.keys(rows)
         order = None if is_sorted(keys) else stable_order(keys)
         step = group_rows(rows)

@@ -14,15 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, roots_of
+from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape
-from airflow_provider_segtable.data.rollup.rollup_hook import Rolling
 from airflow_provider_segtable.data.sort.ranges import (
     Keying,
     Ranges,
@@ -35,6 +33,7 @@ from airflow_provider_segtable.data.sort.sizing import Sizing, grouped, packed, 
 from airflow_provider_segtable.data.sort.sort_jobs import Task
 from airflow_provider_segtable.data.sort.sort_keys import Indices, check_sortable
 from airflow_provider_segtable.data.sort.sort_sample import Surveyed, SurveyJob, physical
+from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
 
 DIRECT = 2.0
 """The most bytes that gathering directly from the inputs may read, as a multiple of their size."""
@@ -60,7 +59,7 @@ class SortSpec:
         parallelism: the number of tasks that may run at once.
         attempt: 16 hex digits, part of every file name.
         created: when the attempt began.
-        rollup: the table's rollup.
+        row_kind: the rows of the table's kind.
         replaces: the roots that the result replaces, kept in the first segment of each time chunk.
         most: the most segments allowed (0: no limit).
         member: at least one segment is needed, an empty one if no row is left.
@@ -79,7 +78,7 @@ class SortSpec:
     parallelism: int = 2
     attempt: str
     created: Instant
-    rollup: Rollup | None = None
+    row_kind: RowKind
     replaces: tuple[Roots, ...] = ()
     most: int = 0
     member: bool = False
@@ -112,7 +111,7 @@ class SortPlan:
         """Return whether to gather directly from the inputs."""
         if self.ranges.count == 1:
             return True
-        if self.spec.rollup is not None:
+        if self.spec.row_kind.kind.merges:
             return False
         sizing = self.sizing(self.density)
         read = 0
@@ -144,8 +143,7 @@ def keying_of(spec: SortSpec, schema: pa.Schema) -> Keying:
         check_sortable(name, schema.field(name).type)
     if not spec.intervals:
         raise InvalidInput("there is no target time chunk to sort into")
-    dimensions = spec.rollup.dimensions if spec.rollup else ()
-    columns = (*spec.order.columns, *dimensions, spec.time_column)
+    columns = (*spec.order.columns, *spec.row_kind.kind.tie_columns(spec.time_column))
     return Keying(
         columns=tuple(dict.fromkeys(columns)),
         time_column=spec.time_column,
@@ -177,7 +175,7 @@ def survey_jobs(
             keying=keying,
             stride=max(1, groups // SAMPLED_BLOCKS),
             rate=min(1.0, points / rows),
-            rolling=Rolling(spec.rollup),
+            row_kind=spec.row_kind,
             attempt=spec.attempt,
         )
         for a, b in pairwise(bounds.tolist())
@@ -198,7 +196,7 @@ def planned(
     weight = np.array([one.sampled for one in surveys], float)
     density = float(np.average([one.density for one in surveys], weights=weight))
     wanted = _wanted(spec, counts, density, shape.width)
-    ranges = cut(keying, sample, counts, wanted, divisible=spec.rollup is None)
+    ranges = cut(keying, sample, counts, wanted, divisible=not spec.row_kind.kind.merges)
     blocks = [
         placed
         for one in surveys
@@ -210,9 +208,9 @@ def planned(
         shape=shape,
         keying=keying,
         marks=ranges.marks,
-        rolling=Rolling(spec.rollup),
+        row_kind=spec.row_kind,
         most=spec.share,
-        roots=() if spec.rollup else roots_of(inputs),
+        roots=spec.row_kind.kind.roots(inputs),
         deletes_applied_through=spec.deletes_applied_through,
     )
     return SortPlan(
@@ -227,7 +225,7 @@ def planned(
 
 def _shape(spec: SortSpec, surveys: Sequence[Surveyed]) -> Shape:
     hidden = {column.name: column for one in surveys for column in one.hidden}
-    schema = physical(to_arrow(spec.schema), hidden.values(), Rolling(spec.rollup))
+    schema = physical(to_arrow(spec.schema), hidden.values(), spec.row_kind)
     sampled = sum(one.sampled for one in surveys)
     words = [n for n in schema.names if 2 * sum(s.words.get(n, 0) for s in surveys) > sampled]
     width = max(one.width for one in surveys)

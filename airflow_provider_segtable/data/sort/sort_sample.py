@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.metric import HIDDEN
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.blocks import (
     Block,
@@ -40,8 +40,8 @@ from airflow_provider_segtable.data.parquet.blocks import (
 )
 from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY
 from airflow_provider_segtable.data.parquet.sorted_writer import probed, sorted_rows
-from airflow_provider_segtable.data.rollup.rollup_hook import Rolling
 from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Sample, joined
+from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
 from airflow_provider_segtable.ports.files import DataFiles
 
 PROBES = 4
@@ -56,8 +56,7 @@ class Surveyed:
     bounds. ``counts`` are the rows of each target chunk; ``density`` and ``width`` are bytes per
     row in a sorted file and decoded; ``words`` counts, by column, the sampled blocks with few
     distinct values; ``coded`` are the columns that a dictionary makes smaller; ``definition`` is
-    the table's, from some footer; ``dropped`` counts the deleted rows, or with rollup the ingested
-    rows that they represent.
+    the table's, from some footer; ``dropped`` counts the ingested rows that deleted rows stand for.
     """
 
     blocks: tuple[Block, ...]
@@ -94,7 +93,7 @@ class SurveyJob:
     keying: Keying
     stride: int
     rate: float
-    rolling: Rolling
+    row_kind: RowKind
     attempt: str
 
     @property
@@ -138,7 +137,7 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
     picked = _picked(job.keying, low, bounded, job.stride) if blocks else []
     words = {name: sum(name in seen.wordy[at] for at in picked) for name in job.schema.names}
     shape = Shape(
-        schema=physical(job.schema, seen.hidden.values(), job.rolling),
+        schema=physical(job.schema, seen.hidden.values(), job.row_kind),
         words=tuple(name for name, often in words.items() if often * 2 > len(picked)),
     )
     density, width, coded = _probed(job, files, [blocks[at] for at in picked], shape)
@@ -168,7 +167,7 @@ def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
             seen.definition = seen.definition or (metadata.metadata or {}).get(TABLE_KEY, b"")
             for block in blocks_of(parquet, number, segment):
                 rows, events = left_out(parquet, block, job.row_filters[number])
-                seen.dropped += events if job.rolling.wanted else rows
+                seen.dropped += events
                 if rows < block.rows:
                     group = metadata.row_group(block.group)
                     seen.blocks.append(replace(block, kept=block.rows - rows))
@@ -179,11 +178,11 @@ def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
     return seen
 
 
-def physical(schema: pa.Schema, hidden: "Iterable[pa.Field[Any]]", rolling: Rolling) -> pa.Schema:
-    """Return the schema of sorted rows: visible and hidden columns, and addresses unless rolled."""
+def physical(schema: pa.Schema, hidden: "Iterable[pa.Field[Any]]", row_kind: RowKind) -> pa.Schema:
+    """Return the schema of sorted rows: visible and hidden ones, and addresses."""
     for one in hidden:
         schema = schema.append(one)
-    return schema if rolling.wanted else with_addresses(schema)
+    return row_kind.sorted_schema(schema)
 
 
 def _bounds(group: pq.RowGroupMetaData, job: SurveyJob) -> list[tuple[Any, Any]] | None:
@@ -300,13 +299,13 @@ def _sample(
 def _points(job: SurveyJob, files: DataFiles, block: Block, shape: Shape, scale: float) -> Sample:
     """Draw a sample of one block's rows; the same rows on every call."""
     names, row_filter = job.keying.columns, job.row_filters[block.input]
-    columns = None if job.rolling.wanted else (*names, *row_filter.reads)
+    columns = None if job.row_kind.kind.merges else (*names, *row_filter.reads)
     rows = _read(files, block, columns, shape.dictionaries)
     kept = row_filter.kept(rows, block.first)
     numbers = np.arange(rows.num_rows) if kept is None else np.flatnonzero(kept)
     rows = rows.take(pa.array(numbers)) if kept is not None else rows
-    if job.rolling.wanted:
-        rows = job.rolling.rolled(fitted(rows, shape.worded), job.keying.time_column)
+    if job.row_kind.kind.merges:
+        rows = job.row_kind.merged(fitted(rows, shape.worded), job.keying.time_column)
     start, count = block.ordinals[0], rows.num_rows
     wanted = min(count, max(1, round(count * job.rate * scale)))
     places = np.sort(np.random.default_rng(start).choice(count, wanted, replace=False))
@@ -353,7 +352,7 @@ def _probed(
     if not picked:
         return 0.0, 1.0, coded
     for rows in _heads(job, files, picked[::step][:PROBES], shape):
-        table = job.rolling.rolled(rows, job.keying.time_column)
+        table = job.row_kind.merged(rows, job.keying.time_column)
         found = probed(sorted_rows(table, job.keying))
         coded |= found.coded
         encoded += found.width * table.num_rows

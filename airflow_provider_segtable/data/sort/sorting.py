@@ -9,9 +9,9 @@
 4. Ranges are grouped into segments of about the target size, by the measured bytes of a row in a
    sorted file. The number of segments is known only then, so ids are allocated then.
 5. *Gather*: each segment's ranges are read, sorted and written.
-6. Balance check: rows out equal rows in, less the deleted rows; with rollup, ingested rows are
-   compared. Runs are removed at the end, also after a failure.
-7. Without rollup each row keeps its root address, in hidden columns from then on.
+6. Balance check: the ingested rows that the outputs stand for equal those of the inputs, less the
+   deleted ones. Runs are removed at the end, also after a failure.
+7. Rows with a root address keep it, in hidden columns from then on.
 
 A task holds about ``memory`` decoded bytes, however large the inputs are: batches and parts are a
 quarter each, and exist up to three times while they are moved.
@@ -250,9 +250,9 @@ def _named(
 def _check_books(
     spec: SortSpec, inputs: Sequence[Segment], outputs: Sequence[Segment], dropped: int
 ) -> None:
-    what = "rows" if spec.rollup is None else "ingested rows"
-    given = sum(segment.events if spec.rollup else segment.rows for segment in inputs)
-    found = sum(segment.events if spec.rollup else segment.rows for segment in outputs)
+    what = "ingested rows" if spec.row_kind.kind.merges else "rows"
+    given = sum(segment.events for segment in inputs)
+    found = sum(segment.events for segment in outputs)
     if given - dropped != found:
         raise RowsOutOfBalance(
             f"{found} {what} out, {given} {what} in, {dropped} of these deleted, from "

@@ -32,7 +32,6 @@ from airflow_provider_segtable.core.plans.kinds import kind_named, kinds, with_o
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
@@ -133,18 +132,13 @@ def _granularity(granularity: Granularity | str | None, kind: type[Plan]) -> Gra
 
 
 def check_cut(cut: Granularity | None, state: State) -> None:
-    """Refuse a granularity finer than the query granularity: a group must fit in a time chunk.
+    """Refuse a granularity that the table's kind does not allow.
 
     Raises:
-        InvalidInput: the granularity is too fine; the message names both.
+        InvalidInput: the granularity is too fine; the message names the finest.
     """
-    rollup = state.table.rollup
-    if cut and rollup and not rollup.query_granularity.fits(cut):
-        query = rollup.query_granularity.value
-        raise InvalidInput(
-            f"{state.table.name} is rolled up by {query}, so its time can not be cut by "
-            f"{cut.value}: ask for granularity {query} or coarser"
-        )
+    if cut:
+        state.table.kind.check_granularity(cut, state.table.name)
 
 
 def _check_rollup(rollup: str | None, kind: type[Plan], state: State) -> None:
@@ -152,10 +146,7 @@ def _check_rollup(rollup: str | None, kind: type[Plan], state: State) -> None:
         return
     if rollup not in ("best-effort", "perfect"):
         raise InvalidInput(f"rollup {rollup!r} is neither best-effort nor perfect")
-    if state.table.rollup is None:
-        raise InvalidInput(
-            f"{state.table.name} is no rollup table, so {rollup} rollup means nothing: leave it out"
-        )
+    state.table.kind.check_degree(rollup, state.table.name)
     check_allocation(kind.lock_granularity, perfect_rollup=rollup == "perfect")
 
 
@@ -175,7 +166,7 @@ def checked_order(clustering: str, state: State) -> str:
         InvalidInput: it is not a clustering, or names columns that are not sortable.
         SchemaMismatch: it names a column that the table does not have.
     """
-    order, rollup = Order.parse(clustering), state.table.rollup
+    order = Order.parse(clustering)
     for name in order.columns:
         column = state.table.schema.find(name)
         if column is None:
@@ -185,26 +176,8 @@ def checked_order(clustering: str, state: State) -> str:
                 f"have: its columns are {names}"
             )
         check_sortable(name, parse_type(column.type))
-    if rollup:
-        _check_rolled_order(order, rollup, state)
+    state.table.kind.check_order(order, state.table.time_column, state.table.name)
     return str(order)
-
-
-def _check_rolled_order(order: Order, rollup: Rollup, state: State) -> None:
-    """Refuse a clustering that would separate rows of one group, or that Spark cannot sort by."""
-    fixed = (state.table.time_column, *rollup.dimensions)
-    for name in order.columns:
-        if name not in fixed:
-            raise InvalidInput(
-                f"{state.table.name} can not be sorted by {order}: {name} is a metric, which "
-                f"changes as rows are rolled up; choose among {', '.join(fixed)}"
-            )
-    if order.curve == "zorder" and rollup.sketches:
-        raise InvalidInput(
-            f"{state.table.name} can not be sorted by {order}: only Spark can merge the sketch "
-            f"{rollup.sketches[0]}, and it sorts by columns one after another; write "
-            f"{','.join(order.columns)}"
-        )
 
 
 def _is_new(plan: Plan, state: State) -> bool:

@@ -1,6 +1,7 @@
 """The stages of jobs of an attempt, step by step.
 
-The plan decides the steps (``core.plans.plan_steps``). What the table keeps decides their jobs:
+The plan decides the steps (``core.plans.plan_steps``). The table's kind decides their jobs
+(``data.table_kinds``):
 
 ===================  ==========================================  ==================================
 rewrite              append table                                rollup table
@@ -19,7 +20,7 @@ event of that state as ``deletes_applied_through``.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, replaced
@@ -27,9 +28,9 @@ from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
-from airflow_provider_segtable.data.rollup.rollup_rows import RollupJob
-from airflow_provider_segtable.data.rollup.sketch_job import SketchJob
-from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, sort_stages
+from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
+from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
+from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.execution import Stages
@@ -51,48 +52,32 @@ def stages_of(ports: TableContext, attempt: Attempt, *, parallelism: int) -> Sta
 
 
 def _rewritten(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> Stages:
-    rollup = attempt.state.table.rollup
-    if rollup is not None and rollup.sketches:
-        return (yield from _sketched(ports, attempt, step, parallelism))
-    if step.clustering is not None:
-        return (yield from _sorted(ports, attempt, step, parallelism))
-    return (yield from _merged(ports, attempt, step))
+    kind = arrow_kind_of(attempt.state.table.kind)
+    if step.clustering is None and kind.joins:
+        results = yield [kind.join_job(_minor(ports, attempt, step), attempt.state.table.schema)]
+        return tuple(results[0])
+    spec = _spec(ports, attempt, step, kind, parallelism)
+    return (yield from kind.sort_stages(spec, attempt.inputs, _namer(attempt)))
 
 
-def _merged(ports: TableContext, attempt: Attempt, step: Rewrite) -> Stages:
+def _minor(ports: TableContext, attempt: Attempt, step: Rewrite) -> MinorJob:
     (chunk,) = step.intervals
-    common: dict[str, Any] = {
-        "uri": ports.uri,
-        "storage_options": ports.storage_options,
-        "inputs": attempt.inputs,
-        "outputs": attempt.name({chunk: step.most})[chunk],
-        "created": ports.clock.now(),
-        "time_column": attempt.state.table.time_column,
-        "attempt": attempt.token,
-        "row_filters": row_filters(ports.files, attempt.state, attempt.inputs),
-        "deletes_applied_through": attempt.state.n,
-    }
-    table = attempt.state.table
-    if table.rollup is None:
-        results = yield [MinorJob(**common)]
-    else:
-        results = yield [RollupJob(**common, schema=table.schema, rollup=table.rollup)]
-    return tuple(results[0])
+    return MinorJob(
+        uri=ports.uri,
+        storage_options=ports.storage_options,
+        inputs=attempt.inputs,
+        outputs=tuple(attempt.name({chunk: step.most})[chunk]),
+        created=ports.clock.now(),
+        time_column=attempt.state.table.time_column,
+        attempt=attempt.token,
+        row_filters=row_filters(ports.files, attempt.state, attempt.inputs),
+        deletes_applied_through=attempt.state.n,
+    )
 
 
-def _sketched(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> Stages:
-    spec = _spec(ports, attempt, step, parallelism)
-    job = SketchJob(spec=spec, inputs=attempt.inputs, outputs=_namer(attempt))
-    results = yield [job]
-    return tuple(results[0])
-
-
-def _sorted(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> Stages:
-    spec = _spec(ports, attempt, step, parallelism)
-    return (yield from sort_stages(spec, attempt.inputs, _namer(attempt)))
-
-
-def _spec(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> SortSpec:
+def _spec(
+    ports: TableContext, attempt: Attempt, step: Rewrite, kind: ArrowKind, parallelism: int
+) -> SortSpec:
     table = attempt.state.table
     return SortSpec(
         uri=ports.uri,
@@ -105,7 +90,7 @@ def _spec(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int
         parallelism=parallelism,
         attempt=attempt.token,
         created=ports.clock.now(),
-        rollup=table.rollup,
+        row_kind=kind,
         replaces=() if step.one_group else replaced(attempt.inputs),
         most=step.most,
         member=step.one_group,

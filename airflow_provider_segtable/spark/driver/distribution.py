@@ -114,7 +114,7 @@ class SparkRun:
             return job.outputs(counts)
 
         try:
-            segments = spark_rollup(self.spark, job.spec, job.inputs, outputs)
+            segments = spark_rollup(self.spark, job.spec, job.rollup, job.inputs, outputs)
             if self.stopping.is_set():  # the consumer has stopped
                 discard(open_files(job.spec.uri, job.spec.storage_options), [segments])
             self._check()

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.deletes.deletion import holds_any
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.segments.segment import (
     ROOT,
     ROW,
@@ -39,7 +39,6 @@ from airflow_provider_segtable.data.deletes.row_bits import flags_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.files.segment_files import check_footers
-from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.arrow_scan import NAMES, arrow_scan
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, place, spark_paths
@@ -47,7 +46,7 @@ from airflow_provider_segtable.spark.reads.row_bitmaps import Words, united, unm
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, within
-from airflow_provider_segtable.spark.writes import dataframe_rollup as rollup
+from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 
@@ -67,7 +66,7 @@ def scan(
         snapshot: the table at one version.
         interval: only rows with event time in it.
         columns: only these, in this order.
-        rolled_up: return one row per group of a rollup table.
+        rolled_up: merge rows of equal keys: return one row per group of a rollup table.
         addressed: add two columns, ``__segtable_root`` (text) and ``__segtable_row`` (bigint),
             which name the row, for ``change.delete(addresses=...)`` only. Some are root addresses,
             others are ``<interval>/<file>`` and the row number in that file.
@@ -75,21 +74,21 @@ def scan(
     Raises:
         SchemaMismatch: a column does not exist, or Spark cannot hold its type.
         InvalidName: Spark has no reader for the table's URI.
-        InvalidInput: rows of a rollup table have no addresses.
+        InvalidInput: rows of this kind of table have no addresses.
     """
     wanted = list(snapshot.schema.names if columns is None else columns)
     table, known = snapshot.state.table, snapshot.schema
-    if addressed and table.rollup is not None:
-        raise InvalidInput(f"rows of a rollup table have no addresses ({snapshot.ports.uri})")
-    if not rolled_up or table.rollup is None:
-        asked = _Asked(spark, snapshot, interval, known, wanted, addressed=addressed)
+    if addressed:
+        table.kind.check_addresses(snapshot.ports.uri)
+
+    def read(schema: pa.Schema, names: Sequence[str]) -> DataFrame:
+        asked = _Asked(spark, snapshot, interval, schema, list(names), addressed=addressed)
         return asked.rows(_visible(snapshot, interval))
+
+    if not rolled_up:
+        return read(known, wanted)
     _fields(known, wanted)  # refuses hidden columns
-    known = physical_schema(known, table.rollup)
-    asked = _Asked(spark, snapshot, interval, known, known.names)
-    rows = asked.rows(_visible(snapshot, interval))
-    merged = rollup.rolled_up(rows, table.rollup, time_column=table.time_column)
-    return merged.select([column(merged, name) for name in wanted])
+    return spark_kind_of(table.kind).merged(read, known, wanted, table.time_column)
 
 
 def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId]) -> DataFrame:

@@ -26,15 +26,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from airflow_provider_segtable.core.errors import InvalidInput, RowsOutOfBalance
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
-from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.reads.spark_schemas import check_columns
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
+from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
 from airflow_provider_segtable.spark.tasks.writing import (
     RESULT,
     SLOT,
@@ -43,7 +42,6 @@ from airflow_provider_segtable.spark.tasks.writing import (
     decode_result,
 )
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
-from airflow_provider_segtable.spark.writes.dataframe_rollup import from_input
 from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Committed
@@ -130,20 +128,12 @@ def ingest_some(
         return Committed(n=state.commits[commit_id], state=state)
     table, schema = state.table, to_arrow(state.table.schema)
     rows = check_columns(df, given_schema(table), table.time_column)
-    events: Column | None = None
-    if table.rollup:
-        schema = physical_schema(schema, table.rollup)
-        rows = from_input(rows, table.rollup, time_column=table.time_column).persist()
-        events = column(rows, EVENTS)
-
-    prepare = prepared(ports, rows, schema, sizing, events)
-    try:
-        return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
-    except _NothingToAppend:
-        return None
-    finally:
-        if table.rollup:
-            rows.unpersist()
+    with spark_kind_of(table.kind).incoming(rows, schema, table.time_column) as coming:
+        prepare = prepared(ports, coming.rows, coming.schema, sizing, coming.events)
+        try:
+            return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
+        except _NothingToAppend:
+            return None
 
 
 def prepared(
@@ -254,9 +244,9 @@ class _Writer:
         return dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
 
     def _telling(self) -> list[str]:
-        """Return the columns that determine a row's slot: for a rollup, its group's."""
-        rollup, time = self.state.table.rollup, self.state.table.time_column
-        return [time, *rollup.dimensions] if rollup else self.schema.names
+        """Return the columns that determine a row's slot."""
+        table = self.state.table
+        return [*table.kind.identity(self.schema.names, table.time_column)]
 
     def _deal(self, ticket: AppendTicket) -> DataFrame:
         """Return for each chunk its first slot and its number of slots."""

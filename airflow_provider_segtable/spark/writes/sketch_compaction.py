@@ -36,12 +36,11 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, inherited
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import Standing
 from airflow_provider_segtable.data.parquet.descriptor import read_definition
-from airflow_provider_segtable.data.rollup.rollup_rows import physical_schema
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, without_rows
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, spark_paths
@@ -82,13 +81,18 @@ class Piece:
 
 
 def spark_rollup(
-    spark: SparkSession, spec: SortSpec, inputs: Sequence[Segment], outputs: Outputs
+    spark: SparkSession,
+    spec: SortSpec,
+    rollup: Rollup,
+    inputs: Sequence[Segment],
+    outputs: Outputs,
 ) -> tuple[Segment, ...]:
     """Roll up segments into new ones.
 
     Args:
         spark: the session.
-        spec: the table and the sort order; ``spec.rollup`` is set.
+        spec: the table and the sort order.
+        rollup: the table's rollup.
         inputs: the segments; empty ones are skipped.
         outputs: allocates ids and shards, given the number of segments per target time chunk.
 
@@ -104,12 +108,12 @@ def spark_rollup(
     given = [segment for segment in inputs if segment.rows]
     if not given:
         return without_rows(spec, outputs)
-    if spec.rollup is None or spec.order.curve != "lexicographic":
+    if spec.order.curve != "lexicographic":
         raise InvalidInput(
             f"order {str(spec.order)!r} of a rollup with sketches: Spark sorts by columns only, "
             "name them one after another"
         )
-    work = _Work(spark=spark, spec=spec, rollup=spec.rollup, inputs=tuple(given))
+    work = _Work(spark=spark, spec=spec, rollup=rollup, inputs=tuple(given))
     with translated(f"rolling up {len(given)} segments of {spec.uri}"):
         work.check_inputs()
         ranged = work.ranged().persist()

@@ -3,24 +3,21 @@
 1. The engine evaluates the request on one snapshot: which rows match, and which are appended.
 2. ``row_change`` writes deletion vectors and new segments, and commits them as one event.
 3. A dry run stops after step 1. It counts, writes nothing, and needs no coordinator.
-4. Rows of a rollup table have no addresses: there a delete is a predicate, which the log keeps
-   (``erasing``), and its rows are only counted.
+4. The table's kind decides which changes are possible, and how the log records deletes. Where rows
+   have no addresses, a delete is a predicate, which the log keeps, and its rows are only counted.
 """
 
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never, cast
 
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
     Merge,
-    Update,
     check_fits,
 )
-from airflow_provider_segtable.core.tables.rollup_kind import Rollup
-from airflow_provider_segtable.table.changes.erasing import rollup_predicate
+from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.table.changes.row_change import (
     ChangeResult,
     Find,
@@ -69,9 +66,19 @@ def run_change(
 
 def find_rows(request: ChangeRequest, engine: RowEngine[New], snapshot: Snapshot) -> Found:
     """Return the effect of a change on a snapshot."""
+    kind = snapshot.state.table.kind
+    kind.check_change(request, snapshot.ports.uri)
+    match kind.deletion:
+        case DeletionForm.PREDICATE:
+            return _by_predicate(cast("Delete", request), engine, snapshot)
+        case DeletionForm.VECTORS:
+            return _by_address(request, engine, snapshot)
+        case _:
+            assert_never(kind.deletion)
+
+
+def _by_address(request: ChangeRequest, engine: RowEngine[New], snapshot: Snapshot) -> Found:
     table = snapshot.state.table
-    if table.rollup is not None:
-        return _of_rollup(request, engine, snapshot, table.rollup)
     check_fits(request, table.schema, table.time_column)
     if isinstance(request, Merge):
         selected = engine.join(snapshot, request)
@@ -85,22 +92,13 @@ def find_rows(request: ChangeRequest, engine: RowEngine[New], snapshot: Snapshot
     )
 
 
-def _of_rollup(
-    request: ChangeRequest, engine: RowEngine[New], snapshot: Snapshot, rollup: Rollup
-) -> Found:
-    uri = snapshot.ports.uri
-    if not isinstance(request, Delete):
-        raise InvalidInput(
-            f"{uri} is a rollup table: its rows stand for many that are not kept, so they cannot "
-            f"be {'updated' if isinstance(request, Update) else 'merged'}; delete by a condition "
-            "over dimensions and time, and append"
-        )
-    if not isinstance(request.where, str) or request.rows is not None:
-        raise InvalidInput(
-            f"{uri} is a rollup table: its rows stand for many and have no address, so only a "
-            "condition in SQL, over dimensions and time, can delete there"
-        )
-    predicate = rollup_predicate(snapshot, rollup, request.where)
+def _by_predicate(request: Delete, engine: RowEngine[New], snapshot: Snapshot) -> Found:
+    """Return a delete whose condition is SQL, as the table's kind requires it."""
+    from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+
+    table = snapshot.state.table
+    predicate = parse_predicate(str(request.where), snapshot.schema)
+    table.kind.check_predicate(predicate, table.time_column)
     selected = engine.select(snapshot, replace(request, where=predicate), addressed=False)
     return Found(
         rows={}, matched=selected.matched, predicate=predicate if selected.matched else None

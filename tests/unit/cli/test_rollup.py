@@ -20,6 +20,8 @@ def test_a_rollup_table_is_made_filled_and_read(facts: Facts, run: Run) -> None:
         "--query-granularity", "hour",
     )  # fmt: skip
     assert [column["name"] for column in made["schema"]] == ["at", "word", "rows", "n"]
+    assert made["kind"] == "rollup"
+    assert made["kind_settings"]["metrics"] == ["rows=count", "n=sum(n)"]
     with open("rows.csv", "w") as file:  # noqa: PTH123 - the test's folder is the current one
         file.write("at,word,n\n")
         file.writelines(f"2013-01-01T00:{at:02}:00Z,{'ab'[at % 2]},{at}\n" for at in range(10))

@@ -118,7 +118,7 @@ ROLLED_UP = replace(
         )
     ),
     time_column="at",
-    rollup=Rollup(
+    kind=Rollup(
         dimensions=("page",),
         metrics=tuple(
             map(

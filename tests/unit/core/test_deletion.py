@@ -183,7 +183,7 @@ def test_cleaning_forgets_what_nobody_needs_and_remembers_that_it_did() -> None:
 def test_a_predicate_takes_what_was_there_and_nothing_later() -> None:
     """In a rollup table an append is purged up to the event before its own."""
     rollup = Rollup(dimensions=("carrier",), metrics=(Metric.parse("flights=count"),))
-    table = after(created(replace(DEFINITION, rollup=rollup)), Appended(segments=TWO))
+    table = after(created(replace(DEFINITION, kind=rollup)), Appended(segments=TWO))
     gone = RowsChanged(kind="delete", predicate=Compare("carrier", Compares.EQUAL, "UA"), matched=3)
     state = after(table, gone)
     admitted = admit(Appended(segments=(first(2),)), state)

@@ -5,6 +5,7 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
+from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
@@ -139,10 +140,10 @@ def test_a_rollup_survives_its_encoding() -> None:
         schema=given,
         time_column="at",
         granularity=Granularity.DAY,
-        rollup=how,
+        kind=how,
     )
     assert decode_table(encode_table(rolled)) == rolled
-    assert decode_table(encode_table(table)).rollup is None
+    assert decode_table(encode_table(table)).kind == Append()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.sort.sorting import SortSpec, run_stages, sort_stages
+from airflow_provider_segtable.data.table_kinds.append_arrow import AppendArrow
 from tests.unit.data.making import MONTH, VERSION, segment_id, written
 
 ATTEMPT = "a" * 16
@@ -56,6 +57,7 @@ def spec(schema: pa.Schema, order: str, **changes: Any) -> SortSpec:
             "target_size": 128 << 20,
             "attempt": ATTEMPT,
             "created": VERSION + 1,
+            "row_kind": AppendArrow(),
             **changes,
         }
     )

@@ -15,6 +15,7 @@ from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.sort.sorting import sort_stages
+from airflow_provider_segtable.data.table_kinds.rollup_arrow import RollupArrow
 from tests.unit.data.making import MONTH, plain
 from tests.unit.data.sort_making import (
     addresses,
@@ -152,7 +153,7 @@ def test_rollup_leaves_out_what_predicates_name(memory: int) -> None:
     what = spec(
         pa.schema([]),
         "",
-        rollup=HOW,
+        row_kind=RollupArrow(HOW),
         memory=memory,
         row_filters=row_filters,
         deletes_applied_through=4,

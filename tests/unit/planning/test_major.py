@@ -63,7 +63,7 @@ def late(partition: int, of: int, size: int = 900) -> Segment:
 
 
 def rolled(*segments: Segment) -> State:
-    return after(created(replace(DEFINITION, rollup=ROLLUP)), Appended(segments=segments))
+    return after(created(replace(DEFINITION, kind=ROLLUP)), Appended(segments=segments))
 
 
 def only(state: State, policy: Policy = POLICY, now: int = COLD) -> Plan:

@@ -72,7 +72,7 @@ class World:
                 schema=SCHEMA,
                 time_column="at",
                 granularity=granularity,
-                rollup=rollup,
+                kind=rollup,
             )
         else:
             create_table(

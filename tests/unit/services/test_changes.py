@@ -24,7 +24,7 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.table import Table, _rolling, create_table
+from airflow_provider_segtable.table.table import Table, create_table, of_kind
 from tests.unit.services.conftest import HOUR_US, contents, rows
 
 KINDS = [MinorPlan.kind, SemiMajorPlan.kind, MajorPlan.kind]
@@ -122,7 +122,7 @@ def test_erasures_beside_a_compaction_of_a_rollup_table(
     definition = replace(Table(ports).state().table, table_id="r")
     storage, files = MemoryStorage(clock=ports.clock), MemoryFiles()
     mine, theirs = (replace(each, storage=storage, files=files) for each in (ports, other))
-    table = create_table(mine, _rolling(definition, rollup))
+    table = create_table(mine, of_kind(definition, rollup))
     for _ in range(3):
         table.append(rows(1))
         table.append(rows(2))

@@ -59,7 +59,7 @@ def service() -> MemoryService:
 def emptied(folder: Path, service: MemoryService, rollup: Rollup | None = None) -> TableContext:
     """Two hours of three segments; all rows of the first hour are deleted."""
     uri = str(folder / "table")
-    Table.create(uri, schema=SCHEMA, time_column="at", granularity="hour", rollup=rollup)
+    Table.create(uri, schema=SCHEMA, time_column="at", granularity="hour", kind=rollup)
     made = open_context(uri, author="first")
     client = MemoryCoordinator(made.clock, service)
     ports = replace(made, files=Files(uri), optional_coordinator=client)

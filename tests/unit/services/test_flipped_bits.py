@@ -16,6 +16,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.metric import Metric, MetricKind
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup, bound, stored_schema
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -80,7 +81,7 @@ def empty_ports() -> TableContext:
 
 
 def definition(*, rollup: bool) -> TableCreated:
-    schema, how = from_arrow(SCHEMA), None
+    schema, how = from_arrow(SCHEMA), Append()
     if rollup:
         total = Metric(name="total", kind=MetricKind.SUM, source="delay")
         most = Metric(name="most", kind=MetricKind.MAX, source="share")
@@ -94,7 +95,7 @@ def definition(*, rollup: bool) -> TableCreated:
         time_column="at",
         granularity=Granularity.DAY,
         properties={"compaction.min_segments": "2"},
-        rollup=how,
+        kind=how,
     )
 
 

@@ -196,7 +196,7 @@ def rolled(ports: TableContext) -> TableContext:
         schema=stored_schema(rollup, schema, time_column="at"),
         time_column="at",
         granularity=day,
-        rollup=rollup,
+        kind=rollup,
     )
     create_table(other, definition)
     for turn in range(2):

@@ -20,7 +20,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.table import Table, _rolling, create_table
+from airflow_provider_segtable.table.table import Table, create_table, of_kind
 from tests.unit.table.conftest import new_table
 
 GIVEN = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string()), ("n", pa.int64())])
@@ -42,7 +42,7 @@ def rolling(service: MemoryService, steps: QueryGranularity) -> Table:
         schema=from_arrow(GIVEN),
         granularity=Granularity.YEAR,
     )
-    return create_table(ports, _rolling(plain, rollup))
+    return create_table(ports, of_kind(plain, rollup))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle, void
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.segments.replacement import moved
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Run, Segment, SegmentId
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import (
     decode_ids,
     decode_segments,
@@ -85,7 +85,7 @@ def admit(action: AppendEvent, state: State) -> AppendEvent | Conflict:
 
 
 def placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | Conflict:
-    """Return new segments under their final ids; in a rollup table, after all deletions so far.
+    """Return new segments under their final ids; as the table's kind places them.
 
     Several files may have been written under one id. The first one published keeps the id as its
     root; rows of the others get root addresses by the id under which they are published.
@@ -106,11 +106,7 @@ def placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | C
         for chunk, taken in ((target, partition), (written.chunk, written.partition)):
             spaces[chunk] = space_of(chunk).settle([taken])
         carried = segment.carried(target.segment(partition), state.timeline.core(target))
-        if state.table.rollup:
-            carried = replace(carried, deletes_applied_through=state.n)
-        elif not unsettled:
-            carried = replace(carried, lineage=(Run(carried.id, 0, carried.rows),))
-        done.append(carried)
+        done.append(state.table.kind.placed(carried, state.n, renamed=not unsettled))
     return tuple(done)
 
 

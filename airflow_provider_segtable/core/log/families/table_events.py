@@ -12,14 +12,16 @@ from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.paths import known_name
 from airflow_provider_segtable.core.segments.segment_codec import Json
-from airflow_provider_segtable.core.tables.rollup_kind import Rollup, decode_rollup, encode_rollup
+from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.tables.table_kind import TableKind
+from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.core.time.interval import Granularity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableCreated:
-    """The table is created. ``schema`` is the one that readers see, also of a rollup table."""
+    """The table is created. ``schema`` is the one that readers see, whatever it keeps."""
 
     table_id: str
     name: str
@@ -27,7 +29,7 @@ class TableCreated:
     time_column: str
     granularity: Granularity
     properties: Mapping[str, str] = field(default_factory=dict)
-    rollup: Rollup | None = None
+    kind: TableKind = field(default_factory=Append)
 
 
 def encode_table(action: TableCreated) -> Json:
@@ -41,12 +43,16 @@ def encode_table(action: TableCreated) -> Json:
         "time_column": action.time_column,
         "granularity": action.granularity.value,
         "properties": dict(action.properties),
-        **({"rollup": encode_rollup(action.rollup)} if action.rollup else {}),
+        **action.kind.encoded(),
     }
 
 
 def decode_table(body: Mapping[str, Any]) -> TableCreated:
-    """Parse the output of ``encode_table``."""
+    """Parse the output of ``encode_table``.
+
+    Raises:
+        UnsupportedFormat: the table is of a kind that is not known here.
+    """
     return TableCreated(
         table_id=known_name(body["table_id"], "a table's locks"),
         name=body["name"],
@@ -54,7 +60,7 @@ def decode_table(body: Mapping[str, Any]) -> TableCreated:
         time_column=body["time_column"],
         granularity=Granularity(body["granularity"]),
         properties=body["properties"],
-        rollup=decode_rollup(body["rollup"]) if "rollup" in body else None,
+        kind=decode_kind(body),
     )
 
 

@@ -1,4 +1,4 @@
-"""Predicate deletes in rollup tables, over dimensions and time only.
+"""Predicates over groups: deletes from a table of aggregates, over dimensions and time only.
 
 1. A stored row aggregates many input rows and is merged with others at each compaction. So a
    predicate must have the same value for all rows of a group (equal dimensions and truncated
@@ -7,7 +7,7 @@
    of a step; any other time would split groups that are stored as one row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from airflow_provider_segtable.core.deletes.predicate import (
     AllOf,
@@ -20,25 +20,13 @@ from airflow_provider_segtable.core.deletes.predicate import (
     instant_of,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
+from airflow_provider_segtable.core.tables.query_granularity import QueryGranularity
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
-from airflow_provider_segtable.table.snapshot import Snapshot
 
 
-def rollup_predicate(snapshot: Snapshot, rollup: Rollup, where: str) -> Predicate:
-    """Return the predicate of a delete in a rollup table.
-
-    Raises:
-        InvalidInput: the condition is not parsable, or names a metric or a time within a step.
-    """
-    from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
-
-    predicate = parse_predicate(where, snapshot.schema)
-    check_erasure(predicate, rollup, snapshot.state.table.time_column)
-    return predicate
-
-
-def check_erasure(predicate: Predicate, rollup: Rollup, time_column: str) -> None:
+def check_group_predicate(
+    predicate: Predicate, dimensions: Sequence[str], steps: QueryGranularity, time_column: str
+) -> None:
     """Refuse a predicate whose effect would depend on compactions.
 
     Raises:
@@ -46,15 +34,15 @@ def check_erasure(predicate: Predicate, rollup: Rollup, time_column: str) -> Non
             step starts.
     """
     for name in columns_of(predicate):
-        if name not in (time_column, *rollup.dimensions):
-            known = ", ".join((time_column, *rollup.dimensions))
+        if name not in (time_column, *dimensions):
+            known = ", ".join((time_column, *dimensions))
             raise InvalidInput(
                 f"{name!r} is a metric: its value changes whenever rows of a group are rolled up "
                 "together, so a delete by it would depend on what was compacted so far; delete by "
                 f"time and dimensions ({known})"
             )
     for at in _times(predicate, time_column):
-        _check_step(at, rollup.query_granularity, time_column)
+        _check_step(at, steps, time_column)
 
 
 def _times(predicate: Predicate, time_column: str) -> Iterator[Instant]:

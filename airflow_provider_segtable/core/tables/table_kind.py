@@ -1,0 +1,190 @@
+"""Kinds of table: one object answers what a table keeps of the rows that it is given.
+
+1. A table's kind is a part of its definition (``TableCreated.kind``): a value with the kind's own
+   settings. Each kind is one file: ``append_kind`` keeps rows as they came, ``rollup_kind`` keeps
+   one row for a group.
+2. Other code asks the kind. It never asks *which* kind a table is of: no ``isinstance``, no
+   comparison of names. So a new kind cannot take the branch of an old one by accident.
+3. This is the pure part. What needs Arrow is in ``data.table_kinds``, what needs Spark in
+   ``spark.table_kinds``; both are found by the kind's ``name``, in one registry each.
+4. ``table_kinds`` is the registry of this layer: it encodes and decodes kinds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Protocol
+
+from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.requests.change_request import ChangeRequest
+from airflow_provider_segtable.core.segments.segment import Roots, Segment
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.time.interval import Granularity
+
+
+class DeletionForm(Enum):
+    """How the log records which rows a delete removes."""
+
+    VECTORS = "vectors"
+    """By root address: rows are found first, and named one by one."""
+    PREDICATE = "predicate"
+    """By a condition, which readers and compactions evaluate: rows have no address."""
+
+    @property
+    def counted(self) -> bool:
+        """Return whether the log also records how many rows a delete removes."""
+        return self is DeletionForm.VECTORS
+
+
+class TableKind(Protocol):
+    """What a table keeps of its rows.
+
+    Attributes:
+        name: the kind's name in the registries, in JSON and in ``describe``.
+        deletion: how the log records deletes.
+        merges: whether rows of equal keys become one. Then a region is perfect only after a major
+            compaction, and sorting must not part rows of equal keys.
+        unmerged: what the planner says of segments that a major compaction has not seen yet.
+    """
+
+    name: ClassVar[str]
+    deletion: ClassVar[DeletionForm]
+    merges: ClassVar[bool]
+    unmerged: ClassVar[str]
+
+    # The definition of the table
+
+    def bound(
+        self, schema: Schema, *, time_column: str, granularity: Granularity
+    ) -> "tuple[TableKind, Schema]":
+        """Check the kind against the columns of incoming rows.
+
+        Returns:
+            The kind, with what it has to remember of these columns, and the columns that readers
+            see.
+
+        Raises:
+            SchemaMismatch, InvalidName, InvalidInput: the kind does not fit the columns.
+        """
+        ...
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the fields of a table's definition in JSON that record the kind."""
+        ...
+
+    def facts(self) -> Mapping[str, str | list[str]]:
+        """Return the settings as ``describe`` shows them: JSON values, each a text or texts."""
+        ...
+
+    # Columns
+
+    def needed(self, names: Sequence[str], time_column: str) -> Sequence[str]:
+        """Return those of the given columns that the table needs of incoming rows."""
+        ...
+
+    def input_schema(self, stored: Schema, time_column: str) -> Schema:
+        """Return the columns of incoming rows, given those that readers see."""
+        ...
+
+    @property
+    def hidden(self) -> tuple[Column, ...]:
+        """Return the columns that files have after those that readers see."""
+        ...
+
+    def identity(self, names: Sequence[str], time_column: str) -> Sequence[str]:
+        """Return the columns that determine a stored row; a row's hash is made of these."""
+        ...
+
+    # Segments in the log
+
+    def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
+        """Return an appended segment as event ``n + 1`` publishes it.
+
+        Args:
+            segment: the segment, under its final id.
+            n: the last event before.
+            renamed: another segment was published under the id in its file.
+        """
+        ...
+
+    def roots(self, inputs: Sequence[Segment]) -> tuple[Roots, ...]:
+        """Return the roots that the hidden columns of sorted outputs may name."""
+        ...
+
+    def unaccounted(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
+        """Yield where outputs of any compaction do not account for the rows of the inputs.
+
+        The number of ingested rows is compared for every kind, by the balance check itself.
+        """
+        ...
+
+    def misplaced(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
+        """Yield where outputs inside one version do not have the rows of the inputs in order."""
+        ...
+
+    def doubled(self, segments: Iterable[Segment]) -> Iterator[str]:
+        """Yield the rows that occur twice in a group, as far as the log records rows."""
+        ...
+
+    # Compaction
+
+    def tie_columns(self, time_column: str) -> tuple[str, ...]:
+        """Return the columns that sort rows which are equal in the columns of an order."""
+        ...
+
+    def check_order(self, order: Order, time_column: str, table: str) -> None:
+        """Refuse an order that the table cannot be sorted by; its columns exist.
+
+        Raises:
+            InvalidInput: with the order, and the columns to choose among.
+        """
+        ...
+
+    def check_granularity(self, granularity: Granularity, table: str) -> None:
+        """Refuse a granularity of time chunks that would part a stored row.
+
+        Raises:
+            InvalidInput: with the finest granularity.
+        """
+        ...
+
+    @property
+    def only_spark(self) -> str:
+        """Return why only Spark can compact the table; empty if this process can, too."""
+        ...
+
+    def check_degree(self, degree: str, table: str) -> None:
+        """Refuse a compaction that is to merge rows to some degree, if the kind merges none.
+
+        Raises:
+            InvalidInput: the kind merges no rows.
+        """
+        ...
+
+    # Reads and changes
+
+    def check_addresses(self, uri: str) -> None:
+        """Refuse to read rows with their addresses, if they have none.
+
+        Raises:
+            InvalidInput: rows have no addresses.
+        """
+        ...
+
+    def check_change(self, request: ChangeRequest, uri: str) -> None:
+        """Refuse a change that the rows kept do not allow.
+
+        A request for a kind whose deletes are predicates is a ``Delete`` by SQL, or refused here.
+
+        Raises:
+            InvalidInput: with the table, the reason and the changes that are possible.
+        """
+        ...
+
+    def check_predicate(self, predicate: Predicate, time_column: str) -> None:
+        """Refuse a predicate delete whose effect would depend on compactions.
+
+        Raises:
+            InvalidInput: with the column or the time, and the way out.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""Kinds of table in Arrow: incoming rows, merging, compaction jobs."""

@@ -1,0 +1,56 @@
+"""What ingests and scans in Spark need to know of a kind of table."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+Read = Callable[[pa.Schema, Sequence[str]], DataFrame]
+"""Reads some columns of a snapshot's files, given the columns that these have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """Incoming rows as files will hold them.
+
+    Attributes:
+        rows: the rows, in the columns of ``schema``; may be read twice.
+        schema: the columns of the files.
+        events: the number of ingested rows that a row stands for; one if None.
+    """
+
+    rows: DataFrame
+    schema: pa.Schema
+    events: Column | None = None
+
+
+class SparkKind(Protocol):
+    """A kind of table, in Spark."""
+
+    def incoming(
+        self, rows: DataFrame, shown: pa.Schema, time_column: str
+    ) -> AbstractContextManager[Incoming]:
+        """Prepare the rows of an ingest; what Spark keeps for that is let go at the end.
+
+        Args:
+            rows: rows in the input schema.
+            shown: the columns that readers see.
+            time_column: the event time.
+        """
+        ...
+
+    def merged(
+        self, read: Read, shown: pa.Schema, wanted: Sequence[str], time_column: str
+    ) -> DataFrame:
+        """Return some columns of a snapshot, with rows of equal keys merged.
+
+        Args:
+            read: reads the snapshot.
+            shown: the columns that readers see.
+            wanted: the columns to return; they are among these.
+            time_column: the event time.
+        """
+        ...

@@ -1,0 +1,59 @@
+"""Kinds of table: each survives its encoding, and one that is not known is refused by name."""
+
+import json
+
+import pytest
+
+from airflow_provider_segtable.core.errors import UnsupportedFormat
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
+from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.tables.table_kind import TableKind
+from airflow_provider_segtable.core.tables.table_kinds import KINDS
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.parquet.descriptor import decode_definition, encode_definition
+from airflow_provider_segtable.data.table_kinds.arrow_kinds import ARROW_KINDS, arrow_kind_of
+
+GIVEN = Schema((Column(name="at", type="timestamp[us]"), Column(name="n", type="int64")))
+EACH: tuple[TableKind, ...] = (Append(), Rollup(metrics=(Metric.parse("total=sum(n)"),)))
+
+
+def table(kind: TableKind) -> TableCreated:
+    """Return the definition of a table of a kind, with the columns of ``GIVEN`` as input."""
+    found, schema = kind.bound(GIVEN, time_column="at", granularity=Granularity.DAY)
+    return TableCreated(
+        table_id="t",
+        name="t",
+        schema=schema,
+        time_column="at",
+        granularity=Granularity.DAY,
+        kind=found,
+    )
+
+
+def test_each_kind_is_in_every_registry_under_its_name() -> None:
+    """A kind that can be decoded also has a part for Arrow, made from its pure part."""
+    assert {kind.name for kind in EACH} == set(KINDS) == set(ARROW_KINDS)
+    assert [arrow_kind_of(kind).kind for kind in EACH] == list(EACH)
+
+
+@pytest.mark.parametrize("kind", EACH, ids=lambda kind: kind.name)
+def test_a_kind_survives_its_encoding(kind: TableKind) -> None:
+    """Events and footers give back the kind, and rows are given in the input schema again."""
+    made = table(kind)
+    assert decode_table(encode_table(made)) == made
+    assert decode_definition(encode_definition(made, 7), "file") == (made, 7)
+    assert made.kind.input_schema(made.schema, "at") == GIVEN
+    json.dumps(made.kind.facts())
+
+
+def test_an_unknown_kind_is_refused_by_its_name() -> None:
+    """A table that keeps something else is never read as rows that came so."""
+    body = {**encode_table(table(Append())), "kind": "heap", "heap": {}}
+    with pytest.raises(UnsupportedFormat, match="kind 'heap', this segtable knows append, rollup"):
+        decode_table(body)
+    footer = json.dumps({**body, "format": 1, "base_version": 7}).encode()
+    with pytest.raises(UnsupportedFormat, match="upgrade segtable"):
+        decode_definition(footer, "file")
