@@ -79,6 +79,30 @@ def test_packed_chunks_answer_as_decoded_ones(
             check(timeline, list(present))
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(draw: random.Random) -> None:
+    """Whatever is copied from the one before: chunks come and go, ids are settled anywhere."""
+    pool = [s for key in some_chunks(draw) for s in segments(legal_family(draw, 2, 2), key)]
+    state = created()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "GROUP_ROWS", draw.choice([1, 3, 1000]))
+        for _ in range(5):
+            present = [*state.timeline.segments()]
+            gone = [s.id for s in present if draw.random() < 0.3]
+            come = draw.sample([s for s in pool if s not in present], draw.randint(0, 2))
+            settled = [replace(s.id, partition=draw.randint(0, 9)) for s in draw.sample(pool, 1)]
+            state = replace(
+                state,
+                timeline=state.timeline.with_changes(add=come, remove=gone),
+                ids=state.ids.settle([*(s.id for s in come), *settled]),
+            )
+            data = write_checkpoint(state)
+            assert read_checkpoint(data) == state
+            if draw.random() < 0.7:
+                state = read_checkpoint(data)
+
+
 def test_looking_into_one_chunk_decodes_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only chunks whose segments are asked for are decoded; which chunk wins is known without."""
     chunks = [ChunkKey(Interval(hour, hour + 1), 1) for hour in range(LAST)]

@@ -78,6 +78,11 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
         """Return the space of a chunk and generation; empty if the log never named it."""
         return self._spaces.get((chunk, generation)) or IdSpace(generation.ids.start)
 
+    def changed_from(self, spaces: Mapping[SpaceKey, IdSpace]) -> frozenset[ChunkKey] | None:
+        """Return the chunks changed since the value wrapped ``spaces``; None if not known."""
+        changed = self._spaces.changed_from(spaces)
+        return None if changed is None else frozenset(chunk for chunk, _ in changed)
+
     def settle(self, ids: Iterable[SegmentId]) -> "IdSpaces":
         """Return the spaces with these ids settled."""
         touched: dict[SpaceKey, list[int]] = {}

@@ -70,9 +70,8 @@ def write_checkpoint(state: State) -> bytes:
     """Encode the state as the content of a checkpoint file."""
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, SCHEMA, use_dictionary=REPEATING, **_WRITTEN) as writer:
-        chunks = [*_written(state, writer), *_idle(state)]
         table = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(chunks, schema=CHUNKS), table, **_WRITTEN)
+        pq.write_table(_Copy(state).written(writer), table, **_WRITTEN)
         head = json.dumps({"format": FORMAT, **encode_head(state)})
         writer.add_key_value_metadata(
             {
@@ -86,59 +85,87 @@ def write_checkpoint(state: State) -> bytes:
     return data[:at] + _BLANK[:10] + digest(data).encode() + data[at + len(_BLANK) :]
 
 
-def _written(state: State, writer: pq.ParquetWriter) -> Iterator[dict[str, Any]]:
-    """Write the segments of all chunks in row groups; yield the rows of the chunk table."""
-    group, pieces, first = 0, list[pa.Table](), 0
-    for chunks in _alike(state.timeline.chunks()):
-        rows = _rows(chunks)
-        for chunk in chunks:
-            yield chunk_row(chunk.key, (group, first), summary_of(chunk), state.ids)
-            first += chunk.count
-        pieces.append(rows)
-        if first >= GROUP_ROWS:
+class _Copy:
+    """The writing of a state's chunks; copies those that are as in the checkpoint it came from."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        packed = (c.source for c in state.timeline.chunks() if isinstance(c, PackedChunk))
+        sources = (each for each in packed if isinstance(each, CheckpointChunks))
+        self.source = next(sources, None)
+        self.changed = state.ids.changed_from(self.source.spaces) if self.source else None
+        self.copied: set[int] = set()
+
+    def written(self, writer: pq.ParquetWriter) -> pa.Table:
+        """Write the segments of all chunks in row groups; return the chunk table."""
+        group, pieces, first, table = 0, list[pa.Table](), 0, list[pa.Table]()
+        for chunks in self.runs():
+            table.append(self.chunk_rows(chunks, (group, first)))
+            pieces.append(self.rows(chunks))
+            first += pieces[-1].num_rows
+            if first >= GROUP_ROWS:
+                writer.write_table(pa.concat_tables(pieces), row_group_size=first)
+                group, pieces, first = group + 1, [], 0
+        if first:
             writer.write_table(pa.concat_tables(pieces), row_group_size=first)
-            group, pieces, first = group + 1, [], 0
-    if first:
-        writer.write_table(pa.concat_tables(pieces), row_group_size=first)
+        return pa.concat_tables([*table, self.idle()])
 
+    def runs(self) -> Iterator[list[AnyChunk]]:
+        """Group neighbouring packed chunks of one row group; yield other chunks singly."""
+        run: list[AnyChunk] = []
+        following, group = -1, -1
+        for chunk in self.state.timeline.chunks():
+            at = self.number(chunk)
+            if at < 0 or at != following or self.group(at) != group:
+                if run:
+                    yield run
+                run = []
+            run.append(chunk)
+            following, group = (at + 1, self.group(at)) if at >= 0 else (-1, -1)
+        if run:
+            yield run
 
-def _alike(chunks: Iterator[AnyChunk]) -> Iterator[list[AnyChunk]]:
-    """Group neighbouring packed chunks of one row group; yield other chunks singly."""
-    together: list[AnyChunk] = []
-    for chunk in chunks:
-        if together and not _follows(together[-1], chunk):
-            yield together
-            together = []
-        together.append(chunk)
-    if together:
-        yield together
+    def number(self, chunk: AnyChunk) -> int:
+        """Return the chunk's number in the source; -1 if it is not copied from there."""
+        if isinstance(chunk, PackedChunk) and chunk.source is self.source:
+            return chunk.at
+        return -1
 
+    def group(self, at: int) -> int:
+        return self.source.row_group(at) if self.source else -1
 
-def _follows(before: AnyChunk, chunk: AnyChunk) -> bool:
-    if not isinstance(before, PackedChunk) or not isinstance(chunk, PackedChunk):
-        return False
-    source = before.source
-    if source is not chunk.source or not isinstance(source, CheckpointChunks):
-        return False
-    groups = source.row_group(before.at), source.row_group(chunk.at)
-    return chunk.at == before.at + 1 and groups[0] == groups[1]
+    def rows(self, chunks: list[AnyChunk]) -> pa.Table:
+        at, last = self.number(chunks[0]), self.number(chunks[-1])
+        if self.source and at >= 0:
+            return self.source.rows(at, last + 1)
+        return rows_of(segment for chunk in chunks for segment in unpacked(chunk).segments())
 
+    def chunk_rows(self, chunks: list[AnyChunk], place: tuple[int, int]) -> pa.Table:
+        at, last = self.number(chunks[0]), self.number(chunks[-1])
+        if self.source and at >= 0:
+            self.copied.update(range(at, last + 1))
+            if self.changed is not None and self.changed.isdisjoint(c.key for c in chunks):
+                return self.source.chunk_rows(at, last + 1, place)
+        group, row = place
+        rows = []
+        for chunk in chunks:
+            rows.append(chunk_row(chunk.key, (group, row), summary_of(chunk), self.state.ids))
+            row += chunk.count
+        return pa.Table.from_pylist(rows, schema=CHUNKS)
 
-def _rows(chunks: list[AnyChunk]) -> pa.Table:
-    first, last = chunks[0], chunks[-1]
-    if isinstance(first, PackedChunk) and isinstance(last, PackedChunk):
-        source = first.source
-        if isinstance(source, CheckpointChunks):
-            return source.rows(first.at, last.at + 1)
-    return rows_of(segment for chunk in chunks for segment in unpacked(chunk).segments())
-
-
-def _idle(state: State) -> Iterator[dict[str, Any]]:
-    """Yield the rows of chunks without segments that have id spaces."""
-    present = set(state.timeline.chunk_keys())
-    named = dict.fromkeys(key for key, _ in state.ids if key not in present)
-    for key in sorted(named):
-        yield chunk_row(key, (-1, 0), state.timeline.summary(key), state.ids)
+    def idle(self) -> pa.Table:
+        """Return the rows of chunks without segments that have id spaces."""
+        ids, timeline = self.state.ids, self.state.timeline
+        if self.source and self.changed is not None:
+            named = {*self.changed, *self.source.keys_without(self.copied)}
+        else:
+            named = {key for key, _ in ids}
+        rows = [
+            chunk_row(key, (-1, 0), timeline.summary(key), ids)
+            for key in sorted(named)
+            if not timeline.summary(key).count
+        ]
+        return pa.Table.from_pylist(rows, schema=CHUNKS)
 
 
 def read_checkpoint(data: bytes) -> State:

@@ -4,17 +4,20 @@
    its segments in the checkpoint (row group, first row), its ``ChunkSummary`` and its id spaces.
 2. A chunk's segments are in one row group. ``CheckpointChunks`` reads a row group when one of its
    chunks is used, and caches the last decoded chunks.
-3. Unchanged chunks are copied to the next checkpoint as Arrow columns, without decoding segments.
+3. Unchanged chunks are copied to the next checkpoint as Arrow columns, without decoding segments:
+   their segments (``rows``), and their rows of the chunk table with another place (``chunk_rows``).
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from functools import lru_cache
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
@@ -81,6 +84,7 @@ class CheckpointChunks:
     def __init__(self, file: pq.ParquetFile, chunks: pa.Table) -> None:
         """Read the segments of ``chunks`` from ``file`` on demand."""
         self._file = file
+        self._table = chunks.combine_chunks()
         self._columns: dict[str, Sequence[Any]] = {
             name: chunks.column(name).to_pylist() for name in SCHEMA.names
         }
@@ -95,6 +99,7 @@ class CheckpointChunks:
                 columns["start"], columns["end"], columns["version"], strict=True
             )
         )
+        self.spaces = _PackedSpaces(self._keys, columns)
 
     def timeline(self) -> Timeline:
         """Return the timeline of the chunks that have segments."""
@@ -111,7 +116,21 @@ class CheckpointChunks:
             for at, holes in enumerate(columns[f"holes_{generation.value}"])
             if holes
         ]
-        return IdSpaces(_PackedSpaces(self._keys, columns), with_holes)
+        return IdSpaces(self.spaces, with_holes)
+
+    def keys_without(self, used: AbstractSet[int]) -> Iterator[ChunkKey]:
+        """Yield the chunks with numbers other than these."""
+        return (key for at, key in enumerate(self._keys) if at not in used)
+
+    def chunk_rows(self, at: int, until: int, place: tuple[int, int]) -> pa.Table:
+        """Return the chunk table's rows of neighbours that move to another place together."""
+        rows = self._table.slice(at, until - at)
+        moved = place[1] - self._columns["first_row"][at]
+        first_rows = pc.add(rows.column("first_row"), pa.scalar(moved, pa.int32()))
+        groups = pa.array([place[0]] * rows.num_rows, pa.int32())
+        for name, column in (("row_group", groups), ("first_row", first_rows)):
+            rows = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), column)
+        return rows
 
     def rows(self, at: int, until: int) -> pa.Table:
         """Return the segment rows of neighbouring chunks in one row group."""

@@ -8,7 +8,7 @@ from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, tag_path
 from airflow_provider_segtable.table.table import Table
-from tests.golden import make_checksums
+from tests.golden import make_checkpoint, make_checksums
 from tests.golden.golden_table import CARRIERS
 from tests.golden.make_table import PLACE
 
@@ -25,6 +25,11 @@ def test_checkpoint_and_log_agree() -> None:
     state = log.load()
     assert state == log.at(state.n)
     assert list(violations(state)) == []
+
+
+def test_a_checkpoint_of_format_6_is_read() -> None:
+    """The golden checkpoint holds what folding the golden events gives."""
+    assert read_checkpoint(make_checkpoint.PLACE.read_bytes()) == make_checkpoint.golden_state()
 
 
 def test_footers_carry_the_descriptors() -> None:

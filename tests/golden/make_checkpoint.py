@@ -1,0 +1,31 @@
+"""Writes the golden checkpoint anew; run it only with an ADR that changes the format.
+
+It is the newest state of the golden table with checksums, folded from its events alone.
+"""
+
+from pathlib import Path
+
+from airflow_provider_segtable.core.log.fold import fold
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.storage import LocalStorage
+from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
+from airflow_provider_segtable.table.log.event_log import EventLog
+from tests.golden import make_checksums
+
+PLACE = Path(__file__).parent / "checkpoint-6.parquet"
+
+
+def golden_state() -> State:
+    """Return the state after all events of the golden table."""
+    state = fold(None, EventLog(LocalStorage(make_checksums.PLACE)).events(0))
+    assert state is not None
+    return state
+
+
+def main() -> None:
+    """Write the checkpoint."""
+    PLACE.write_bytes(write_checkpoint(golden_state()))
+
+
+if __name__ == "__main__":
+    main()
