@@ -233,7 +233,7 @@ def test_changed_event_is_refused(
 @pytest.mark.parametrize("length", [0, 1, 100, -1])
 def test_torn_event_is_refused(length: int) -> None:
     """A torn event is an error, never taken for an absent one."""
-    with pytest.raises(CorruptTable, match="here is no event"):
+    with pytest.raises(CorruptTable, match="here is not an event"):
         decode(encode(event(1))[:length], "here")
 
 

@@ -60,5 +60,5 @@ def test_the_limit_is_an_argument_and_is_told() -> None:
 
 def test_an_unknown_engine_is_refused_by_name() -> None:
     """The message lists the known ones."""
-    with pytest.raises(InvalidInput, match="'flink' is none of auto, local, spark"):
+    with pytest.raises(InvalidInput, match="'flink' is unknown: choose one of auto, local, spark"):
         Engine.of("flink")

@@ -52,7 +52,11 @@ def test_values_that_are_too_low_are_refused_by_name(name: str, value: str) -> N
 @pytest.mark.parametrize(
     ("key", "text", "why"),
     [
-        ("retention.days", "2", r"'retention\.days' is no property: known are retention\.hours, "),
+        (
+            "retention.days",
+            "2",
+            r"'retention\.days' is not a property: known are retention\.hours, ",
+        ),
         ("retention.versions", "2.5", r"retention\.versions = '2\.5' is not a whole number"),
         ("retention.hours", "1h", r"retention\.hours = '1h' is not a number"),
     ],

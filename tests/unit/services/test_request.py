@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, In
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
-from airflow_provider_segtable.services.compaction.execution_order import turns
+from airflow_provider_segtable.services.compaction.execution_order import execution_order
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
@@ -41,10 +41,14 @@ def chunks(ports: TableContext) -> list[Interval]:
 @pytest.mark.parametrize(
     ("kind", "wish", "words"),
     [
-        ("full", {}, "'full' is no kind of compaction: write minor, semi-major, major"),
-        ("minor", {"granularity": "day"}, r"minor compaction can not cut time anew.*use a major"),
-        ("semi-major", {"granularity": "day"}, "semi-major compaction can not cut time anew"),
-        ("major", {"granularity": "decade"}, "'decade' is no granularity: write one of hour, day"),
+        ("full", {}, "'full' is not a kind of compaction: write minor, semi-major, major"),
+        ("minor", {"granularity": "day"}, r"minor compaction cannot repartition time.*use a major"),
+        ("semi-major", {"granularity": "day"}, "semi-major compaction cannot repartition time"),
+        (
+            "major",
+            {"granularity": "decade"},
+            "'decade' is not a granularity: write one of hour, day",
+        ),
         ("minor", {"clustering": "row"}, "minor compaction keeps the order of rows"),
         ("major", {"clustering": "zorder(row)"}, r"zorder\(row\).*over 1 columns"),
         ("major", {"rollup": "perfect"}, "no rollup table, so perfect rollup means nothing"),
@@ -160,7 +164,7 @@ def test_smaller_kinds_take_their_turn_first(ports: TableContext) -> None:
     minors = {launch.plan_id for launch in plan_table(ports).launches}
     majors = {known.plan.id for known in request(ports, "major")}
     state = Table(ports).state()
-    found = list(turns(state, [*majors, *minors]))
+    found = list(execution_order(state, [*majors, *minors]))
     assert [set(turn.plan_ids) for turn in found] == [minors, majors]
     assert [turn.wait_s for turn in found] == [0.0, 600.0]
     for turn in found:

@@ -26,7 +26,7 @@ from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.finder import finder_of
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, Job, in_process
-from airflow_provider_segtable.services.compaction.execution_order import turns
+from airflow_provider_segtable.services.compaction.execution_order import execution_order
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import Launch, plan_table
 from airflow_provider_segtable.table.context import TableContext
@@ -167,7 +167,10 @@ def test_smaller_kinds_run_first_and_each_has_its_patience(ports: TableContext) 
     joined(ports)
     polish = [known.plan.id for known in request(ports, "polish")]
     calls = [known.plan.id for known in request(ports, "roll-call")]
-    order = [(turn.plan_ids, turn.wait_s) for turn in turns(Table(ports).state(), polish + calls)]
+    order = [
+        (turn.plan_ids, turn.wait_s)
+        for turn in execution_order(Table(ports).state(), polish + calls)
+    ]
     assert order == [(tuple(calls), 0.0), (tuple(polish), 7.0)]
 
 

@@ -140,7 +140,7 @@ def test_a_lost_reply_says_how_to_go_on(table: Table) -> None:
             table.ports.storage.create(path, data)
 
     ports = replace(table.ports, storage=Lost())  # type: ignore[arg-type]
-    with pytest.raises(CommitUnknown, match="run the same again with commit id 'c1'"):
+    with pytest.raises(CommitUnknown, match="run it again with commit id 'c1'"):
         append(ports, one(segment_in), commit_id="c1")  # type: ignore[arg-type]
     assert held(table) == 0
     assert append(table.ports, one(segment_in), commit_id="c1").n == 5  # type: ignore[arg-type]
