@@ -8,20 +8,20 @@
 >>> table.delete("carrier = 'AA'")         # another, also during a compaction
 >>> table.snapshot().to_arrow()            # the newest state
 >>> table.snapshot(version=3).count()      # any earlier one
+>>> table.scan(columns=["carrier"], where="dep_delay > 60").to_arrow()
 """
 
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
-    InvalidName,
     OutcomeUnknown,
-    SchemaMismatch,
     TableExists,
 )
 from airflow_provider_segtable.core.log.codec import encode
@@ -37,11 +37,11 @@ from airflow_provider_segtable.core.requests.change_request import (
     Where,
     action,
 )
+from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time.interval import Granularity, Instant
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, to_arrow
-from airflow_provider_segtable.data.arrow.event_times import is_time
+from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.storage import probe
@@ -49,10 +49,12 @@ from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, ar
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.changes.run_change import run_change
 from airflow_provider_segtable.table.context import TableContext, open_context
+from airflow_provider_segtable.table.definition import checked_schema, known_granularity
 from airflow_provider_segtable.table.log.committer import Committed
 from airflow_provider_segtable.table.log.event_log import event_path
+from airflow_provider_segtable.table.scan import Scan, version_read
 from airflow_provider_segtable.table.snapshot import Snapshot
-from airflow_provider_segtable.table.tags import known_tag, put_tag, remove_tag
+from airflow_provider_segtable.table.tags import put_tag, remove_tag
 from airflow_provider_segtable.table.writes.append import append
 from airflow_provider_segtable.table.writes.incoming import incoming
 
@@ -108,9 +110,9 @@ class Table:
         definition = TableCreated(
             table_id=str(uuid.uuid4()),
             name=title,
-            schema=_checked_schema(schema, time_column),
+            schema=checked_schema(schema, time_column),
             time_column=time_column,
-            granularity=_granularity(granularity),
+            granularity=known_granularity(granularity),
             properties=dict(properties or {}),
         )
         return create_table(ports, of_kind(definition, kind or Append()))
@@ -146,30 +148,68 @@ class Table:
         self,
         *,
         version: int | None = None,
-        as_of: Instant | None = None,
+        as_of: Instant | datetime | str | None = None,
         tag: str | None = None,
         checked: bool = True,
     ) -> Snapshot:
         """Return the newest snapshot, or the one at an event number, a time (inclusive) or a tag.
 
-        If ``checked`` is False, readers skip the checksums of data files: a little faster, but
-        damage may be read as data.
+        If ``checked`` is False, damaged data files may be read as data; it is a little faster.
 
         Raises:
             VersionExpired: the version is no longer kept.
-            InvalidInput: the tag does not exist.
+            InvalidInput: the tag does not exist, or more than one version is named.
         """
-        log = self.ports.log
-        if tag is not None:
-            newest = log.load()
-            state = log.version(known_tag(newest, tag), newest)
-        elif version is not None:
-            state = log.at(version)
-        elif as_of is not None:
-            state = log.as_of(as_of)
-        else:
-            state = log.load()
-        return Snapshot(ports=self.ports, state=state, checked=checked)
+        request = read_request(version=version, as_of=as_of, tag=tag, checked=checked)
+        return Snapshot(
+            ports=self.ports, state=version_read(self.ports.log, request), checked=checked
+        )
+
+    def scan(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        interval: Interval | str | None = None,
+        version: int | None = None,
+        as_of: Instant | datetime | str | None = None,
+        tag: str | None = None,
+        rolled_up: bool = False,
+        checked: bool = True,
+    ) -> Scan:
+        """Return a scan: ``to_arrow()``, ``to_batches()`` or ``count()`` read it.
+
+        Args:
+            columns: only these, in this order.
+            where: only rows that match, as for ``delete``; other files and row groups are skipped.
+            interval: only rows with event times in it; ``"2013-01-01/2013-02-01"``, too.
+            version: the table after this event.
+            as_of: the table at this time, inclusive; a naive time is UTC.
+            tag: the table at this tag.
+            rolled_up: one row for each group of a rollup table; ``where`` filters these.
+            checked: compare data files with their checksums.
+
+        Raises:
+            SchemaMismatch: there is no such column.
+            InvalidInput: the condition is not parsable, or more than one version is named.
+            VersionExpired: the version is no longer kept.
+        """
+        return self.read(
+            read_request(
+                columns=columns,
+                where=where,
+                interval=interval,
+                version=version,
+                as_of=as_of,
+                tag=tag,
+                rolled_up=rolled_up,
+                checked=checked,
+            )
+        )
+
+    def read(self, request: ReadRequest) -> Scan:
+        """Return the scan that a read request describes."""
+        return Scan(ports=self.ports, state=version_read(self.ports.log, request), request=request)
 
     def tag(self, name: str, *, version: int | None = None) -> int:
         """Tag a version, the newest by default, so that it is kept; return its number.
@@ -353,24 +393,3 @@ def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
         granularity=definition.granularity,
     )
     return replace(definition, schema=schema, kind=found)
-
-
-def _granularity(value: str | Granularity) -> Granularity:
-    try:
-        return Granularity(value)
-    except ValueError:
-        choices = ", ".join(Granularity)
-        raise InvalidName(f"granularity {value!r} is unknown: choose one of {choices}") from None
-
-
-def _checked_schema(schema: pa.Schema, time_column: str) -> Any:
-    if time_column not in schema.names:
-        raise SchemaMismatch(
-            f"time column {time_column!r} is not in the schema: it has {', '.join(schema.names)}"
-        )
-    if not is_time(schema.field(time_column).type):
-        raise SchemaMismatch(
-            f"time column {time_column!r} has type {schema.field(time_column).type}: "
-            "it must be a timestamp or a date"
-        )
-    return from_arrow(schema)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.display.drawing import captioned, grid
 from airflow_provider_segtable.cli.display.output import Facts, out, print_json, show
+from airflow_provider_segtable.cli.input.option_groups import option_groups
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     StorageOptions,
@@ -18,12 +20,12 @@ from airflow_provider_segtable.cli.input.options import (
     store_options,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.time.interval import Interval, parse_instant
+from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_segtable.table.snapshot import Snapshot
+    from airflow_provider_segtable.table.scan import Scan
 
 ROWS_FOR_PEOPLE = 20
 
@@ -36,22 +38,55 @@ class Format(StrEnum):
     JSON = "json"
 
 
-def scan(  # noqa: PLR0913 - each is an option
-    table: TableUri,
-    *,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """The options that choose what is read."""
+
     columns: Annotated[
         str | None, typer.Option(help="Only these, in this order.", metavar="A,B,...")
-    ] = None,
+    ] = None
+    where: Annotated[
+        str | None,
+        typer.Option(help="Only rows that match: simple SQL, as for delete.", metavar="SQL"),
+    ] = None
     interval: Annotated[
         str | None,
         typer.Option(help="Only this event time, ISO 8601 start/end.", metavar="START/END"),
-    ] = None,
+    ] = None
     version: Annotated[
         int | None, typer.Option(help="The table after this event number.", metavar="N")
-    ] = None,
+    ] = None
     as_of: Annotated[
         str | None, typer.Option(help="The table as it was then, inclusive.", metavar="TIME")
-    ] = None,
+    ] = None
+    tag: Annotated[str | None, typer.Option(help="The table at this tag.", metavar="NAME")] = None
+    rolled_up: Annotated[
+        bool, typer.Option("--rolled-up", help="Of a rollup table, one row for each group.")
+    ] = False
+    unchecked: Annotated[
+        bool,
+        typer.Option("--unchecked", help="Do not compare data files with their checksums."),
+    ] = False
+
+    def request(self) -> ReadRequest:
+        """Return the read request."""
+        return read_request(
+            columns=self.columns or None,
+            where=self.where,
+            interval=self.interval or None,
+            version=self.version,
+            as_of=self.as_of or None,
+            tag=self.tag,
+            rolled_up=self.rolled_up,
+            checked=not self.unchecked,
+        )
+
+
+@option_groups
+def scan(
+    table: TableUri,
+    *,
+    read: ReadOptions,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -70,13 +105,6 @@ def scan(  # noqa: PLR0913 - each is an option
             "and after a compaction.",
         ),
     ] = False,
-    rolled_up: Annotated[
-        bool, typer.Option("--rolled-up", help="Of a rollup table, one row for each group.")
-    ] = False,
-    unchecked: Annotated[
-        bool,
-        typer.Option("--unchecked", help="Do not compare data files with their checksums."),
-    ] = False,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -84,87 +112,39 @@ def scan(  # noqa: PLR0913 - each is an option
 
     [green]segtable table scan ./flights --columns carrier,dest --limit 5[/]
     [green]segtable table scan ./flights --format csv --interval 2013-07-04/2013-07-05[/]
+    [green]segtable table scan ./flights --where "carrier = 'AA' and dep_delay > 60" --count[/]
     [green]segtable table scan ./flights --as-of 2026-01-31T12:00:00Z --count[/]
     [green]segtable table scan ./flights --version 3 --checksum[/]
     [green]segtable table scan ./daily --rolled-up --checksum[/]
     """
-    snapshot = _snapshot(table, storage_options, version, as_of, checked=not unchecked)
-    wanted = _columns(snapshot, columns)
-    clip = Interval.parse(interval) if interval else None
-    head = {"table": table, "version": snapshot.version}
+    from airflow_provider_segtable.table.table import Table
+
+    request = read.request()
+    found = Table.open(table, storage_options=store_options(storage_options)).read(request)
+    head = {"table": table, "version": found.version}
     if count or checksum:
-        _answer(
-            {**head, **_totals(snapshot, wanted, clip, rolled_up=rolled_up, checksum=checksum)},
-            as_json=as_json,
-        )
+        totals = _checksum(found) if checksum else {"rows": found.count()}
+        _answer({**head, **totals}, as_json=as_json)
         return
     shown = ROWS_FOR_PEOPLE if limit is None and format_ is Format.TABLE and not as_json else limit
-    batches = _limited(_rows(snapshot, wanted, clip, rolled_up=rolled_up), shown)
+    batches = _limited(found.to_batches(), shown)
     if as_json:
         rows = [row for batch in batches for row in _plain(batch)]
         print_json({**head, "rows": rows})
     elif format_ is Format.CSV:
-        _print_csv(batches, snapshot, wanted)
+        _print_csv(batches, found.schema)
     elif format_ is Format.JSON:
         for batch in batches:
             sys.stdout.writelines(json.dumps(row) + "\n" for row in _plain(batch))
     else:
-        _print_table(batches, snapshot, wanted, shown)
+        _print_table(batches, found, shown)
 
 
-def _snapshot(
-    uri: str,
-    storage_options: list[str] | None,
-    version: int | None,
-    as_of: str | None,
-    *,
-    checked: bool,
-) -> "Snapshot":
-    from airflow_provider_segtable.table.table import Table
+def _checksum(found: "Scan") -> Facts:
+    from airflow_provider_segtable.cli.display.checksum import checksum_of
 
-    if version is not None and as_of is not None:
-        raise InvalidInput("give one of --version and --as-of")
-    time = parse_instant(as_of) if as_of else None
-    options = store_options(storage_options)
-    opened = Table.open(uri, storage_options=options)
-    return opened.snapshot(version=version, as_of=time, checked=checked)
-
-
-def _columns(snapshot: "Snapshot", text: str | None) -> list[str]:
-    have = snapshot.schema.names
-    wanted = [name.strip() for name in text.split(",")] if text else list(have)
-    for name in wanted:
-        if name not in have:
-            raise InvalidInput(f"there is no column {name!r}: the table has {', '.join(have)}")
-    return wanted
-
-
-def _rows(
-    snapshot: "Snapshot", columns: list[str], clip: Interval | None, *, rolled_up: bool
-) -> Iterator["pa.RecordBatch"]:
-    if rolled_up:
-        return iter(snapshot.rolled_up(columns=columns, interval=clip).to_batches())
-    return snapshot.batches(columns=columns, interval=clip)
-
-
-def _totals(
-    snapshot: "Snapshot",
-    columns: list[str],
-    clip: Interval | None,
-    *,
-    rolled_up: bool,
-    checksum: bool,
-) -> Facts:
-    if checksum:
-        from airflow_provider_segtable.cli.display.checksum import checksum_of
-
-        found = checksum_of(_rows(snapshot, columns, clip, rolled_up=rolled_up))
-        return {"rows": found.rows, "checksum": found.hex}
-    if clip is None and not rolled_up:
-        return {"rows": snapshot.count()}
-    time = [snapshot.state.table.time_column]
-    batches = _rows(snapshot, time, clip, rolled_up=rolled_up)
-    return {"rows": sum(batch.num_rows for batch in batches)}
+    checksum = checksum_of(found.to_batches())
+    return {"rows": checksum.rows, "checksum": checksum.hex}
 
 
 def _answer(facts: Facts, *, as_json: bool) -> None:
@@ -208,13 +188,10 @@ def plain(value: Any) -> Any:
             return str(value)
 
 
-def _print_csv(
-    batches: Iterator["pa.RecordBatch"], snapshot: "Snapshot", columns: list[str]
-) -> None:
+def _print_csv(batches: Iterator["pa.RecordBatch"], schema: "pa.Schema") -> None:
     import pyarrow as pa
     from pyarrow import csv
 
-    schema = pa.schema([snapshot.schema.field(name) for name in columns])
     try:
         with csv.CSVWriter(sys.stdout.buffer, schema) as writer:
             for batch in batches:
@@ -223,19 +200,15 @@ def _print_csv(
         raise InvalidInput(f"CSV cannot hold a column ({error}): use --format json") from error
 
 
-def _print_table(
-    batches: Iterator["pa.RecordBatch"],
-    snapshot: "Snapshot",
-    columns: list[str],
-    limit: int | None,
-) -> None:
+def _print_table(batches: Iterator["pa.RecordBatch"], found: "Scan", limit: int | None) -> None:
+    columns = found.schema.names
     rows = [row for batch in batches for row in _plain(batch)]
     shown = _that_fit(columns, rows, out.width)
     table = grid("", *shown)
     for row in rows:
         table.add_row(*(_cell(row[name]) for name in shown))
-    total = snapshot.count()
-    told = [f"{total:,} rows at version {snapshot.version}"]
+    total = found.count()
+    told = [f"{total:,} rows at version {found.version}"]
     if limit is not None and total > limit:
         told.append(f"--limit shows more than {limit}")
     if len(shown) < len(columns):

@@ -153,7 +153,7 @@ def _times(predicate: Predicate, column: str, *, wanted: bool) -> _Spans:
     match predicate:
         case Compare(column=name, how=how, value=value) if name == column:
             at = instant_of(value)
-            return _ALWAYS if at is None else _compared(how if wanted else _OPPOSITE[how], at)
+            return _ALWAYS if at is None else _compared(how if wanted else OPPOSITE[how], at)
         case Among(column=name, values=values) if name == column:
             points = [instant_of(value) for value in values if value is not None]
             known = sorted({at for at in points if at is not None})
@@ -170,7 +170,7 @@ def _times(predicate: Predicate, column: str, *, wanted: bool) -> _Spans:
             return _ALWAYS
 
 
-_OPPOSITE = {
+OPPOSITE = {
     Compares.EQUAL: Compares.UNEQUAL,
     Compares.UNEQUAL: Compares.EQUAL,
     Compares.LESS: Compares.AT_LEAST,

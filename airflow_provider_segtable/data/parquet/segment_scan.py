@@ -5,11 +5,13 @@
    descriptor) is not filtered.
 3. Bytes are compared with their checksums as they are read (``file_checksums``), unless that is
    switched off.
-4. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
+4. Row groups in which no row can match a condition are not read (``row_groups``).
+5. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 """
 
 import io
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +21,12 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
+from airflow_provider_segtable.data.parquet.row_groups import matching_groups
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 
@@ -78,6 +82,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
     row_filter: RowFilter | None = None,
     addressed: bool = False,
     checked: bool = True,
+    where: Condition | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a segment's rows.
 
@@ -91,6 +96,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
         row_filter: the segment's row filter; no deletes if None.
         addressed: add each row's root address, as the hidden columns ``ROOT`` and ``ROW``.
         checked: compare bytes with their checksums.
+        where: leave out row groups in which no row matches; the other rows are not filtered.
 
     Raises:
         NotFound: the file is missing (cleaned, or lost).
@@ -112,11 +118,12 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
             (SegmentFiles(files, [segment]) if checked else files).open(segment.path) as source,
             pq.ParquetFile(SourceFile(source), read_dictionary=words) as parquet,
         ):
-            first = 0
-            for batch in parquet.iter_batches(columns=list(dict.fromkeys(read))):
+            every = range(parquet.num_row_groups)
+            file = SourceFile(source)
+            groups = every if where is None else matching_groups(parquet, file, where, schema)
+            for first, batch in _numbered(parquet, groups, list(dict.fromkeys(read))):
                 rows = row_filter.addressed(batch, first) if addressed else batch
                 kept = row_filter.sifted(rows, first)
-                first += batch.num_rows
                 yield _in_schema(_clipped(kept, time_column, clip) if clip else kept, target)
     except NotFound:
         raise NotFound(
@@ -125,6 +132,22 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
         ) from None
     except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
         raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
+
+
+def _numbered(
+    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches of some row groups, each with the number of its first row in the file."""
+    sizes = [
+        parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)
+    ]
+    starts = [0, *accumulate(sizes)]
+    whole = len(groups) == len(sizes)
+    for some in [list(groups)] if whole else [[number] for number in groups]:
+        first = starts[some[0]] if some else 0
+        for batch in parquet.iter_batches(row_groups=some, columns=columns):
+            yield first, batch
+            first += batch.num_rows
 
 
 def _clipped(batch: pa.RecordBatch, time_column: str, clip: Interval) -> pa.RecordBatch:

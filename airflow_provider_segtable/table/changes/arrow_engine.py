@@ -25,8 +25,9 @@ from airflow_provider_segtable.core.requests.change_request import (
     held,
 )
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
-from airflow_provider_segtable.data.arrow.conditions import Condition, condition
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys
+from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.table.changes.matching import (
     found,

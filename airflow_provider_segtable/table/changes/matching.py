@@ -56,7 +56,7 @@ def found(snapshot: Snapshot, wanted: Condition) -> Rows:
     """Return the addresses of the rows that match the condition."""
     if wanted.interval is None:
         return {}
-    batches = snapshot.addressed(columns=wanted.columns, interval=wanted.interval)
+    batches = snapshot.addressed(columns=wanted.columns, interval=wanted.interval, where=wanted)
     return addresses(wanted.keep(batch) for batch in batches)
 
 

@@ -226,7 +226,7 @@ def test_a_misspelt_property(run: Run, tmp_path: Path) -> None:
 def test_an_unknown_column(run: Run, table: str) -> None:
     """The table's columns are named."""
     result = run("table", "scan", table, "--columns", "whom", "--json")
-    refused(result, 2, "InvalidInput", "'whom'", "who")
+    refused(result, 2, "SchemaMismatch", "'whom'", "who")
 
 
 def test_a_version_that_is_not_there(run: Run, table: str) -> None:

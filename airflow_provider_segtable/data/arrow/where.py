@@ -1,0 +1,28 @@
+"""Conditions of users: SQL, or a ``pyarrow.compute.Expression``."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.change_request import Where
+from airflow_provider_segtable.data.arrow.conditions import Condition, by_expression, by_predicate
+
+
+def condition(where: Where | Predicate, schema: pa.Schema, time_column: str) -> Condition:
+    """Return a condition over the columns of a table.
+
+    Raises:
+        InvalidInput: the text is not parsable, or names a missing column.
+    """
+    if isinstance(where, str):
+        from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+
+        return by_predicate(parse_predicate(where, schema), time_column)
+    if isinstance(where, Predicate):
+        return by_predicate(where, time_column)
+    if isinstance(where, pc.Expression):
+        return by_expression(where, schema)
+    raise InvalidInput(
+        f"{where!r} is not a condition: give SQL text, or a pyarrow.compute.Expression"
+    )
