@@ -27,6 +27,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.change",
             "operators.clean",
             "operators.compact",
+            "operators.ingest",
             "operators.plan",
             "operators.rendered",
         ),

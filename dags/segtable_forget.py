@@ -18,10 +18,11 @@ import os
 from datetime import UTC, datetime, timedelta
 
 from airflow.providers.standard.sensors.time_delta import WaitSensor
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, Param
 
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 
 NAME = r"^(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*$"
 HOURS = float(os.environ.get("SEGTABLE_FORGET_HOURS", "24"))
@@ -44,17 +45,11 @@ with DAG(
         task_id="forget", table="{{ params.table }}", matches="{{ params.ids }}"
     )
 
-    @task.bash(
-        retries=2,
-        append_env=True,
-        env={
-            "TABLE": "{{ conn.segtable_default.host }}/{{ params.table }}",
-            "SEGTABLE_ZOOKEEPER": "{{ conn.segtable_default.extra_dejson.zookeeper }}",
-        },
+    rewrite = SegtableCompactOperator(
+        task_id="rewrite",
+        table="{{ params.table }}",
+        policy={"deleted_share": 0, "max_plans": 10_000},  # every segment with a deleted row
     )
-    def rewrite() -> str:
-        """Rewrite every segment that holds a deleted row, however few they are."""
-        return 'segtable compact --all --property compaction.deleted_share=0 -- "$TABLE"'
 
     keep = WaitSensor(task_id="keep", time_to_wait=timedelta(hours=HOURS), deferrable=True)
 
@@ -65,4 +60,4 @@ with DAG(
         retries=2,
     )
 
-    forget >> rewrite() >> keep >> clean
+    forget >> rewrite >> keep >> clean

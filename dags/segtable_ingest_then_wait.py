@@ -1,15 +1,18 @@
 """Append files, wait until compaction has caught up, then read.
 
 Tasks after ``compacted`` read few large files instead of many small ones. Nothing is locked
-meanwhile: others append and read as they like. A retried ``ingest`` appends nothing twice, because
-its commit ids derive from the DAG run.
+meanwhile: others append and read as they like. All files of a run are one append, which a retry
+does not repeat, because its commit id derives from the DAG run.
 """
 
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
 
+from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
+from airflow_provider_segtable.table.table import Table
 
 NAME = r"^(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*$"
 
@@ -30,39 +33,23 @@ with DAG(
         ),
     },
 ):
-
-    @task.bash(
-        retries=2,
-        append_env=True,
-        env={
-            "TABLE": "{{ conn.segtable_default.host }}/{{ params.table }}",
-            "FILES": "{{ params.files }}",
-            "SEGTABLE_ZOOKEEPER": "{{ conn.segtable_default.extra_dejson.zookeeper }}",
-            "COMMIT": "{{ run_id }}",
-        },
+    ingest = SegtableIngestOperator(
+        task_id="ingest", table="{{ params.table }}", files="{{ params.files }}"
     )
-    def ingest() -> str:
-        """Append each file as one event.
-
-        $FILES is not quoted, so that a glob is expanded; after ``--`` no word of it is an option.
-        """
-        return 'segtable ingest --commit-id="$COMMIT" -- "$TABLE" $FILES'
 
     compacted = SegtableSmallSegmentsSensor(
         task_id="compacted",
         table="{{ params.table }}",
         interval="{{ params.interval }}",
-        at_most=12,
         deferrable=True,
         poke_interval=30,
         timeout=timedelta(hours=1),
     )
 
-    @task.bash(
-        append_env=True, env={"TABLE": "{{ conn.segtable_default.host }}/{{ params.table }}"}
-    )
-    def describe() -> str:
+    @task
+    def count(table: str) -> int:
         """Stand in for the work that wanted large files."""
-        return 'segtable table describe -- "$TABLE"'
+        with SegtableHook().table_ports(table) as ports:
+            return Table(ports).snapshot().count()
 
-    ingest() >> compacted >> describe()
+    ingest >> compacted >> count("{{ params.table }}")

@@ -10,8 +10,12 @@ With ``--commit-id`` a repeated run appends once; a stream always appends once.
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
+from pyspark.sql import DataFrame
+
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
@@ -31,7 +35,13 @@ def arguments() -> argparse.ArgumentParser:
     """Return the parser."""
     made = parser("segtable-ingest", "Append rows to a table.")
     made.set_defaults(wait_s=LOCK_WAIT_S)
-    made.add_argument("--source", required=True, metavar="PATH", help="file, folder or pattern")
+    made.add_argument(
+        "--source",
+        action="append",
+        required=True,
+        metavar="PATH",
+        help="file, folder or pattern; may be repeated: all rows are one append",
+    )
     made.add_argument("--format", help="csv, json, parquet, ...; by default from the suffix")
     made.add_argument(
         "--option",
@@ -57,7 +67,13 @@ def _batch(app: App) -> Outcome:
     given = app.arguments
     state = app.ports.log.load()
     schema = to_arrow(state.table.schema)
-    rows = read_source(app.spark, given.source, given.format, app.reader_options(), schema=schema)
+    rows = reduce(
+        DataFrame.unionByName,
+        (
+            read_source(app.spark, source, given.format, app.reader_options(), schema=schema)
+            for source in given.source
+        ),
+    )
     committed = ingest(
         app.ports,
         rows,
@@ -84,8 +100,10 @@ def _stream(app: App) -> Outcome:
     given = app.arguments
     state = app.ports.log.load()
     schema = to_arrow(state.table.schema)
+    if len(given.source) > 1:
+        raise InvalidInput(f"a stream reads one folder, not {len(given.source)}: {given.source}")
     rows = read_stream_source(
-        app.spark, given.source, given.format, app.reader_options(), schema=schema
+        app.spark, given.source[0], given.format, app.reader_options(), schema=schema
     )
     stream = ingest_stream(
         app.ports,

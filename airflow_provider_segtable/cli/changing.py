@@ -138,7 +138,7 @@ def _check_there(name: str) -> None:
 
 def _check_local(file: FileRows) -> None:
     """Refuse a file that this process cannot read."""
-    from airflow_provider_segtable.cli.input.sources import file_format
+    from airflow_provider_segtable.data.files.input_files import file_format
 
     if _of_spark(file.path):
         raise InvalidInput(f"{file} is not a single file on this machine")
@@ -151,7 +151,7 @@ def _read(file: FileRows, schema: "pa.Schema") -> GivenRows:
     """Read the columns that the file has, in the table's types."""
     import pyarrow as pa
 
-    from airflow_provider_segtable.cli.input.sources import read_rows, schema_of
+    from airflow_provider_segtable.data.files.input_files import read_rows, schema_of
     from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows
 
     path = Path(file.path)

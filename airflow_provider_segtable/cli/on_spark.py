@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, print_warning
-from airflow_provider_segtable.cli.input.sources import file_format
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
+from airflow_provider_segtable.data.files.input_files import file_format
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import read_source

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseHook, Connection
+from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
 from airflow_provider_segtable.coordination.zookeeper.access import parse_options
@@ -37,6 +37,11 @@ from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name,
 from airflow_provider_segtable.storage import check_uri, open_storage
 from airflow_provider_segtable.table.context import TableContext, open_context
 
+_EXAMPLE = {
+    "conn_type": "segtable",
+    "host": "/data/tables",
+    "extra": {"zookeeper": "zk://host:2181"},
+}
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -144,6 +149,23 @@ def mask_credentials(options: Mapping[str, Any] | None) -> None:
             mask_secret(value)
 
 
+def defined_connection(conn_id: str, example: Mapping[str, Any]) -> Connection:
+    """Return a connection.
+
+    Raises:
+        AirflowNotFoundException: it is not defined; the message has the way out.
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        variable, value = f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(example)
+        raise AirflowNotFoundException(
+            f"there is no connection {conn_id!r}: add one of type {example['conn_type']} (Admin, "
+            f"Connections; or `airflow connections add`), or set e.g. {variable}='{value}' in the "
+            "environment of Airflow"
+        ) from None
+
+
 class SegtableHook(BaseHook):
     """Open tables through a connection of type ``segtable``.
 
@@ -175,7 +197,7 @@ class SegtableHook(BaseHook):
     @cached_property
     def place(self) -> Place:
         """Return the connection's settings; from now on logs mask its credentials."""
-        place = Place.of(self.get_connection(self.segtable_conn_id))
+        place = Place.of(defined_connection(self.segtable_conn_id, _EXAMPLE))
         mask_credentials(place.storage_options)
         mask_credentials(place.zookeeper_options)
         return place

@@ -236,9 +236,10 @@ class SparkSubmit:
     @cached_property
     def deploy_mode(self) -> str:
         """Return where the driver runs; looks up the connection."""
-        from airflow.providers.common.compat.sdk import BaseHook
+        from airflow_provider_segtable.hooks.segtable import defined_connection
 
-        extra = BaseHook.get_connection(self.conn_id).extra_dejson
+        example = {"conn_type": "spark", "host": "spark://head", "port": 7077}
+        extra = defined_connection(self.conn_id, example).extra_dejson
         return checked_deploy_mode(self._given_mode or extra.get("deploy-mode") or "client")
 
     @property

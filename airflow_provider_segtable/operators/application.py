@@ -14,20 +14,18 @@
 import json
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException, conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_segtable.core.arguments import option, plain
 from airflow_provider_segtable.core.errors import (
     CoordinatorUnavailable,
     ExecutionFailed,
-    InvalidInput,
 )
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time.interval import Instant
@@ -39,7 +37,7 @@ from airflow_provider_segtable.hooks.submission import (
     Submission,
     local_spark_here,
 )
-from airflow_provider_segtable.operators.rendered import TableOperator
+from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX, spark_app_path
 from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.remote_results import fetch, forget
@@ -292,15 +290,6 @@ class SegtableSparkOperator(TableOperator):
         if conn_id and not self.spark_master:
             return SparkSubmit(plain("spark_conn_id", conn_id))
         return LocalSparkSubmit(self.spark_master or place.spark_master)
-
-
-@contextmanager
-def refused_at_once(what: str) -> Iterator[None]:
-    """Fail the task without a retry if a value is refused: a retry would get the same value."""
-    try:
-        yield
-    except InvalidInput as error:
-        raise AirflowFailException(redacted(f"{what}: {error}")) from error
 
 
 def _read(file: Path) -> Mapping[str, Any]:

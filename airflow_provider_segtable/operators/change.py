@@ -3,7 +3,7 @@
 1. The change has a commit id, by default the name of the task instance: DAG, run, task. If the
    log contains it, an earlier try landed and nothing is launched. So a retried task changes
    rows once, and a task that is cleared and run again in the same DAG run changes nothing.
-2. Launch ``spark_apps/change.py``. Compactions and appends go on meanwhile, and need not wait.
+2. Launch the application ``change``. Compactions and appends go on meanwhile, and need not wait.
 3. The triggerer may wait for a driver on a cluster (``operators.application``).
 4. Judge by the application's report; without one (cluster mode, or it died after its commit),
    by the log. An error that a retry cannot mend (wrong SQL, an unknown column) fails the task
@@ -37,12 +37,9 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.application import (
-    Report,
-    SegtableSparkOperator,
-    refused_at_once,
-)
+from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.author import author_of
+from airflow_provider_segtable.operators.rendered import refused_at_once
 
 WRONG_ARGUMENTS = 2
 """Exit code of an application whose arguments are invalid."""
@@ -89,7 +86,7 @@ class SegtableChangeOperator(SegtableSparkOperator):
             asked = (*arguments_of(self.request(commit_id)), waits)
             place = SegtableHook(self.segtable_conn_id).place
             place.uri(self.table)
-        told = self._landed(place, commit_id, author_of(context))
+            told = self._landed(place, commit_id, author_of(context))
         if told is None:
             report = self.launch(
                 place,

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.operators.rendered import TableOperator
+from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
@@ -53,8 +53,11 @@ class SegtableCleanOperator(TableOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean the table and return a summary."""
-        hook = SegtableHook(self.segtable_conn_id)
-        with hook.table_ports(self.table, author=author_of(context)) as ports:
+        hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
+        with (
+            refused_at_once(f"cleaning {self.table}"),
+            hook.table_ports(self.table, author=author) as ports,
+        ):
             run = clean(ports, retention=self._retention(ports), dry_run=self.only_look)
         self._log_run(run)
         return {**summary(run), "dry_run": self.only_look}

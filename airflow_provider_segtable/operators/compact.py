@@ -29,13 +29,11 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.application import (
-    Report,
-    SegtableSparkOperator,
-    refused_at_once,
-)
+from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
+from airflow_provider_segtable.operators.plan import overridden
+from airflow_provider_segtable.operators.rendered import refused_at_once
 from airflow_provider_segtable.planning.engine import (
     LOCAL_BYTES,
     Choice,
@@ -48,6 +46,7 @@ from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
 
 
@@ -59,6 +58,8 @@ class SegtableCompactOperator(SegtableSparkOperator):
     Args:
         table: below the connection's root, or a URI.
         plans: plan ids, or their JSON text; every pending plan of the table if empty.
+        policy: if given, plan the table first, with these values instead of its own policy's:
+            ``{}``, or e.g. ``{"deleted_share": 0}``.
         engine: ``local``: in the task itself. ``spark``: by a Spark application. ``auto``: local up
             to ``local_bytes``, else Spark; Spark for what only Spark can do.
         local_bytes: most bytes of input that ``auto`` compacts in the task itself.
@@ -67,13 +68,19 @@ class SegtableCompactOperator(SegtableSparkOperator):
     """
 
     app = "compact"
-    template_fields: Sequence[str] = ("plans", "engine", *SegtableSparkOperator.template_fields)
+    template_fields: Sequence[str] = (
+        "plans",
+        "policy",
+        "engine",
+        *SegtableSparkOperator.template_fields,
+    )
     ui_color = "#f5e8df"
 
     def __init__(
         self,
         *,
         plans: Sequence[str] | str | None = None,
+        policy: Mapping[str, Any] | None = None,
         engine: str = Engine.AUTO,
         local_bytes: int = LOCAL_BYTES,
         wait_s: float = 120.0,
@@ -81,6 +88,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.plans = plans
+        self.policy = policy
         self.engine = str(engine)
         self.local_bytes = local_bytes
         self.wait_s = wait_s
@@ -91,19 +99,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
             asked, wish = asked_plans(self.plans), Engine.of(self.engine)
             seconds("wait_s", self.wait_s)
             place = SegtableHook(self.segtable_conn_id).place
-            place.uri(self.table)
-        author = author_of(context)
-        with place.table_ports(self.table, author=author) as ports:
-            found = outstanding(ports, asked, wait_s=self.wait_s, tell=self.log.info)
-            choice = self._choice(ports, wish, found.todo, place)
-            self._say(found.settled)
-            if not found.todo:
-                self.log.info("nothing is left to compact")
-                return self._summarized(found.settled)
-            self.log.info("%d plans %s", len(found.todo), choice)
-            if choice.local:
-                return self._summarized((*found.settled, *self._here(ports, found.todo)))
-        return self._summarized((*found.settled, *self._launch(place, found)))
+            return self._summarized(self._carried_out(place, asked, wish, author_of(context)))
 
     def execute_complete(
         self,
@@ -118,6 +114,24 @@ class SegtableCompactOperator(SegtableSparkOperator):
         place = SegtableHook(self.segtable_conn_id).place
         report = self.report_of(place, event, result)
         return self._summarized((*parsed(settled), *self._settled(place, launched, report)))
+
+    def _carried_out(
+        self, place: Place, asked: Sequence[str] | None, wish: Engine, author: str
+    ) -> tuple[PlanResult, ...]:
+        """Carry out plans on the chosen engine; return the results of all, the settled ones too."""
+        with place.table_ports(self.table, author=author) as ports:
+            if self.policy is not None:
+                plan_table(ports, policy=overridden(ports, self.policy))
+            found = outstanding(ports, asked, wait_s=self.wait_s, tell=self.log.info)
+            self._say(found.settled)
+            if not found.todo:
+                self.log.info("no plans are left to carry out")
+                return found.settled
+            choice = self._choice(ports, wish, found.todo, place)
+            self.log.info("%d plans %s", len(found.todo), choice)
+            if choice.local:
+                return (*found.settled, *self._here(ports, found.todo))
+        return (*found.settled, *self._launch(place, found))
 
     def _choice(
         self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place

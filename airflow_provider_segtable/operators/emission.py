@@ -15,6 +15,8 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.plans.kinds import kinds
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250
@@ -27,6 +29,7 @@ def emissions(
     trigger_dag_ids: Mapping[str, str],
     plans_per_run: int,
     conf: Mapping[str, Any],
+    notes: bool = False,
 ) -> list[dict[str, Any]]:
     """Return arguments of ``TriggerDagRunOperator``, one set per run.
 
@@ -35,6 +38,7 @@ def emissions(
         trigger_dag_ids: for each kind of plan, the DAG that carries it out.
         plans_per_run: the most plans that one run gets.
         conf: added to every run's conf.
+        notes: whether the runs get a note, which Airflow shows beside a run.
 
     Raises:
         InvalidInput: if a kind has no DAG, or ``plans_per_run`` is below 1.
@@ -50,9 +54,22 @@ def emissions(
                 "plans": [launch.plan_id for launch in batch],
                 "reasons": {launch.plan_id: launch.reason for launch in batch},
             },
+            **({"note": note_of(batch)} if notes else {}),
         }
         for batch in _batches(launches, plans_per_run)
     ]
+
+
+def note_of(batch: Sequence[Launch]) -> str:
+    """Return the work of a batch in one line."""
+    segments = sum(launch.segments for launch in batch)
+    size = describe_size(sum(launch.size for launch in batch))
+    what = f"{len(batch)} {batch[0].kind} plan{'s' if len(batch) > 1 else ''}"
+    spans = [launch.interval for launch in batch if launch.interval]
+    if not spans:
+        return f"{what}: {segments} segments, {size}"
+    whole = Interval(min(span.start for span in spans), max(span.end for span in spans))
+    return f"{what}: {segments} segments, {size}, {whole}"
 
 
 def batch_run_id(batch: Sequence[Launch]) -> str:

@@ -5,17 +5,19 @@ a plan is requested once, and a launch has one run id.
 """
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.emission import emissions
-from airflow_provider_segtable.operators.rendered import TableOperator
+from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.planning.finder import finders
 from airflow_provider_segtable.planning.policy import OFF, Policy
-from airflow_provider_segtable.planning.reasons import describe_size
+from airflow_provider_segtable.planning.reasons import describe_size, joined, ranges
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.table.context import TableContext
 
@@ -64,8 +66,11 @@ class SegtablePlanOperator(TableOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the table and return the DAG runs to emit."""
-        hook = SegtableHook(self.segtable_conn_id)
-        with hook.table_ports(self.table, author=author_of(context)) as ports:
+        hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
+        with (
+            refused_at_once(f"planning {self.table}"),
+            hook.table_ports(self.table, author=author) as ports,
+        ):
             run = plan_table(ports, policy=self._policy(ports))
         self._tell(run)
         launches = [launch for launch in run.launches if self._has_dag(launch)]
@@ -74,6 +79,7 @@ class SegtablePlanOperator(TableOperator):
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
             conf={"table": self.table},
+            notes="note" in signature(TriggerDagRunOperator).parameters,
         )
         self.log.info("%d plans to run in %d DAG runs", len(launches), len(runs))
         return runs
@@ -92,40 +98,43 @@ class SegtablePlanOperator(TableOperator):
         return False
 
     def _policy(self, ports: TableContext) -> Policy:
-        overrides = {f"compaction.{k}": str(v) for k, v in (self.policy or {}).items()}
-        properties = ports.log.load().table.properties
-        for finder in finders():
-            if finder.switch and finder.plan.kind not in self.trigger_dag_ids:
-                overrides[f"compaction.{finder.switch}"] = OFF
-        return Policy.read({**properties, **overrides})
+        off = {
+            finder.switch: OFF
+            for finder in finders()
+            if finder.switch and finder.plan.kind not in self.trigger_dag_ids
+        }
+        return overridden(ports, {**(self.policy or {}), **off})
 
     def _tell(self, run: PlannerRun) -> None:
         self.log.info("table %s at version %d", self.table, run.version)
         for launch in run.launches:
-            size = describe_size(launch.size)
-            self.log.info("chosen  %s (%s): %s", launch.plan_id, size, launch.reason)
+            size, before = describe_size(launch.size), run.yielded.get(launch.plan_id)
+            why = f"{launch.reason}; {before}" if before else launch.reason
+            self.log.info("chosen  %s (%s): %s", launch.plan_id, size, why)
+        launched = {launch.plan_id for launch in run.launches}
         for plan_id, holder in run.running.items():
             self.log.info("running %s: held by %s", plan_id, holder)
-        for plan_id, why in run.yielded.items():
-            self.log.info("pending %s: %s", plan_id, why)
+        for plan_id in run.yielded.keys() - launched:
+            self.log.info("pending %s: %s", plan_id, run.yielded[plan_id])
         for plan_id, why in run.aborted.items():
             self.log.warning("aborted %s: %s", plan_id, why)
         if run.voided:
             self.log.info("voided  %d ids without a live writer", len(run.voided))
         self.log.info("::group::skipped, with reasons (%d)", len(run.skipped))
-        for skipped in run.skipped:
-            where = spans(skipped.partitions) or "all"
-            chunk, kind = skipped.chunk.interval, skipped.kind
-            self.log.info("skipped by %s: %s [%s]: %s", kind, chunk, where, skipped.reason)
+        lines = (
+            (str(each.chunk.interval), each.kind, ranges(each.partitions) or "all", each.reason)
+            for each in run.skipped
+        )
+        for interval, kind, where, reason in joined(lines):
+            self.log.info("skipped by %s: %s [%s]: %s", kind, interval, where, reason)
         self.log.info("::endgroup::")
 
 
-def spans(partitions: Sequence[int]) -> str:
-    """Return partition ids as ranges: ``0-15, 17``."""
-    ends: list[list[int]] = []
-    for partition in sorted(partitions):
-        if ends and ends[-1][1] == partition - 1:
-            ends[-1][1] = partition
-        else:
-            ends.append([partition, partition])
-    return ", ".join(f"{first}-{last}" if last > first else str(first) for first, last in ends)
+def overridden(ports: TableContext, given: Mapping[str, Any]) -> Policy:
+    """Return the table's policy, with other values for some of its settings.
+
+    Raises:
+        InvalidInput: there is no such setting, or a value does not fit.
+    """
+    settings = {f"compaction.{name}": str(value) for name, value in given.items()}
+    return Policy.read({**ports.log.load().table.properties, **settings})

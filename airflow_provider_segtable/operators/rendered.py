@@ -1,10 +1,22 @@
-"""Mask credentials in rendered fields, because Airflow stores and shows these."""
+"""The base of operators over a table: masked fields, and errors that no retry can mend.
 
-from collections.abc import Mapping
+1. Credentials in rendered fields are masked, because Airflow stores and shows these.
+2. A refused value, a missing table or a missing connection fails the task at once: a retry would
+   meet the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from airflow.providers.common.compat.sdk import BaseOperator, Context
+from airflow.providers.common.compat.sdk import (
+    AirflowFailException,
+    AirflowNotFoundException,
+    BaseOperator,
+    Context,
+)
 
+from airflow_provider_segtable.core.errors import InvalidInput, NotATable
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import mask_credentials
 
@@ -25,3 +37,19 @@ class TableOperator(BaseOperator):
     def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
         """Return the fields whose values may be credentials, by name."""
         return ()
+
+
+@contextmanager
+def refused_at_once(what: str) -> Iterator[None]:
+    """Fail the task without a retry if a retry would meet the same error.
+
+    Args:
+        what: the work, for the message.
+
+    Raises:
+        AirflowFailException: a value is refused, or the table or a connection does not exist.
+    """
+    try:
+        yield
+    except (InvalidInput, NotATable, AirflowNotFoundException) as error:
+        raise AirflowFailException(redacted(f"{what}: {error}")) from error

@@ -1,5 +1,6 @@
 """A planner's result: chosen plans, and the reason for every skip."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.plans.kinds import smallest
@@ -36,3 +37,27 @@ def describe_size(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def joined(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
+    """Join lines of neighbouring intervals (the first field) whose other fields are equal."""
+    found: list[tuple[str, ...]] = []
+    for interval, *rest in lines:
+        start, _, end = interval.partition("/")
+        first, _, last = found[-1][0].partition("/") if found else ("", "", "")
+        if last == start and found[-1][1:] == tuple(rest):
+            found[-1] = (f"{first}/{end}", *rest)
+        else:
+            found.append((interval, *rest))
+    return found
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as ranges: ``0-15, 17``."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -18,12 +18,14 @@ class Verdict:
 
 
 def judge_small_segments(
-    state: State, policy: Policy, interval: Interval | None, at_most: int
+    state: State, policy: Policy, interval: Interval | None, at_most: int | None
 ) -> Verdict:
     """Judge whether ``interval`` has at most ``at_most`` visible small segments in each chunk.
 
+    By default at most as many as the policy leaves uncompacted: one less than ``min_segments``.
     The policy defines small segments; tombstones do not count. Pending plans do not count as done.
     """
+    wanted = policy.min_segments - 1 if at_most is None else at_most
     counts: dict[str, int] = {}
     for found in state.timeline.lookup(interval):
         small = sum(1 for s in found.segments if s.rows and s.size < policy.small_size)
@@ -32,8 +34,8 @@ def judge_small_segments(
     found_most = counts[worst] if worst else 0
     where = f", most in {worst}" if worst else ""
     return Verdict(
-        satisfied=found_most <= at_most,
-        message=f"{found_most} small segments a chunk (at most {at_most} wanted){where}",
+        satisfied=found_most <= wanted,
+        message=f"{found_most} small segments a chunk (at most {wanted} wanted){where}",
         small_segments=found_most,
         version=state.n,
     )

@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.rendered import TableOperator
+from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.planning.verdict import Verdict
 from airflow_provider_segtable.triggers.table import SmallSegments, SmallSegmentsTrigger
 
@@ -27,7 +27,8 @@ class SegtableSmallSegmentsSensor(TableOperator, BaseSensorOperator):
     Args:
         table: below the connection's root, or a URI.
         interval: ISO 8601 ``start/end``; the whole table if left out.
-        at_most: how many small segments a chunk may have; the table's policy defines small.
+        at_most: how many small segments a chunk may have. By default as many as the table's policy
+            leaves uncompacted: one less than ``compaction.min_segments``.
         segtable_conn_id: the connection.
         deferrable: wait in the triggerer, and take no worker slot.
     """
@@ -40,7 +41,7 @@ class SegtableSmallSegmentsSensor(TableOperator, BaseSensorOperator):
         *,
         table: str,
         interval: str | None = None,
-        at_most: int = 1,
+        at_most: int | None = None,
         segtable_conn_id: str = SegtableHook.default_conn_name,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
@@ -89,7 +90,10 @@ class SegtableSmallSegmentsSensor(TableOperator, BaseSensorOperator):
 
     def _look(self) -> Verdict:
         question = SmallSegments(table=self.table, interval=self.interval, at_most=self.at_most)
-        with SegtableHook(self.segtable_conn_id).table_ports(self.table) as ports:
+        with (
+            refused_at_once(f"waiting for {self.table}"),
+            SegtableHook(self.segtable_conn_id).table_ports(self.table) as ports,
+        ):
             verdict = question.judge(ports.log.load())
         self.log.info("%s at version %d: %s", self.table, verdict.version, verdict.message)
         return verdict

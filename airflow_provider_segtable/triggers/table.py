@@ -17,11 +17,14 @@ from airflow_provider_segtable.triggers.watch import Answer, TableTrigger
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmallSegments:
-    """The question: has each chunk of ``interval`` at most ``at_most`` small segments?"""
+    """The question: has each chunk of ``interval`` at most ``at_most`` small segments?
+
+    None is as many as the table's policy leaves uncompacted.
+    """
 
     table: str
     interval: str | None
-    at_most: int
+    at_most: int | None
 
     def judge(self, state: State) -> Verdict:
         """Return the verdict for one state of the table."""
@@ -43,7 +46,8 @@ class SmallSegmentsTrigger(TableTrigger):
         table: path below the connection's root, or URI.
         segtable_conn_id: the connection.
         interval: ISO 8601 ``start/end``; the whole table by default.
-        at_most: how many small segments a chunk may have.
+        at_most: how many small segments a chunk may have; by default as many as the table's policy
+            leaves uncompacted.
         poll_interval: seconds between looks, if ZooKeeper announces nothing.
     """
 
@@ -53,7 +57,7 @@ class SmallSegmentsTrigger(TableTrigger):
         table: str,
         segtable_conn_id: str,
         interval: str | None = None,
-        at_most: int = 0,
+        at_most: int | None = None,
         poll_interval: float = 30.0,
     ) -> None:
         self.question = SmallSegments(table=table, interval=interval, at_most=at_most)

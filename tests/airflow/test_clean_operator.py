@@ -1,8 +1,8 @@
 """Cleaning as a task."""
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
@@ -51,5 +51,5 @@ def test_a_young_table_is_kept_whole_and_says_why(
 @pytest.mark.usefixtures("flights")
 def test_an_unknown_retention_is_refused() -> None:
     """A typo would silently mean a default."""
-    with pytest.raises(InvalidInput, match=r"retention\.hour'.*known are"):
+    with pytest.raises(AirflowFailException, match=r"retention\.hour'.*known are"):
         cleaner(retention={"hour": 1}).execute({})

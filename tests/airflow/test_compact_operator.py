@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
@@ -72,6 +72,15 @@ def test_a_small_plan_is_carried_out_in_the_task_itself(
     assert "1 plans in this process:" in logged
     assert logged.count(f"{plan_id}: completed:") == 1
     assert "plans: 1 completed: 16 segments -> 1 (800 rows, " in logged
+
+
+def test_with_a_policy_the_task_plans_first(flights: Flights) -> None:
+    """As `segtable compact --all --property` does; deleted rows are left out for good."""
+    flights.table.delete(where="row = 3")
+    told = compactor(InThisProcess(), engine="local", policy={"deleted_share": 0}).execute({})
+    assert (told["completed"], told["rows"]) == (1, 799)
+    with pytest.raises(AirflowFailException, match=r"compaction\.share"):
+        compactor(InThisProcess(), policy={"share": 0}).execute({})
 
 
 def test_a_plan_above_the_limit_goes_to_spark(plan_id: str) -> None:

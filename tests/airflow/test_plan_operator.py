@@ -1,14 +1,34 @@
 """The planner as a task."""
 
-import pytest
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 
-from airflow_provider_segtable.core.errors import InvalidInput, NotATable
+import pyarrow as pa
+import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
+
+from airflow_provider_segtable.operators.change import SegtableDeleteOperator
+from airflow_provider_segtable.operators.clean import SegtableCleanOperator
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 
-from .conftest import Flights
+from .conftest import SCHEMA, Flights
+
+Operator = Callable[..., Any]
+OPERATORS = [
+    partial(SegtablePlanOperator, task_id="t", trigger_dag_ids={"minor": "minor_dag"}),
+    partial(SegtableCompactOperator, task_id="t"),
+    partial(SegtableCleanOperator, task_id="t"),
+    partial(SegtableDeleteOperator, task_id="t", where="row < 6", commit_id="c"),
+    partial(SegtableSmallSegmentsSensor, task_id="t"),
+    partial(SegtableSmallSegmentsSensor, task_id="t", deferrable=True),
+]
 
 
 def planner(**overrides: object) -> SegtablePlanOperator:
@@ -23,6 +43,8 @@ def test_small_segments_become_a_run_to_emit(flights: Flights) -> None:
     assert run["trigger_dag_id"] == "minor_dag"
     assert run["conf"]["plans"] == [known.plan.id]
     assert run["conf"]["table"] == "flights"
+    assert run["note"].startswith("1 minor plan: 16 segments, ")
+    assert run["note"].endswith(", 2013-01-01T00:00:00Z/2014-01-01T00:00:00Z")
     assert known.plan.id in run["trigger_run_id"]
 
 
@@ -43,7 +65,7 @@ def test_a_policy_override_counts_over_the_tables_own() -> None:
 @pytest.mark.usefixtures("flights")
 def test_an_unknown_policy_name_is_refused() -> None:
     """A typo would silently mean a default."""
-    with pytest.raises(InvalidInput, match=r"compaction\.min_segment'.*known are"):
+    with pytest.raises(AirflowFailException, match=r"compaction\.min_segment'.*known are"):
         planner(policy={"min_segment": 2}).execute({})
 
 
@@ -58,10 +80,26 @@ def test_reasons_are_logged_for_chosen_and_skipped(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("flights")
-def test_a_table_that_is_none_fails_the_task() -> None:
-    """The error names the place and the way out."""
-    with pytest.raises(NotATable, match=r"nowhere.*segtable table create"):
-        planner(table="nowhere").execute({})
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda made: made(table="t").operator_name)
+def test_a_missing_table_or_connection_fails_the_task_at_once(operator: Operator) -> None:
+    """No retry follows; the error names the place or the connection, and the way out."""
+    with pytest.raises(AirflowFailException, match=r"nowhere.*segtable table create"):
+        operator(table="nowhere").execute({})
+    with pytest.raises(AirflowFailException, match=r"'lake'.*AIRFLOW_CONN_LAKE='\{"):
+        operator(table="flights", segtable_conn_id="lake").execute({})
+
+
+def test_neighbouring_chunks_that_are_skipped_alike_share_a_line(
+    flights: Flights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log joins them as the command line does."""
+    more = datetime(2014, 5, 1, tzinfo=UTC)
+    flights.table.append(pa.table([[more], [0]], schema=SCHEMA))
+    flights.table.append(pa.table([[more.replace(year=2015)], [0]], schema=SCHEMA))
+    planner().execute({})
+    logged = capsys.readouterr().out
+    assert logged.count("skipped by minor") == 1
+    assert "skipped by minor: 2014-01-01T00:00:00Z/2016-01-01T00:00:00Z [0]: alone" in logged
 
 
 def test_larger_kinds_without_a_dag_are_not_planned(flights: Flights) -> None:

@@ -74,6 +74,17 @@ def test_every_mode_goes_on_after_compaction(flights: Flights) -> None:
     assert event_of(trigger())["status"] == "success"
 
 
+def test_by_default_the_policy_says_how_many_small_segments_may_stay(flights: Flights) -> None:
+    """Sixteen are to be compacted, and with twelve the next plan is due: eleven may stay."""
+    assert sensor(at_most=None).poke({}) is False
+    run_compaction(flights)
+    flights.append(10)
+    assert sensor(at_most=None).poke({}) is True
+    assert event_of(trigger(at_most=None))["status"] == "success"
+    flights.append(1)
+    assert sensor(at_most=None).poke({}) is False
+
+
 @pytest.mark.usefixtures("flights")
 def test_an_interval_without_segments_is_compact() -> None:
     """Only what the interval touches counts."""

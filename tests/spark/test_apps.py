@@ -40,10 +40,12 @@ def test_ingest_then_compact(
 ) -> None:
     """A CSV becomes segments, all pending plans are carried out, and a second run says so."""
     table = make_table(EVENTS, compaction__min_segments="2")
-    source = tmp_path / "rows.csv"
-    lines = [f"2013-01-{1 + n % 28:02d}T00:00:00Z,{n}" for n in range(100)]
-    source.write_text("\n".join(["at,n", *lines]))
-    read = [*where(table), "--source", str(source), "--rows-per-segment", "20"]
+    read = [*where(table), "--rows-per-segment", "20"]
+    for start in (0, 50):
+        source = tmp_path / f"rows{start}.csv"
+        lines = [f"2013-01-{1 + n % 28:02d}T00:00:00Z,{n}" for n in range(start, start + 50)]
+        source.write_text("\n".join(["at,n", *lines]))
+        read += ["--source", str(source)]
     for _ in range(2):
         assert ingest.main([*read, "--commit-id", "same"]) == 0
         assert result_of(capsys)["rows"] == 100

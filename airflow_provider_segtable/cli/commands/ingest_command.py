@@ -99,7 +99,7 @@ def _local(
     rows_per_append: int | None,
     commit_id: str | None,
 ) -> Generator[Callable[[], Facts]]:
-    from airflow_provider_segtable.cli.input.sources import read_rows
+    from airflow_provider_segtable.data.files.input_files import read_rows
     from airflow_provider_segtable.table.table import given_schema
 
     schema = given_schema(table.state().table)

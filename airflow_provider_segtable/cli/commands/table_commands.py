@@ -141,7 +141,7 @@ def _schema(text: str | None, like: Path | None) -> Any:
         raise InvalidInput("give the columns by either --schema or --like FILE")
     if text is not None:
         return parse_schema(text)
-    from airflow_provider_segtable.cli.input.sources import schema_of
+    from airflow_provider_segtable.data.files.input_files import schema_of
 
     return schema_of(like)  # type: ignore[arg-type]  # schema or like is given
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.planning.reasons import describe_size
+from airflow_provider_segtable.planning.reasons import describe_size, joined, ranges
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
@@ -234,36 +234,15 @@ def plan(facts: Facts) -> RenderableType:
 def skipped(entries: Iterable[Facts]) -> Table:
     """Draw the skipped intervals and the reasons."""
     table = grid("Skipped", "by", "interval", "partitions", "why")
-    for interval, kind, where, reason in _joined(entries):
+    lines = ([e["interval"], e["kind"], partitions(e["partitions"]), e["reason"]] for e in entries)
+    for interval, kind, where, reason in joined(lines):
         table.add_row(kind, short_interval(interval), where, Text(reason))
     return table
 
 
-def _joined(entries: Iterable[Facts]) -> list[list[str]]:
-    """Join neighbouring intervals with equal kind, partitions and reason."""
-    lines: list[list[str]] = []
-    for entry in entries:
-        where = partitions(entry["partitions"])
-        line = [entry["interval"], entry["kind"], where, entry["reason"]]
-        start, end = line[0].split("/")
-        if lines and lines[-1][1:] == line[1:] and lines[-1][0].endswith(f"/{start}"):
-            lines[-1][0] = f"{lines[-1][0].split('/')[0]}/{end}"
-        else:
-            lines.append(line)
-    return lines
-
-
 def partitions(numbers: list[int]) -> str:
-    """Return partition numbers as ranges: ``0-11, 32768``."""
-    if not numbers:
-        return "all"
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+    """Return partition numbers as ranges: ``0-11, 32768``; ``all`` if there are none."""
+    return ranges(numbers) or "all"
 
 
 def compaction(facts: Facts) -> RenderableType:

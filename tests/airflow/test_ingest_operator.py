@@ -1,0 +1,159 @@
+"""Appending files as a task: once, however often it is tried, on either engine."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, NotFound
+from airflow_provider_segtable.hooks.submission import Submission
+from airflow_provider_segtable.operators.ingest import (
+    SegtableIngestOperator,
+    given_files,
+    spark_reads,
+)
+from airflow_provider_segtable.table.table import Table
+
+from .conftest import JANUARY, SCHEMA, Flights
+
+RUN = {"ti": SimpleNamespace(dag_id="load", run_id="manual__1", task_id="ingest", map_index=-1)}
+NEW = list(range(9000, 9006))
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    """Give a folder with six new rows in three formats."""
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    pq.write_table(pa.table([[JANUARY] * 2, NEW[:2]], schema=SCHEMA), folder / "a.parquet")
+    (folder / "b.csv").write_text(
+        "row,time_hour\n9002,2013-01-05T00:00:00Z\n9003,2013-01-05T01:00:00Z\n"
+    )
+    line = '{"time_hour": "2013-01-06T00:00:00Z", "row": %d}\n'
+    (folder / "c.jsonl").write_text("".join(line % n for n in NEW[4:]))
+    return folder
+
+
+@dataclass
+class Recorded:
+    """A launcher that notes the submission; it may append the new rows, and may then break."""
+
+    appends: bool = True
+    fault: str | None = None
+    attached: bool = True
+    launched: list[Sequence[str]] = field(default_factory=list)
+
+    def launch(self, submission: Submission, say: Callable[[str], None]) -> None:
+        """Append under the commit id that was asked for."""
+        self.launched.append(submission.arguments)
+        given = dict(a.partition("=")[::2] for a in submission.arguments if "=" in a)
+        if self.appends:
+            table = Table.open(given["--table"], zookeeper=given["--zookeeper"])
+            rows = pa.table([[JANUARY] * len(NEW), NEW], schema=SCHEMA)
+            table.append(rows, commit_id=given["--commit-id"])
+            table.ports.coordinator.close()
+        say("done")
+        if self.fault:
+            raise ExecutionFailed(self.fault)
+
+    def kill(self) -> None:
+        """Do nothing: it ends with this process."""
+
+
+def ingester(**fields: Any) -> SegtableIngestOperator:
+    return SegtableIngestOperator(task_id="ingest", **{"table": "flights", **fields})
+
+
+def test_files_of_all_formats_are_one_append_and_a_retry_counts_once(
+    flights: Flights, landing: Path
+) -> None:
+    """A pattern and paths are read in the task itself; a second try finds the event in the log."""
+    files = [str(landing / "[ab].*"), str(landing / "c.jsonl")]
+    before, version = flights.rows(), flights.table.state().n
+    launcher = Recorded()
+    told = ingester(files=files, launcher=launcher).execute(RUN)
+    assert flights.rows() == [*before, *NEW]
+    assert (told["event"], told["rows"], told["appended_before"]) == (version + 1, 6, False)
+    again = ingester(files=files, launcher=launcher).execute(RUN)
+    assert again == {**told, "appended_before": True}
+    assert launcher.launched == []
+    other = {"ti": SimpleNamespace(**{**vars(RUN["ti"]), "run_id": "manual__2"})}
+    assert ingester(files=files).execute(other)["event"] == version + 2
+
+
+def test_large_files_go_to_spark_under_the_same_commit_id(flights: Flights, landing: Path) -> None:
+    """The other engine's retry finds the append, though the application died after its commit."""
+    launcher, before = Recorded(fault="killed"), flights.rows()
+    files = str(landing / "*.csv")
+    told = ingester(files=files, launcher=launcher, local_bytes=0).execute(RUN)
+    assert flights.rows() == [*before, *NEW]
+    assert told["rows"] == 6
+    (arguments,) = launcher.launched
+    assert {f"--source={files}", "--commit-id=load/manual__1/ingest"} <= {*arguments}
+    assert ingester(files=files, engine="local").execute(RUN) == {**told, "appended_before": True}
+
+
+def test_a_failed_application_fails_the_task(flights: Flights, landing: Path) -> None:
+    """The error has its last words, and says that nothing was appended."""
+    launcher = Recorded(appends=False, fault="no memory")
+    with pytest.raises(AirflowException, match=r"appended nothing; a retry .*: no memory"):
+        ingester(files=str(landing), engine="spark", launcher=launcher).execute(RUN)
+    assert len(flights.rows()) == 800
+
+
+@pytest.mark.usefixtures("flights")
+def test_a_file_may_come_later_but_a_wrong_one_stays_wrong(landing: Path) -> None:
+    """A missing file is retried; values and columns that do not fit fail the task at once."""
+    with pytest.raises(NotFound, match=r"no file at '.*/x\*\.csv'"):
+        ingester(files=str(landing / "x*.csv")).execute(RUN)
+    (landing / "d.csv").write_text("row,time_hour\nmany,2013-01-05T00:00:00Z\n")
+    with pytest.raises(AirflowFailException, match=r"ingest into flights: .*d\.csv"):
+        ingester(files=str(landing / "d.csv")).execute(RUN)
+    with pytest.raises(AirflowFailException, match="'flink' is unknown: choose one of auto"):
+        ingester(files=str(landing / "b.csv"), engine="flink").execute(RUN)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("/data/*.csv", ["/data/*.csv"]),
+        ('["/a.csv", "/b.csv"]', ["/a.csv", "/b.csv"]),
+        ("[ab].csv", ["[ab].csv"]),
+        (["/a.csv"], ["/a.csv"]),
+    ],
+)
+def test_files_may_come_as_a_path_a_list_or_json(given: object, wanted: list[str]) -> None:
+    """Whatever a template renders to is read."""
+    assert given_files(given) == wanted
+
+
+@pytest.mark.parametrize("given", ["", [], "[]", [""], [3], "/a\0.csv"])
+def test_files_that_name_nothing_are_refused(given: object) -> None:
+    """An empty template would silently append nothing."""
+    with pytest.raises(InvalidInput, match="files = "):
+        given_files(given)
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "options", "why"),
+    [
+        ("/a.csv.gz", None, {}, ""),
+        ("/a.dat", "csv", {}, ""),
+        ("s3://lake/a.csv", None, {}, "no local path"),
+        ("/", None, {}, "is a folder"),
+        ("/a.orc", None, {}, "is not one of parquet, csv, json"),
+        ("/a.csv", None, {"nullValue": "NA"}, "option nullValue"),
+    ],
+)
+def test_what_the_task_cannot_read_goes_to_spark(
+    file: str, kind: str | None, options: dict[str, str], why: str
+) -> None:
+    """Object stores, folders, other formats and reader options are Spark's, with the reason."""
+    found = spark_reads([file], kind, options)
+    assert (why in found) if why else found == ""
