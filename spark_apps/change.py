@@ -1,9 +1,10 @@
 """Delete, update or merge rows of one table, by any Spark SQL expression.
 
-    spark-submit spark_apps/change.py delete --table URI --zookeeper ADDRESS --where "n < 10"
-    spark-submit spark_apps/change.py update --table URI --zookeeper ADDRESS \
+    APP=$(segtable spark-app change)
+    spark-submit $APP delete --table URI --zookeeper ADDRESS --where "n < 10"
+    spark-submit $APP update --table URI --zookeeper ADDRESS \
         --set "n=n + 1" --set "who=upper(who)" --where "n < 10"
-    spark-submit spark_apps/change.py merge --table URI --zookeeper ADDRESS \
+    spark-submit $APP merge --table URI --zookeeper ADDRESS \
         --source rows.parquet --on n --matched update --unmatched insert
 
 With ``--commit-id`` a repeated run changes rows once; ``--dry-run`` only counts the rows that it

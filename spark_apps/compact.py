@@ -1,7 +1,8 @@
 """Carry out any number of compaction plans of one table in one Spark application.
 
-    spark-submit spark_apps/compact.py --table URI --zookeeper ADDRESS --plan ID [--plan ID ...]
-    python spark_apps/compact.py --table URI --zookeeper ADDRESS --all-pending
+    APP=$(segtable spark-app compact)
+    spark-submit $APP --table URI --zookeeper ADDRESS --plan ID [--plan ID ...]
+    python $APP --table URI --zookeeper ADDRESS --all-pending
 
 Smaller kinds go first. A plan that is done already, runs elsewhere, was overtaken or yielded is
 reported as such; it is not a failure.

@@ -1,7 +1,8 @@
 """Append any source that Spark can read to a table, as a batch or as a stream.
 
-    spark-submit spark_apps/ingest.py --table URI --zookeeper ADDRESS --source flights.csv.gz
-    spark-submit spark_apps/ingest.py --table URI --zookeeper ADDRESS --source folder \
+    APP=$(segtable spark-app ingest)
+    spark-submit $APP --table URI --zookeeper ADDRESS --source flights.csv.gz
+    spark-submit $APP --table URI --zookeeper ADDRESS --source folder \
         --format csv --checkpoint folder --trigger available-now
 
 With ``--commit-id`` a repeated run appends once; a stream always appends once.

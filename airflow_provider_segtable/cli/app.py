@@ -12,6 +12,7 @@ from airflow_provider_segtable.cli.commands.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.locks_command import locks
 from airflow_provider_segtable.cli.commands.plan_command import plan
 from airflow_provider_segtable.cli.commands.repair_command import repair
+from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
 from airflow_provider_segtable.cli.commands.table_commands import tables
 from airflow_provider_segtable.cli.commands.verify_command import verify
 from airflow_provider_segtable.cli.commands.zookeeper_commands import zookeeper
@@ -84,4 +85,5 @@ app.command()(locks)
 app.command()(verify)
 app.command()(doctor)
 app.command()(repair)
+app.command()(spark_app)
 app.add_typer(zookeeper, name="zookeeper")

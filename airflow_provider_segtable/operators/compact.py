@@ -5,7 +5,7 @@
    the plans it holds.
 2. Choose the engine (``planning.engine``): for a few megabytes Spark takes longer to start than
    the work takes.
-3. Carry out the rest in this process, or launch ``spark_apps/compact.py``: one Spark application
+3. Carry out the rest in this process, or launch the application ``compact``: one start of Spark
    for all plans of a run. Both lock, mark each plan inflight and commit by the log's rules: an
    orphan and its successor can never both commit a plan.
 4. The triggerer may wait for a driver on a cluster (``operators.application``).

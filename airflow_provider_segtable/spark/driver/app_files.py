@@ -1,4 +1,4 @@
-"""Locate the files of the Spark applications for spark-submit.
+"""Locate the files of the Spark applications for spark-submit (``segtable spark-app``).
 
 1. In a wheel they are inside the package, as ``_spark_apps/`` (``hatch_build.py``).
 2. In a checkout they are beside the package, in ``spark_apps/``.

@@ -169,3 +169,11 @@ def test_help_is_cheap() -> None:
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["compact", "ingest", "change"])
+def test_spark_app_prints_a_path_for_spark_submit(run: Run, name: str) -> None:
+    """The file is there, wherever the package is installed."""
+    told = run("spark-app", name)
+    assert Path(told.stdout.strip()).name == f"{name}.py"
+    assert Path(told.stdout.strip()).is_file()
