@@ -172,20 +172,41 @@ def test_a_repair_restores_no_settled_id() -> None:
     assert admit(action, state) == action
 
 
+def core(chunk: ChunkKey, partition: int, size: int) -> Segment:
+    shard = Shard.first_generation(partition, core=size)
+    return replace(first(partition, chunk=chunk), shard=shard)
+
+
 def test_a_repair_restores_core_sets_of_several_chunks() -> None:
     """Each chunk has a core set of its own size; one chunk has only one."""
     one, two = (ChunkKey(CHUNK.interval, BASE + n) for n in (1, 2))
-
-    def core(chunk: ChunkKey, partition: int, size: int) -> Segment:
-        shard = Shard.first_generation(partition, core=size)
-        return replace(first(partition, chunk=chunk), shard=shard)
-
     action = TableRepaired(
         segments=(core(one, 0, 1), core(two, 0, 2), core(two, 1, 2)), reason="found"
     )
     assert admit(action, created()) == action
     torn = replace(action, segments=(core(two, 0, 2), core(two, 1, 3)))
     assert "core set" in refused(torn, created()).reason
+
+
+def test_a_repair_agrees_with_the_core_set_in_the_table() -> None:
+    """Unless it removes all that says otherwise."""
+    there = core(CHUNK, 0, 2)
+    state = after(created(), TableRepaired(segments=(there,), reason="found"))
+    action = TableRepaired(segments=(core(CHUNK, 1, 2),), reason="found")
+    assert admit(action, state) == action
+    other = replace(action, segments=(core(CHUNK, 1, 3),))
+    assert "has 3 segments, others say 2" in refused(other, state).reason
+    instead = replace(other, lost=(there.id,))
+    assert admit(instead, state) == instead
+
+
+def test_a_repair_that_comes_too_late_looks_again() -> None:
+    """What it would remove is gone, or the file of what it would restore was cleaned."""
+    state = replace(running(), pending_delete=frozenset([first(6).path]))
+    gone = TableRepaired(segments=(), lost=(CHUNK.segment(7),), reason="lost")
+    assert f"{CHUNK.segment(7)} is not in the table any more" in refused(gone, state).reason
+    swept = TableRepaired(segments=(first(6),), reason="found")
+    assert f"{first(6).path} was cleaned meanwhile" in refused(swept, state).reason
 
 
 def test_plan_over_replaced_inputs_names_the_winner() -> None:
