@@ -84,7 +84,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "planning": ("tests/unit/planning", "tests/unit/services/test_planner.py"),
     "table": ("tests/unit/table", "tests/unit/services/test_changes.py"),
     "core/recovery/version_claims": CLAIMS,
-    "core/plans": RULES,
+    "core/plans": ("tests/unit/core/test_plans.py", *RULES),
     "core/log": RULES,
     "core/log/families/cleaning_events": (*RULES, *CLEANING),
     "core/log/families/append_events": (*RULES, *VERSIONS),

@@ -1,9 +1,13 @@
 """What the log makes of a plan's events: notes, unknown plans, how many finished ones it keeps."""
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.admission import admit
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
@@ -15,7 +19,16 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.testing.builders import after, created, first, merged, minor_plan
+from airflow_provider_segtable.testing.builders import (
+    BASE,
+    CHUNK,
+    after,
+    created,
+    first,
+    major_plan,
+    merged,
+    minor_plan,
+)
 
 SEGMENTS = tuple(first(partition) for partition in range(8))
 PLANS = tuple(minor_plan(SEGMENTS[at : at + 2]) for at in range(0, 8, 2))
@@ -72,3 +85,16 @@ def test_pending_plans_do_not_count_among_the_finished(monkeypatch: pytest.Monke
     aborted = PlanAborted(plan_id=last.id, attempt=None, reason="no")
     state = after(state, PlanRequested(plan=last), aborted)
     assert set(state.plans) == {PLANS[0].id, PLANS[2].id, PLANS[3].id}
+
+
+def test_an_attempt_is_checked_by_what_it_found_under_its_lock() -> None:
+    """Not by what was there when a new version was planned."""
+    plan = major_plan(SEGMENTS[:2])
+    state = after(created(), Appended(segments=SEGMENTS), PlanRequested(plan=plan))
+    found = tuple(segment.id for segment in SEGMENTS)
+    started = replace(begun("a"), plan_id=plan.id, outputs=(), inputs=found, version=BASE + 1)
+    assert admit(started, state) == started
+    absent = CHUNK.segment(9)
+    conflict = admit(replace(started, inputs=(*found, absent)), state)
+    assert isinstance(conflict, Conflict)
+    assert f"input {absent} of plan {plan.id} was replaced" in conflict.reason
