@@ -2,10 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
+from airflow_provider_segtable.core.locks.lockbox import LockRequest, Mode
+from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.plans.plan import plan_id
-from airflow_provider_segtable.core.segments.segment import ChunkKey, tombstone
+from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
 from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -49,3 +55,56 @@ def test_a_plan_without_its_inputs_can_never_complete() -> None:
         state = replace(created(), timeline=timeline)
         assert bool(minor_plan(two).hopeless(state)) is hopeless
         assert major_plan(two).hopeless(state) is None
+
+
+@pytest.mark.parametrize(
+    ("granularity", "mode"),
+    [(None, Mode.REPLACE), (Granularity.YEAR, Mode.REPLACE), (Granularity.DAY, Mode.EXCLUSIVE)],
+)
+def test_a_major_plan_locks_its_region(granularity: Granularity | None, mode: Mode) -> None:
+    """And asks for a version above all; appends go on unless time is cut more finely."""
+    plan = replace(major_plan((first(0),)), granularity=granularity)
+    newer = first(0, chunk=ChunkKey(DAY, BASE + 7))
+    elsewhere = first(0, chunk=ChunkKey(Interval(JANUARY.end, JANUARY.end + 9), BASE + 99))
+    timeline = Timeline.empty().with_changes(add=[first(0), newer, elsewhere])
+    state = replace(created(), timeline=timeline)
+    asked = LockRequest(table="t", group="g", purpose="p", holder="h", priority=7)
+    assert plan.lock(asked, state) == replace(
+        asked, mode=mode, intervals=(JANUARY,), version_above=BASE + 7
+    )
+    cut = granularity and granularity.value
+    assert plan.facts() == {"root": [0, 0], "clustering": "", "granularity": cut}
+
+
+def test_a_major_plan_numbers_a_core_set_in_each_chunk() -> None:
+    """From zero, at the version of its attempt."""
+    plan = major_plan((first(0),))
+    at = Stamp(n=1, time=BASE, commit="c", author="me")
+    found = replace(PlanState.requested(plan, at), version=BASE + 9)
+    day, following = ChunkKey(DAY, BASE + 9), ChunkKey(NEXT, BASE + 9)
+    assert plan.name_outputs(found, {DAY: 2, NEXT: 1}, created()) == {
+        DAY: tuple((day.segment(p), Shard.first_generation(p, core=2)) for p in range(2)),
+        NEXT: ((following.segment(0), Shard.first_generation(0, core=1)),),
+    }
+
+
+def test_a_major_plan_rewrites_the_chunks_that_may_get_rows() -> None:
+    """Those from the first to the last event of its inputs, in the new granularity."""
+    plan = replace(major_plan((first(0),)), granularity=Granularity.DAY, clustering="carrier")
+    early = replace(first(0), time_min=DAY.start + 5, time_max=DAY.start + 9)
+    late = replace(first(1), time_min=DAY.start + 7, time_max=NEXT.start)
+    assert plan.next_step([late, early], [], created()) == Rewrite(
+        intervals=(DAY, NEXT), clustering="carrier", one_group=False
+    )
+    on_the_edge = replace(early, time_max=DAY.end - 1)
+    step = plan.next_step([on_the_edge], [], created())
+    assert isinstance(step, Rewrite)
+    assert step.intervals == (DAY,)
+
+
+def test_a_major_plan_publishes_what_it_wrote() -> None:
+    """Nothing, if its region has become empty."""
+    plan = major_plan((first(0),))
+    written = (first(3), first(4))
+    assert plan.next_step([first(0)], [written], created()) == Publish(segments=written)
+    assert plan.next_step([], [], created()) == Publish(segments=())
