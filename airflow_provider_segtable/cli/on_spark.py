@@ -17,7 +17,8 @@ from airflow_provider_segtable.spark.reads.input_source import read_source
 from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
-from airflow_provider_segtable.table.table import Table, given_schema
+from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.table import Table
 
 
 @contextmanager

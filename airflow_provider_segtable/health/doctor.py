@@ -41,8 +41,8 @@ from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.services.compaction.request import checked_order
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import checked_order
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
 
 HOUR_US = 3_600_000_000
@@ -204,7 +204,7 @@ def _stray_nodes(ports: TableContext, strays: tuple[StrayNode, ...]) -> Iterator
 def _planned(ports: TableContext, state: State, findings: list[Finding]) -> tuple[Policy, Planned]:
     try:
         policy = Policy.read(state.table.properties)
-        checked_order(policy.clustering, state)
+        checked_order(policy.clustering, state.table)
         return policy, plan_all(state, policy, ports.clock.now())
     except InvalidInput as error:
         findings.append(
@@ -214,7 +214,7 @@ def _planned(ports: TableContext, state: State, findings: list[Finding]) -> tupl
                 where=ports.uri,
                 what=f"the table's policy is invalid: {error}",
                 why="every planner run fails, so nothing is compacted",
-                do=f"override it: segtable compact {ports.uri} --all --property KEY=VALUE",
+                do=f"correct it: segtable table set {ports.uri} KEY=VALUE",
             )
         )
         return Policy(), Planned(chosen=(), skipped=())

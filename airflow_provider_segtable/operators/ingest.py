@@ -255,7 +255,7 @@ def rows_of(path: Path, kind: str | None, state: State) -> Any:
     """
     from airflow_provider_segtable.data.files.input_files import read_rows
     from airflow_provider_segtable.data.jobs.segment_writer import check_rows
-    from airflow_provider_segtable.table.table import given_schema
+    from airflow_provider_segtable.table.definition import given_schema
 
     schema = given_schema(state.table)
     rows = read_rows(path, schema, kind)

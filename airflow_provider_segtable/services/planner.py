@@ -26,8 +26,8 @@ from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
-from airflow_provider_segtable.services.compaction.request import check_cut, checked_order
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import check_cut, checked_order
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 
 RELAUNCH_AFTER_MINUTES = 5.0
@@ -84,8 +84,8 @@ def plan_table(
     """
     state = ports.log.load()
     policy = policy or Policy.read(state.table.properties)
-    checked_order(policy.clustering, state)
-    check_cut(policy.cut, state)
+    checked_order(policy.clustering, state.table)
+    check_cut(policy.cut, state.table)
     locks = _locks(ports, state, blind=dry_run and ports.optional_coordinator is None)
     abandoned = () if locks is None else _abandoned(state, locks)
     held = {lock.purpose: lock.holder for lock in locks or ()}

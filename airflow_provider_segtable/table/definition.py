@@ -1,16 +1,84 @@
-"""Checks of a new table's definition."""
+"""Checks of a table's definition, made when it is given: at creation and at alteration.
+
+Properties are checked against the rest of the definition, so that no later plan fails by them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_type, to_arrow
 from airflow_provider_segtable.data.arrow.event_times import is_time
+from airflow_provider_segtable.data.sort.sort_keys import check_sortable
+from airflow_provider_segtable.planning.policy import PROPERTIES as POLICY
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.retention import PROPERTIES as RETENTION
+from airflow_provider_segtable.planning.retention import Retention
+
+KNOWN = (*POLICY, *RETENTION)
+"""The keys of all properties."""
+
+
+def check_properties(table: TableCreated, given: Iterable[str]) -> None:
+    """Refuse properties that are unknown, malformed, or do not fit the table.
+
+    Args:
+        table: the definition with the properties.
+        given: the keys that are new. Older ones may be unknown: another segtable may know them.
+
+    Raises:
+        InvalidInput: naming the property, its value and what it may be.
+        SchemaMismatch: the clustering names a column that the table does not have.
+    """
+    for key in given:
+        if key not in KNOWN:
+            raise InvalidInput(f"{key!r} is no property: known are {', '.join(KNOWN)}")
+    policy = Policy.read(table.properties)
+    Retention.read(table.properties)
+    checked_order(policy.clustering, table)
+    check_cut(policy.cut, table)
+
+
+def check_cut(cut: Granularity | None, table: TableCreated) -> None:
+    """Refuse a granularity that the table's kind does not allow.
+
+    Raises:
+        InvalidInput: the granularity is too fine; the message names the finest.
+    """
+    if cut:
+        table.kind.check_granularity(cut, table.name)
+
+
+def checked_order(clustering: str, table: TableCreated) -> str:
+    """Return a clustering in its canonical form.
+
+    Raises:
+        InvalidInput: it is not a clustering, or names columns that are not sortable.
+        SchemaMismatch: it names a column that the table does not have.
+    """
+    order = Order.parse(clustering)
+    for name in order.columns:
+        column = table.schema.find(name)
+        if column is None:
+            names = ", ".join(table.schema.names)
+            raise SchemaMismatch(
+                f"clustering {clustering!r} names {name!r}, which {table.name} does not "
+                f"have: its columns are {names}"
+            )
+        check_sortable(name, parse_type(column.type))
+    table.kind.check_order(order, table.time_column, table.name)
+    return str(order)
 
 
 def known_granularity(value: str | Granularity) -> Granularity:
-    """Return a granularity by its name.
+    """Return the granularity of this name.
 
     Raises:
         InvalidName: there is none.
@@ -23,7 +91,7 @@ def known_granularity(value: str | Granularity) -> Granularity:
 
 
 def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
-    """Return a new table's schema.
+    """Return the table schema of an Arrow schema.
 
     Raises:
         SchemaMismatch: a type cannot be stored, or the time column is missing or not a time.
@@ -38,3 +106,18 @@ def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
             "it must be a timestamp or a date"
         )
     return from_arrow(schema)
+
+
+def given_schema(definition: TableCreated) -> pa.Schema:
+    """Return the schema of rows to append."""
+    return to_arrow(definition.kind.input_schema(definition.schema, definition.time_column))
+
+
+def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
+    """Return the definition of a table of a kind, given one with the columns of incoming rows."""
+    found, schema = kind.bound(
+        definition.schema,
+        time_column=definition.time_column,
+        granularity=definition.granularity,
+    )
+    return replace(definition, schema=schema, kind=found)

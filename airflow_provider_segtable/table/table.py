@@ -13,19 +13,13 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import (
-    AlreadyExists,
-    OutcomeUnknown,
-    TableExists,
-)
-from airflow_provider_segtable.core.log.codec import encode
-from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
@@ -41,17 +35,21 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest, re
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
-from airflow_provider_segtable.storage import probe
+from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.changes.run_change import run_change
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.definition import checked_schema, known_granularity
+from airflow_provider_segtable.table.creation import begin_log
+from airflow_provider_segtable.table.definition import (
+    checked_schema,
+    given_schema,
+    known_granularity,
+    of_kind,
+)
 from airflow_provider_segtable.table.log.committer import Committed
-from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.scan import Scan, version_read
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.tags import put_tag, remove_tag
@@ -87,7 +85,8 @@ class Table:
             time_column: the event time; timestamp (naive means UTC) or date.
             granularity: hour, day, week, month, year or all.
             name: display name; the last part of the URI by default.
-            properties: policy settings (``segtable plan --help`` lists them).
+            properties: settings of compaction and retention (``segtable table set --help``
+                lists them).
             kind: what the table keeps of incoming rows, e.g. a ``Rollup``; by default the rows
                 as they come.
             zookeeper: ``host:port[,...][/chroot]``; needed for writing later.
@@ -210,6 +209,32 @@ class Table:
     def read(self, request: ReadRequest) -> Scan:
         """Return the scan that a read request describes."""
         return Scan(ports=self.ports, state=version_read(self.ports.log, request), request=request)
+
+    def alter(
+        self,
+        *,
+        set: Mapping[str, str] | None = None,  # noqa: A002 - SQL's word
+        unset: Sequence[str] = (),
+        commit_id: str | None = None,
+    ) -> int:
+        """Set and remove properties in one event; return the version that has them.
+
+        The next plan goes by them. They are checked as at creation. In pyiceberg this is
+        ``set_properties`` and ``remove_properties`` of a transaction, in deltalake
+        ``DeltaTable.alter.set_table_properties``.
+
+        Args:
+            set: new values, by property.
+            unset: properties that get their default again.
+            commit_id: equal ids alter once; random by default.
+
+        Raises:
+            InvalidInput: a property is unknown or malformed, or one to remove is not set.
+            SchemaMismatch: a property names a column that the table does not have.
+            CommitConflict, CommitUnknown: see ``table.alteration``.
+        """
+        wanted = Alteration(set=dict(set or {}), unset=tuple(unset))
+        return alter(self.ports, wanted, commit_id=commit_id or self.ports.randomness.token())
 
     def tag(self, name: str, *, version: int | None = None) -> int:
         """Tag a version, the newest by default, so that it is kept; return its number.
@@ -355,41 +380,8 @@ def create_table(ports: TableContext, definition: TableCreated) -> Table:
     """Write event 0; the port-level form of ``Table.create``.
 
     Raises:
+        InvalidInput, SchemaMismatch: the properties are invalid; no table was created.
         ClockSkew: this host's clock is off; no table was created.
     """
-    log = ports.log
-    if log.first():
-        raise _exists(ports)
-    probe(ports.storage, ports.randomness)
-    commit_id = ports.randomness.token()
-    event = Event(
-        n=0, time=ports.checked_now(), commit=commit_id, author=ports.author, action=definition
-    )
-    try:
-        ports.storage.create(event_path(0), encode(event))
-    except (AlreadyExists, OutcomeUnknown):
-        found = log.event(0)
-        if found is None or found.commit != commit_id:
-            raise _exists(ports) from None
-    if log.first():  # event 0 had expired, so its number was free
-        raise _exists(ports)
+    begin_log(ports, definition)
     return Table(ports)
-
-
-def _exists(ports: TableContext) -> TableExists:
-    return TableExists(f"{ports.uri} is a table already: open it, or choose another place")
-
-
-def given_schema(definition: TableCreated) -> pa.Schema:
-    """Return the schema of rows to append."""
-    return to_arrow(definition.kind.input_schema(definition.schema, definition.time_column))
-
-
-def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
-    """Return the definition of a table of a kind, given one with the columns of incoming rows."""
-    found, schema = kind.bound(
-        definition.schema,
-        time_column=definition.time_column,
-        granularity=definition.granularity,
-    )
-    return replace(definition, schema=schema, kind=found)

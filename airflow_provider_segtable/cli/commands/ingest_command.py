@@ -100,7 +100,7 @@ def _local(
     commit_id: str | None,
 ) -> Generator[Callable[[], Facts]]:
     from airflow_provider_segtable.data.files.input_files import read_rows
-    from airflow_provider_segtable.table.table import given_schema
+    from airflow_provider_segtable.table.definition import given_schema
 
     schema = given_schema(table.state().table)
     for path in files:

@@ -110,13 +110,9 @@ def create(  # noqa: PLR0913 - each is an option
     for each cut event time and combination of dimensions. --like then takes
     only the columns that it needs.
     """
-    from airflow_provider_segtable.planning.policy import Policy
-    from airflow_provider_segtable.planning.retention import Retention
     from airflow_provider_segtable.table.table import Table
 
     settings = pairs(properties, "--property")
-    Policy.read(settings)  # a wrong key is refused before anything is written
-    Retention.read(settings)
     kind = parse_rollup(dimensions, metrics, query_granularity)
     made = Table.create(
         table,
@@ -134,6 +130,46 @@ def create(  # noqa: PLR0913 - each is an option
         return
     show(drawing.definition(answer))
     note(f"[green]created.[/] Next: [green]segtable ingest {table} FILE...[/]")
+
+
+@tables.command("set")
+def set_properties(
+    table: TableUri,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar=r"\[KEY=VALUE]...", help="Properties to set.", show_default=False),
+    ] = None,
+    *,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(help="Give this property its default again; repeat.", metavar="KEY"),
+    ] = None,
+    commit_id: Annotated[
+        str | None, typer.Option(help="Equal ids alter once; random by default.", metavar="ID")
+    ] = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Set and remove properties of a table: how it is compacted and cleaned.
+
+    [green]segtable table set ./flights compaction.min_segments=4 retention.hours=72[/]
+    [green]segtable table set ./flights compaction.clustering=carrier,origin[/]
+    [green]segtable table set ./flights --unset compaction.clustering[/]
+
+    Values are checked against the table. The next plan goes by them; earlier
+    versions keep theirs. [green]segtable table describe TABLE[/] lists all properties,
+    with their values and where these come from.
+    """
+    if not given and not unset:
+        raise InvalidInput("there is nothing to change: give KEY=VALUE or --unset KEY")
+    opened = open_table(table, storage_options)
+    version = opened.alter(set=pairs(given, "KEY=VALUE"), unset=unset or (), commit_id=commit_id)
+    answer = {**facts.definition_facts(table, opened.state()), "version": version}
+    if as_json:
+        print_json(answer)
+        return
+    show(drawing.settings(answer))
+    note(f"[green]version {version} has these properties.[/]")
 
 
 def _schema(text: str | None, like: Path | None) -> Any:

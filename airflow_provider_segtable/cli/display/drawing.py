@@ -12,6 +12,7 @@ from rich.text import Text
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.time.interval import iso
 from airflow_provider_segtable.planning.reasons import describe_size, joined, ranges
+from airflow_provider_segtable.planning.settings import DEFAULT
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}
@@ -102,10 +103,19 @@ def describe(facts: Facts) -> RenderableType:
     holds.add_row("small", _small(small, visible, health))
     pending = facts["pending_plans"]
     holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
-    parts: list[RenderableType] = [definition(facts), holds]
+    parts: list[RenderableType] = [definition(facts), settings(facts), holds]
     if pending:
         parts.append(plans("Pending plans", pending))
     return Group(*parts)
+
+
+def settings(facts: Facts) -> RenderableType:
+    """Draw all properties with where their values come from; defaults are dim."""
+    table = grid("Properties", "property", "value", "from")
+    for each in facts["settings"]:
+        style = "dim" if each["source"] == DEFAULT else ""
+        table.add_row(escape(each["key"]), escape(each["value"]), each["source"], style=style)
+    return table
 
 
 def _deleted(counts: Facts) -> str:

@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanYielded,
     RowsChanged,
     Swept,
+    TableAltered,
     TableCreated,
     TableRepaired,
     Tagged,
@@ -35,6 +36,7 @@ from airflow_provider_segtable.core.time.interval import Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped, describe_size
+from airflow_provider_segtable.planning.settings import settings
 
 
 def definition_facts(uri: str, state: State) -> Facts:
@@ -55,6 +57,7 @@ def definition_facts(uri: str, state: State) -> Facts:
         "kind": table.kind.name,
         "kind_settings": dict(table.kind.facts()),
         "properties": dict(table.properties),
+        "settings": [asdict(setting) for setting in settings(table)],
     }
 
 
@@ -189,6 +192,8 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
     match action:
         case TableCreated(name=name, granularity=granularity, schema=schema):
             return f"{name}: {len(schema.columns)} columns, chunks of a {granularity.value}"
+        case TableAltered():
+            return _alteration(action)
         case Appended(segments=segments):
             return f"+{_amount(segments)} in {_chunks(segments)}"
         case Voided(ids=ids, reason=reason):
@@ -219,6 +224,12 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
             return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
         case _:
             assert_never(action)
+
+
+def _alteration(action: TableAltered) -> str:
+    news = (f"{key}={value}" for key, value in action.set.items())
+    parts = {"set": ", ".join(news), "unset": ", ".join(action.unset)}
+    return "; ".join(f"{verb} {what}" for verb, what in parts.items() if what)
 
 
 def _change(action: RowsChanged) -> str:

@@ -28,6 +28,7 @@ cleaned                drops ids that are needed now, or gone; refused if a vers
                        that its author had not read
 swept                  drops paths that another writer swept
 tagged                 refused if the version is no longer kept, or the name is taken
+altered                refused if another alteration landed that its author had not read
 =====================  ==================================================================
 
 Each family decides for its own events (``core.log.families``); here they stand side by side.
@@ -48,6 +49,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanYielded,
     RowsChanged,
     Swept,
+    TableAltered,
     TableCreated,
     TableRepaired,
     Tagged,
@@ -75,8 +77,8 @@ def admit(action: Action, state: State) -> Action | Conflict:
         RowsOutOfBalance: if a compaction's outputs do not account for the rows of its inputs.
     """
     match action:
-        case TableCreated():
-            return table_events.admit()
+        case TableCreated() | TableAltered():
+            return table_events.admit(action, state.table)
         case Appended() | Voided():
             return append_events.admit(action, state)
         case RowsChanged():

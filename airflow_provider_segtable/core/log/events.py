@@ -3,7 +3,7 @@
 1. An event is ``(n, time, commit, author, action)``. ``n`` counts from 0 without gaps; ``time``
    increases strictly along the log; ``commit`` is the author's own id for this change, by which
    the author recognises its event if the reply was lost.
-2. Event 0 is ``TableCreated``.
+2. Event 0 is ``TableCreated``; ``TableAltered`` changes the definition that it began.
 3. A compaction is ``PlanRequested -> PlanInflight -> PlanCompleted``, or it ends in
    ``PlanAborted``. If its worker dies, another ``PlanInflight`` follows; if it loses its locks to
    a request of higher priority, ``PlanYielded`` comes first. The instant of a compaction is the
@@ -49,7 +49,11 @@ from airflow_provider_segtable.core.log.families.plan_events import (
     PlanYielded,
 )
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.families.table_events import (
+    TableAltered,
+    TableCreated,
+    TableEvent,
+)
 from airflow_provider_segtable.core.log.families.tag_events import TagEvent, Tagged, Untagged
 from airflow_provider_segtable.core.log.stamp import Stamp
 
@@ -65,6 +69,7 @@ __all__ = [
     "PlanYielded",
     "RowsChanged",
     "Swept",
+    "TableAltered",
     "TableCreated",
     "TableRepaired",
     "Tagged",
@@ -73,7 +78,7 @@ __all__ = [
 ]
 
 Action: TypeAlias = (
-    TableCreated | AppendEvent | RowsChanged | PlanEvent | CleaningEvent | TagEvent | TableRepaired
+    TableEvent | AppendEvent | RowsChanged | PlanEvent | CleaningEvent | TagEvent | TableRepaired
 )
 
 KINDS: tuple[EventKind[Any], ...] = (

@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanYielded,
     RowsChanged,
     Swept,
+    TableAltered,
     TableCreated,
     TableRepaired,
     Tagged,
@@ -35,6 +36,7 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
     plan_events,
     repair_events,
+    table_events,
     tag_events,
 )
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
@@ -84,6 +86,8 @@ def _acted(state: State, event: Event) -> State:
     match event.action:
         case TableCreated():
             raise CorruptTable(f"event {event.n} creates the table a second time")
+        case TableAltered():
+            return replace(state, table=table_events.altered(state.table, event.action, event.n))
         case Appended() | Voided():
             return append_events.apply(state, event.action)
         case RowsChanged():

@@ -23,7 +23,6 @@ from airflow_provider_segtable.core.errors import (
     CommitConflict,
     CommitUnknown,
     InvalidInput,
-    SchemaMismatch,
 )
 from airflow_provider_segtable.core.locks.lockbox import check_allocation
 from airflow_provider_segtable.core.log.events import PlanRequested
@@ -31,15 +30,13 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.kinds import kind_named, kinds, with_option
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
-from airflow_provider_segtable.data.sort.sort_keys import check_sortable
 from airflow_provider_segtable.planning.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import check_cut, checked_order
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
 
 REASONS_SHOWN = 3
@@ -81,7 +78,7 @@ def request(
     state = ports.log.load()
     wanted = _kind(kind)
     cut = _granularity(granularity, wanted)
-    check_cut(cut, state)
+    check_cut(cut, state.table)
     _check_rollup(rollup, wanted, state)
     order = None if clustering is None else _order(clustering, wanted, state)
     policy = policy or Policy.read(state.table.properties)
@@ -93,7 +90,7 @@ def request(
         skip_offset_minutes=0.0,
         retry_aborted_minutes=0.0,
         max_plan_bytes=UNBOUNDED,
-        clustering=checked_order(policy.clustering, state) if order is None else order,
+        clustering=checked_order(policy.clustering, state.table) if order is None else order,
         major_granularity=cut.value if cut else "",
     )
     found = look_at_table(state, forced, ports.clock.now())
@@ -131,16 +128,6 @@ def _granularity(granularity: Granularity | str | None, kind: type[Plan]) -> Gra
     return Granularity(granularity)
 
 
-def check_cut(cut: Granularity | None, state: State) -> None:
-    """Refuse a granularity that the table's kind does not allow.
-
-    Raises:
-        InvalidInput: the granularity is too fine; the message names the finest.
-    """
-    if cut:
-        state.table.kind.check_granularity(cut, state.table.name)
-
-
 def _check_rollup(rollup: str | None, kind: type[Plan], state: State) -> None:
     if rollup is None:
         return
@@ -156,28 +143,7 @@ def _order(clustering: str, kind: type[Plan], state: State) -> str:
             f"a {kind.kind} compaction keeps the order of rows (clustering {clustering!r}): "
             f"use {with_option('clustering')}"
         )
-    return checked_order(clustering, state)
-
-
-def checked_order(clustering: str, state: State) -> str:
-    """Return a clustering in its canonical form.
-
-    Raises:
-        InvalidInput: it is not a clustering, or names columns that are not sortable.
-        SchemaMismatch: it names a column that the table does not have.
-    """
-    order = Order.parse(clustering)
-    for name in order.columns:
-        column = state.table.schema.find(name)
-        if column is None:
-            names = ", ".join(state.table.schema.names)
-            raise SchemaMismatch(
-                f"clustering {clustering!r} names {name!r}, which {state.table.name} does not "
-                f"have: its columns are {names}"
-            )
-        check_sortable(name, parse_type(column.type))
-    state.table.kind.check_order(order, state.table.time_column, state.table.name)
-    return str(order)
+    return checked_order(clustering, state.table)
 
 
 def _is_new(plan: Plan, state: State) -> bool:

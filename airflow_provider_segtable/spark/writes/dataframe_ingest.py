@@ -44,8 +44,8 @@ from airflow_provider_segtable.spark.tasks.writing import (
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
 from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.log.committer import Committed
-from airflow_provider_segtable.table.table import given_schema
 from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write, append
 
 ROWS_A_TASK = 4_000_000

@@ -35,6 +35,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanYielded,
     RowsChanged,
     Swept,
+    TableAltered,
     TableRepaired,
     Tagged,
     Untagged,
@@ -191,6 +192,7 @@ ACTIONS: tuple[Action, ...] = (
     PlanCompleted(plan_id=PLAN.id, attempt="a1", segments=(SORTED,)),
     Appended(segments=(CARRIED,)),
     TableRepaired(segments=(), vectors=(VECTORS,), reason="vectors that the log did not know"),
+    TableAltered(after=0, set={"retention.hours": "72"}, unset=("compaction.min_segments",)),
 )
 
 

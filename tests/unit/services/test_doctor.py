@@ -13,7 +13,8 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, LockLost, StorageError
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest
-from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanInflight, PlanYielded
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.data.files.open_files import LocalFiles
@@ -28,7 +29,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage import LocalStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit
-from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog
+from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, event_path
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.table.writes.append import AppendTicket, append
 from tests.unit.services.conftest import rows
@@ -261,7 +262,9 @@ def test_a_policy_nobody_can_carry_out_is_critical(ports: TableContext) -> None:
     state = Table(ports).state()
     properties = {"compaction.clustering": "nowhere"}
     other = replace(ports, storage=type(ports.storage)())
-    create_table(other, replace(state.table, properties=properties))
+    poisoned = replace(state.table, properties=properties)  # an older segtable did not refuse it
+    made = Event(n=0, time=state.base_version, commit="c", author="older", action=poisoned)
+    other.storage.create(event_path(0), encode(made))
     (told,) = found(other, "bad-policy")
     assert "nowhere" in told.what
 

@@ -34,6 +34,7 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
@@ -44,7 +45,7 @@ from airflow_provider_segtable.table.log.event_log import (
     expired_path,
     tag_path,
 )
-from airflow_provider_segtable.table.table import Table, create_table, given_schema
+from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.services.conftest import HOUR_US, SCHEMA, rows
 from tests.unit.services.test_planner import clock_of
 

@@ -1,0 +1,42 @@
+"""Settings: every property that a table may have, with its value and where the value comes from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.retention import Retention
+
+DEFAULT, CREATION = "default", "creation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One property; ``source`` is ``default``, ``creation`` or ``event n``."""
+
+    key: str
+    value: str
+    source: str
+
+
+def settings(table: TableCreated) -> tuple[Setting, ...]:
+    """Return the properties of a table, those that were set first, and then all defaults."""
+    given = (
+        Setting(key=key, value=value, source=_source(table, key))
+        for key, value in table.properties.items()
+    )
+    missing = (each for each in _defaults() if each.key not in table.properties)
+    return (*given, *missing)
+
+
+def _source(table: TableCreated, key: str) -> str:
+    n = table.property_events.get(key)
+    return CREATION if n is None else f"event {n}"
+
+
+def _defaults() -> Iterable[Setting]:
+    for family, default in (("compaction", Policy()), ("retention", Retention())):
+        for field in fields(default):
+            value = getattr(default, field.name)
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            yield Setting(key=f"{family}.{field.name}", value=shown, source=DEFAULT)
