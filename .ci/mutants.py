@@ -98,6 +98,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/segments/timeline": SHADOWS,
     "core/recovery/recovered": REPAIR,
     "core/recovery/replay": REPAIR,
+    "core/plans/group_plan": (*CORE, *CHANGES),
+    "core/plans/major_plan": (*CORE, *VERSIONS),
     "core/segments/replacement": (*CORE, *VERSIONS),
     "core/segments/spans": SHADOWS,
     "core/log/fold": (*RULES, *VERSIONS, *CLEANING),

@@ -10,8 +10,10 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.plans import kinds
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.testing.processes import importable
+from tests.unit.services.toys.polish_plan import PolishPlan
 
 DAGS = Path(__file__).parents[2] / "dags"
 SECONDS_TO_PARSE = 5.0
@@ -102,6 +104,17 @@ def test_the_factory_makes_a_planner_and_a_dag_a_kind() -> None:
     assert [task.spark_conf for task in tasks] == [None, None, {"a": "b"}]
     plan = made.planner.get_task("plan")
     assert plan.trigger_dag_ids == {kind: dag.dag_id for kind, dag in dags.items()}
+
+
+def test_a_kind_that_is_new_has_a_dag_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The factory goes over the registry: smaller kinds keep their place and their weight."""
+    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, PolishPlan))
+    made = compaction_dags(table="flights", schedule=None, name="with_toy")
+    assert [*made.of_kind] == ["minor", "semi-major", "polish", "major"]
+    polish = made.of_kind["polish"]
+    assert (polish.dag_id, polish.max_active_runs) == ("segtable_polish__with_toy", 1)
+    weights = [dag.get_task("compact").priority_weight for dag in made.of_kind.values()]
+    assert weights == [4, 3, 2, 1]
 
 
 def test_a_kind_that_there_is_not_is_refused() -> None:

@@ -7,9 +7,9 @@
 3. An append that commits after the version changed is carried over in the same way, by its own
    commit.
 4. A segment can be carried over if all its rows lie in one chunk of the layout. This is certain
-   if granularity stays or gets coarser in all of the region (``carries_appends``): appends
-   continue beside such a compaction and wait for any other. If an append slips in because locks
-   were lost, the commit is a conflict; no row is lost.
+   if granularity stays or gets coarser in all of the region: appends continue beside such a
+   compaction and wait for any other (``core.plans.major_plan``). If an append slips in because
+   locks were lost, the commit is a conflict; no row is lost.
 5. Chunks of one version do not hide rows of each other.
 
 Source of the idea: Druid's concurrent append and replace (``upgrade_segments``). Here the log
