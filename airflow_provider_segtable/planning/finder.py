@@ -13,6 +13,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from typing import ClassVar
 
@@ -71,6 +72,7 @@ class Finder(ABC):
         """
 
 
+@cache
 def finder_of(kind: type[Plan]) -> Finder:
     """Return the finder of a kind."""
     finder: Finder = import_module(kind.planned_in).FINDER
