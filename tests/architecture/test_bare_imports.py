@@ -91,12 +91,13 @@ def test_kernels_need_only_pyarrow() -> None:
 
 
 def test_executors_need_only_pyarrow_and_numpy() -> None:
-    """All that Spark's tasks import by name, jobs included, needs only pyarrow and numpy."""
+    """All that Spark's tasks import by name, with jobs and kinds of table, needs only these."""
     tasks = [name for name in modules_of("spark") if ".spark.tasks" in name]
     jobs = [name for name in modules_of("data") if defines_a_job(name)]
     assert f"{OURS}.spark.tasks.groups" in tasks
     assert f"{OURS}.data.jobs.minor_job" in jobs
-    came = imported([*tasks, *jobs], "pyarrow", "numpy")
+    kinds = [name for name in modules_of("data") if ".data.table_kinds." in name]
+    came = imported([*tasks, *jobs, *kinds], "pyarrow", "numpy")
     layers = {name.split(".")[1] for name in came if name.startswith(f"{OURS}.")}
     assert layers <= {"core", "data", "disk", "ports", "spark"}
     assert {name for name in came if name.startswith(f"{OURS}.spark.")} == {*tasks}
