@@ -5,7 +5,8 @@
    planner. Their data files do not exist: nothing here reads them.
 2. Each shape is measured in a process of its own, which opens the table as any process does, so
    that its peak memory (``VmHWM``) is that of the steps measured. Coordination is in memory.
-3. ``fold`` is one event applied to the open state, the median of 200.
+3. ``fold`` is one event applied to the open state, the median of 200; ``checkpoint`` is the writing
+   of a checkpoint of the state that was opened.
 
 Usage: ``python benchmarks/scale.py [--quick] [--only SHAPE]``.
 """
@@ -39,6 +40,7 @@ from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext, open_context
+from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import Table
 
@@ -115,15 +117,16 @@ def make(folder: Path, chunks: int, each: int) -> None:
     log.checkpoint(state)
 
 
-def timed(act: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what an act returns, and its seconds."""
-    begin = time.perf_counter()
+def timed(act: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
+    """Return what an act returns, its seconds, and its seconds of processor time."""
+    begin, spent = time.perf_counter(), time.process_time()
     found = act()
-    return found, time.perf_counter() - begin
+    return found, (time.perf_counter() - begin, time.process_time() - spent)
 
 
-def measure(folder: Path, chunks: int) -> dict[str, float]:
-    """Measure one table, in this process."""
+def measure(folder: Path, chunks: int) -> dict[str, Any]:
+    """Measure one table, in this process; a pair is seconds and seconds of processor time."""
+    pa.array([0])  # pyarrow imports pandas, if there is any, at the first conversion
     ports = ports_of(folder)
     state, open_s = timed(lambda: EventLog(ports.storage).load())
     hour = Interval(START + HOUR_US * (chunks // 2), START + HOUR_US * (chunks // 2 + 1))
@@ -137,7 +140,9 @@ def measure(folder: Path, chunks: int) -> dict[str, float]:
     table = Table(ports)
     rows = pa.table({"at": [hour.start], "n": [1]}).cast(SCHEMA)
     committed, append_s = timed(lambda: table.append(rows))
+    _, checkpoint_s = timed(lambda: write_checkpoint(state))
     return {
+        "checkpoint_s": checkpoint_s,
         "open_s": open_s,
         "append_s": append_s,
         "plan_s": plan_s,
@@ -192,7 +197,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [given.only] if given.only else list(SHAPES)
     if given.quick:
         names = ["10 x 1000", "1000 x 10"]
-    print(f"{'shape':<14}{'open':>8}{'append':>8}{'plan':>8}{'scan':>9}{'fold':>10}{'peak':>11}")
+    steps = ("open", "append", "plan", "scan", "checkpoint")
+    print("seconds, and seconds of processor time")
+    print(f"{'shape':<14}{''.join(f'{step:>15}' for step in steps)}{'fold':>10}{'peak':>11}")
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             make(Path(folder) / "t", *SHAPES[name])
@@ -200,9 +207,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             told = subprocess.run(command, check=True, capture_output=True, text=True)
         found = json.loads(told.stdout)
         print(
-            f"{name:<14}{found['open_s']:>6.2f} s{found['append_s']:>6.2f} s"
-            f"{found['plan_s']:>6.2f} s{1000 * found['scan_s']:>6.1f} ms"
-            f"{found['fold_ms']:>7.3f} ms{found['peak_mib']:>7.0f} MiB"
+            f"{name:<14}"
+            + "".join("{:>8.3f} {:>6.3f}".format(*found[f"{step}_s"]) for step in steps)
+            + f"{found['fold_ms']:>7.3f} ms{found['peak_mib']:>7.0f} MiB"
         )
     return 0
 

@@ -51,7 +51,8 @@ class Area:
 
 def areas(found: PlannerContext) -> Iterator[Area]:
     """Yield the areas of a table, earliest first."""
-    chunks = sorted(found.chunks(), key=lambda chunk: chunk.interval)
+    known = found.summaries()
+    chunks = sorted(known, key=lambda chunk: (chunk.interval.start, chunk.interval.end))
     deleted, searching = _Deleted(found.state), finders()
     at = 0
     for interval in _intervals(found, tuple(chunks)):
@@ -59,7 +60,7 @@ def areas(found: PlannerContext) -> Iterator[Area]:
         while at < len(chunks) and chunks[at].interval.start < interval.end:
             at += 1
         inside = tuple(chunks[first:at])
-        summaries = [found.state.timeline.summary(chunk) for chunk in inside]
+        summaries = [known[chunk] for chunk in inside]
         possible = (
             len(inside) > 1
             or deleted.may_hold(interval)

@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.adjacency import adjacent
+from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
@@ -89,9 +90,12 @@ class PlannerContext:
 
     def chunks(self) -> tuple[ChunkKey, ...]:
         """Return the visible chunks with rows in ``within``."""
-        timeline = self.state.timeline
-        visible = timeline.visible_chunks(self.within)
-        return tuple(chunk for chunk in visible if timeline.summary(chunk).rows)
+        return tuple(self.summaries())
+
+    def summaries(self) -> dict[ChunkKey, ChunkSummary]:
+        """Return the summaries of ``chunks``, in the same order."""
+        visible = self.state.timeline.visible_summaries(self.within)
+        return {chunk: summary for chunk, summary in visible.items() if summary.rows}
 
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
         """Yield the chunks that may be compacted; add reasons for the others."""
@@ -184,8 +188,7 @@ def looking_at(found: PlannerContext, interval: Interval | None) -> PlannerConte
 def _skip_from(state: State, policy: Policy, now: Instant) -> Instant:
     if policy.skip_offset_from == NOW or not policy.skip_offset_minutes:
         return now
-    timeline = state.timeline
-    found = (timeline.summary(chunk).time_max for chunk in timeline.visible_chunks())
+    found = (summary.time_max for summary in state.timeline.visible_summaries().values())
     return max((at for at in found if at is not None), default=now)
 
 
@@ -196,7 +199,8 @@ def _stone(segment: Segment) -> bool:
 
 def group_size(group: Group) -> int:
     """Return the size of a group in bytes."""
-    return sum(segment.size for segment in group.segments)
+    first, *others = group.segments
+    return first.size + sum(segment.size for segment in others) if others else first.size
 
 
 def run_size(run: Sequence[Group]) -> int:

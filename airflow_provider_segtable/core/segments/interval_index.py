@@ -3,6 +3,7 @@
 1. Items are sorted by ``key``, and keys sort by start first. An item replaces one of equal key.
 2. Items lie in blocks of at most ``2 * BLOCK``; each block stores the highest end of its items. A
    range query skips blocks that end before the range, so one wide item costs only its own block.
+   It begins at the first block up to which an end passes the start of the range.
 3. Each change returns a new value that shares all untouched blocks: among n items it copies
    n / BLOCK + BLOCK references, not n.
 
@@ -11,7 +12,8 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
@@ -44,6 +46,7 @@ class Block(Generic[T]):
 
 _first = attrgetter("first")
 _start = attrgetter("start")
+_end = attrgetter("end")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +54,7 @@ class IntervalIndex(Generic[T]):
     """An immutable index; see the module. Equal indexes may be split into different blocks."""
 
     blocks: tuple[Block[T], ...] = ()
+    _ends: list[int] = field(default_factory=list, repr=False)
 
     @staticmethod
     def of(items: Iterable[T]) -> "IntervalIndex[T]":
@@ -73,11 +77,20 @@ class IntervalIndex(Generic[T]):
 
     def overlapping(self, start: int, end: int) -> Iterator[T]:
         """Yield the items that overlap a range, by key; touching ranges do not overlap."""
-        for block in self.blocks[: bisect_left(self.blocks, end, key=_start)]:
+        until = bisect_left(self.blocks, end, key=_start)
+        for block in self.blocks[bisect_right(self._highest_ends(), start, 0, until) : until]:
             if block.end > start:
                 for item in block.items:
-                    if item.start < end and start < item.end:
+                    if item.start >= end:
+                        break
+                    if start < item.end:
                         yield item
+
+    def _highest_ends(self) -> list[int]:
+        """Return the highest end up to each block; computed at the first query."""
+        if len(self._ends) != len(self.blocks):
+            self._ends[:] = accumulate(map(_end, self.blocks), max)
+        return self._ends
 
     def find(self, key: Any) -> T | None:
         """Return the item with this key, or None."""

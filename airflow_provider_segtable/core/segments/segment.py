@@ -24,6 +24,7 @@ root addresses are ours, so that deletes can follow rows.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import total_ordering
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached
 from airflow_provider_segtable.core.time.interval import Instant, Interval
@@ -65,12 +66,18 @@ class SegmentId:
         return ChunkKey(self.interval, self.version)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@total_ordering
+@dataclass(frozen=True, slots=True)
 class ChunkKey:
     """A time chunk at one version: the space in which partition ids are numbered."""
 
     interval: Interval
     version: Instant
+
+    def __lt__(self, other: "ChunkKey") -> bool:
+        """Order by start, end and version; written out, as a search compares many keys."""
+        mine, its = self.interval, other.interval
+        return (mine.start, mine.end, self.version) < (its.start, its.end, other.version)
 
     def __str__(self) -> str:
         """Return ``<start>_<end>_<version µs>``."""

@@ -20,7 +20,7 @@ Source of the idea: Apache Druid's VersionedIntervalTimeline and OvershadowableM
 depends on the order of arrival and can lose data when generations are nested; this one cannot.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heappop, heappush
@@ -176,9 +176,30 @@ class Timeline:
         groups = (group for chunk in chunks.values() for group in unpacked(chunk).visible)
         return tuple(segment for group in groups for segment in group.segments)
 
+    def hidden_segments(self) -> Iterator[Segment]:
+        """Yield the present segments that are not visible, by id; decode only their chunks."""
+        visible = self.visible_summaries()
+        for chunk in self.chunks():
+            summary = visible.get(chunk.key)
+            if summary is None or summary.hidden:
+                found = unpacked(chunk)
+                shown = {s.id for g in found.visible for s in g.segments} if summary else set()
+                yield from (segment for segment in found.segments() if segment.id not in shown)
+
+    def visible_among(self, chunks: Container[ChunkKey]) -> Iterator[Segment]:
+        """Yield the visible segments of some chunks; decode only these."""
+        for chunk in self.visible_chunks():
+            if chunk in chunks:
+                yield from (s for group in self.visible_groups(chunk) for s in group.segments)
+
     def visible_chunks(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
         """Return the chunks of ``lookup``, each once, by the first instant at which they win."""
         return tuple({chunk.key: None for _, chunk in self._winning(interval)})
+
+    def visible_summaries(self, interval: Interval | None = None) -> dict[ChunkKey, ChunkSummary]:
+        """Return the summaries of ``visible_chunks``, in the same order, without decoding any."""
+        chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
+        return {key: summary_of(chunk) for key, chunk in chunks.items()}
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).

@@ -220,10 +220,10 @@ def cleanable(head: State, *, retained: Sequence[State], tagged: Sequence[State]
     """
     oldest = retained[0]
     reasons: dict[SegmentId, Keep] = {}
-    visible = {s.id for s in head.timeline.visible_segments()}
-    hidden = [s for s in head.timeline.segments() if s.id not in visible]
-    shown = {s.id for state in retained for s in state.timeline.visible_segments()}
-    named = {s.id for state in tagged for s in state.timeline.visible_segments()}
+    hidden = [*head.timeline.hidden_segments()]
+    chunks = {segment.id.chunk for segment in hidden}
+    shown = {s.id for state in retained for s in state.timeline.visible_among(chunks)}
+    named = {s.id for state in tagged for s in state.timeline.visible_among(chunks)}
     for segment in hidden:
         if segment.id not in oldest.timeline or segment.id in shown:
             reasons[segment.id] = Keep.RECENT
