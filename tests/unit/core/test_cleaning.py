@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.deletes.deletion import PredicateDelete
+from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import IsNull
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.admission import admit
@@ -97,6 +97,21 @@ def test_predicate_deletes_go_once_every_segment_has_applied_them() -> None:
         timeline = Timeline.empty().with_changes(add=present)
         state = replace(created(), n=9, predicate_deletes=deletes, timeline=timeline)
         assert after(state, cleaned).predicate_deletes == left
+
+
+def test_deletions_are_pruned_through_the_newest_that_goes() -> None:
+    """Those that stay do not count: a change that has read them need not look again."""
+    applied, needing = replace(first(0), deletes_applied_through=4), first(1)
+    vectors = {
+        segment.id: (Deletion(n=n, path=f"deletes/{n}", rows=1),)
+        for n, segment in ((3, applied), (5, needing))
+    }
+    timeline = Timeline.empty().with_changes(add=[applied, needing])
+    state = replace(created(), n=9, vectors=vectors, timeline=timeline)
+    cleaned = after(state, Cleaned(retained_from=9, ids=()))
+    assert cleaned.vectors == {needing.id: vectors[needing.id]}
+    assert cleaned.vectors_pruned_through == 3
+    assert cleaned.pending_delete == {"deletes/3"}
 
 
 def test_tagged_versions_keep_what_they_show() -> None:

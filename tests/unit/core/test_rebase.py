@@ -307,6 +307,23 @@ def test_books_are_checked(output: object, words: str) -> None:
         admit(action, running())
 
 
+def test_an_output_goes_above_its_inputs() -> None:
+    """At their own minor version it would not hide them; the plan and both versions are named."""
+    again = minor_plan((OUTPUT, FOUR[3]))
+    output = merged(32769, (OUTPUT, FOUR[3]))
+    started = PlanInflight(
+        plan_id=again.id, attempt="b", token=FencingToken("e", 9), outputs=(output.id,)
+    )
+    state = running(completed(), PlanRequested(plan=again), started)
+    action = PlanCompleted(plan_id=again.id, attempt="b", segments=(output,))
+    assert admit(action, state) == action
+    level = replace(output, shard=replace(output.shard, minor_version=1))
+    with pytest.raises(
+        RowsOutOfBalance, match=f"plan {again.id} .*minor version .* is 1, must be over 1"
+    ):
+        admit(replace(action, segments=(level,)), state)
+
+
 def test_table_is_created_once() -> None:
     """A second creation conflicts with event 0."""
     assert refused(DEFINITION, created()).winner == 0

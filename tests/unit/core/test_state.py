@@ -23,6 +23,8 @@ from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.segments.id_space import IdSpace
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ChunkKey
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.layout import GranularityOverride
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -93,6 +95,24 @@ def test_voided_ids_add_up() -> None:
     assert state.voided == {CHUNK: frozenset({1, 3}), other: frozenset({7})}
     space = state.id_space(CHUNK, Generation.FIRST)
     assert [p for p in range(5) if space.free(p)] == [0, 2, 4]
+
+
+def test_a_repair_settles_the_roots_of_what_it_restores() -> None:
+    """They were published once, whether or not their files are still there; no others were."""
+    joined = merged(32768, (first(1), first(2)))
+    state = after(created(), TableRepaired(segments=(joined,), reason="found"))
+    space = state.id_space(CHUNK, Generation.FIRST)
+    assert [p for p in range(5) if space.free(p)] == [0, 3, 4]
+
+
+def test_a_repair_may_bring_back_the_layout_of_time() -> None:
+    """If it says nothing, the layout stays."""
+    override = GranularityOverride(JANUARY, Granularity.DAY)
+    brought = TableRepaired(segments=(), overrides=(override,), reason="found")
+    state = after(created(), brought)
+    assert state.overrides == (override,)
+    assert after(state, TableRepaired(segments=(), reason="more")).overrides == (override,)
+    assert after(state, replace(brought, overrides=())).overrides == ()
 
 
 def test_ids_leave_holes_that_can_be_filled() -> None:

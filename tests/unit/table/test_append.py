@@ -10,13 +10,18 @@ from airflow_provider_segtable.core.errors import (
     CommitConflict,
     CommitUnknown,
     InvalidInput,
+    LockLost,
     OutcomeUnknown,
 )
-from airflow_provider_segtable.core.locks.lockbox import Allocation, Generation, Mode
+from airflow_provider_segtable.core.locks.lockbox import Allocation, Generation, LockRequest, Mode
+from airflow_provider_segtable.core.log.events import Appended, TableRepaired
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
+from airflow_provider_segtable.ports.coordination import Lease
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.table.writes.append import (
     TRIES,
@@ -81,7 +86,8 @@ def test_an_append_is_done_once(table: Table) -> None:
 
     again = append(table.ports, never, commit_id="c1", state=once.state)
     assert (once.n, again.n) == (5, 5)
-    assert append(table.ports, never, commit_id="c1").n == 5
+    late = append(table.ports, never, commit_id="c1")
+    assert (late.n, late.state) == (5, table.state())
     assert files(table) == before
     assert numbers(table) == list(range(60))
 
@@ -140,7 +146,7 @@ def test_a_lost_reply_says_how_to_go_on(table: Table) -> None:
             table.ports.storage.create(path, data)
 
     ports = replace(table.ports, storage=Lost())  # type: ignore[arg-type]
-    with pytest.raises(CommitUnknown, match="run it again with commit id 'c1'"):
+    with pytest.raises(CommitUnknown, match=r"event 5 was lost.* commit id 'c1'"):
         append(ports, one(segment_in), commit_id="c1")  # type: ignore[arg-type]
     assert held(table) == 0
     assert append(table.ports, one(segment_in), commit_id="c1").n == 5  # type: ignore[arg-type]
@@ -152,6 +158,86 @@ def test_ids_follow_those_that_were_settled_meanwhile(table: Table) -> None:
     table.append(rows(range(40, 50)))
     done = append(table.ports, one(segment_in), commit_id="c1", state=old)  # type: ignore[arg-type]
     assert {s.id.partition for s in done.state.timeline.segments(HOUR)} == set(range(6))
+
+
+class Watched:
+    """A coordinator that notes what it is asked for, and acts before it grants."""
+
+    def __init__(self, table: Table, before: Callable[[], object] = lambda: None) -> None:
+        self.inner, self.before = table.ports.coordinator, before
+        self.asked: list[tuple[str, float]] = []
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Act if it is the first time, note and grant."""
+        if not self.asked:
+            self.before()
+        self.asked.append((request.purpose, wait_s))
+        return self.inner.acquire(request, wait_s=wait_s)
+
+    def of(self, table: Table) -> TableContext:
+        """Return the table's context with this coordinator."""
+        return replace(table.ports, optional_coordinator=self)  # type: ignore[arg-type]
+
+
+def named(ticket: AppendTicket, interval: Interval, at: int = 0) -> Segment:
+    """Return a segment under one of a ticket's ids."""
+    segment_id = ticket.ids[interval][at]
+    return first(segment_id.partition, chunk=segment_id.chunk, created=ticket.created)
+
+
+def test_rows_are_split_again_if_time_was_cut_anew_while_waiting(table: Table) -> None:
+    """Nothing is written for the old layout; a writer waits a minute unless it is told."""
+    other = GranularityOverride(Interval(DAY_US, 2 * DAY_US), Granularity.DAY)
+    cut = Change(
+        action=TableRepaired(segments=(), overrides=(other,), reason="cut"), commit_id="cut"
+    )
+    watched = Watched(table, lambda: commit_or_raise(table.ports, table.state(), cut))
+    layouts: list[Layout] = []
+
+    def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
+        layouts.append(state.layout)
+        return {HOUR: 1}, lambda ticket: [named(ticket, HOUR)]
+
+    done = append(watched.of(table), prepare, commit_id="c1")
+    assert [layout.overrides for layout in layouts] == [(), (other,)]
+    assert done.n == 6
+    assert watched.asked == [("append c1", 60.0)] * 2
+    assert held(table) == 0
+    append(watched.of(table), prepare, commit_id="c2", wait_s=5)
+    assert watched.asked[2:] == [("append c2", 5)]
+
+
+def test_a_writer_gets_its_ids_by_chunk_and_the_time_it_began(table: Table) -> None:
+    """As many as it asked for; what it wrote is published in the order of the ids."""
+    tickets: list[AppendTicket] = []
+
+    def write(ticket: AppendTicket) -> Sequence[Segment]:
+        tickets.append(ticket)
+        return [named(ticket, NEXT), named(ticket, HOUR, 1), named(ticket, HOUR)]
+
+    done = append(table.ports, lambda _: ({HOUR: 2, NEXT: 1}, write), commit_id="c1")
+    (ticket,) = tickets
+    assert [len(ticket.ids[interval]) for interval in (HOUR, NEXT)] == [2, 1]
+    assert ticket.created == table.ports.clock.now()
+    (event,) = table.ports.log.events(done.n)
+    assert isinstance(event.action, Appended)
+    assert [s.id for s in event.action.segments] == [*ticket.ids[HOUR], *ticket.ids[NEXT]]
+
+
+def test_a_writer_that_lost_its_lock_does_not_commit(table: Table) -> None:
+    """The lock is asked right before the event is put."""
+
+    def write(ticket: AppendTicket) -> Sequence[Segment]:
+        (lock,) = table.ports.coordinator.locks("t")
+        table.ports.coordinator.break_lock("t", lock.group)
+        return [segment_in(ticket)]
+
+    with pytest.raises(LockLost):
+        append(table.ports, lambda _: ({HOUR: 1}, write), commit_id="c1")
+    assert table.state().n == 4
 
 
 def at(*times: int) -> pa.Table:
