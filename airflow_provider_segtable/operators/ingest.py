@@ -163,6 +163,11 @@ class SegtableIngestOperator(SegtableSparkOperator):
 
         from airflow_provider_segtable.table.table import Table
 
+        if self.options:
+            raise InvalidInput(
+                f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
+                "set engine to auto or spark"
+            )
         rows = []
         for path in found_files(files):
             rows.append(rows_of(path, self.format, state))

@@ -117,6 +117,8 @@ def test_a_file_may_come_later_but_a_wrong_one_stays_wrong(landing: Path) -> Non
         ingester(files=str(landing / "d.csv")).execute(RUN)
     with pytest.raises(AirflowFailException, match="'flink' is unknown: choose one of auto"):
         ingester(files=str(landing / "b.csv"), engine="flink").execute(RUN)
+    with pytest.raises(AirflowFailException, match="options sep are for Spark's reader"):
+        ingester(files=str(landing / "b.csv"), engine="local", options={"sep": ";"}).execute(RUN)
 
 
 @pytest.mark.parametrize(
