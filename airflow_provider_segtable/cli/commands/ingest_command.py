@@ -67,6 +67,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         raise InvalidInput(
             "--rows-per-append works only with --engine local: leave out one of them"
         )
+    _check_names(files, commit_id)
     with writable_table(table, storage_options, zookeeper) as opened:
         if not _local_does(files, engine, rows_per_append):
             from airflow_provider_segtable.cli.on_spark import ingest_files
@@ -82,6 +83,17 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     for append in done:
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
+
+
+def _check_names(files: list[Path], commit_id: str | None) -> None:
+    """Refuse two files of one name: under a commit id the second would count as appended before."""
+    names = [path.name for path in files]
+    for name in names if commit_id else ():
+        if names.count(name) > 1:
+            raise InvalidInput(
+                f"{names.count(name)} files are called {name}, and --commit-id knows a file by its "
+                "name: ingest them by commands with different ids"
+            )
 
 
 def _local_does(files: list[Path], wish: Engine, rows_per_append: int | None) -> bool:

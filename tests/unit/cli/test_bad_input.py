@@ -196,6 +196,14 @@ def test_no_java(
         refused(run(*command, "--json"), 3, "JavaMissing", "Java 17")
 
 
+def test_two_files_of_one_name_under_a_commit_id(run: Run, table: str, tmp_path: Path) -> None:
+    """The second would be taken for a repetition of the first, and its rows would be missing."""
+    files = ("trips.parquet", "./more/trips.parquet")
+    with nothing_written(tmp_path):
+        told = run("ingest", table, *files, "--commit-id", "monday", "--json")
+        refused(told, 2, "InvalidInput", "2 files are called trips.parquet", "different ids")
+
+
 def test_a_file_that_is_not_there(run: Run, table: str, tmp_path: Path) -> None:
     """A wrong path is the caller's mistake."""
     with nothing_written(tmp_path):
