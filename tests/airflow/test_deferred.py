@@ -215,7 +215,7 @@ def test_a_driver_below_the_task_is_not_deferred(
     """Not even where Airflow defers by default; the log says why."""
     plan_table(flights.table.ports)
     assert compactor(launcher=InThisProcess()).execute({})["completed"] == 1
-    assert "not deferred: the driver runs below this task" in capsys.readouterr().out
+    assert "not deferred: the driver is a child process of this task" in capsys.readouterr().out
 
 
 def test_plans_are_waited_for_until_none_is_pending(flights: Flights) -> None:
