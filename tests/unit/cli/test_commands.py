@@ -110,6 +110,24 @@ def test_a_scan_chooses_columns_times_and_versions(facts: Facts, run: Run, table
     assert facts("table", "scan", table, "--count", "--as-of", created)["rows"] == 0
 
 
+def test_a_scan_takes_a_condition_and_a_tag(facts: Facts, run: Run, table: str) -> None:
+    """Rows, their number and their checksum are those that match; two versions are refused."""
+    facts("ingest", table, "trips.parquet", "--rows-per-append", "4")
+    facts("tag", table, "whole")
+    facts("delete", table, "--where", "amount >= 6")
+    some = ("--where", "who = 'user 1' AND amount > 3", "--columns", "amount")
+    now, then = ((), ("--tag", "whole"))
+    left = [row["amount"] for row in facts("table", "scan", table, *some, *now)["rows"]]
+    every = [row["amount"] for row in facts("table", "scan", table, *some, *then)["rows"]]
+    assert 0 < len(left) < len(every)
+    assert left == [amount for amount in every if amount < 6]
+    assert facts("table", "scan", table, *some, *then, "--count")["rows"] == len(every)
+    assert facts("table", "scan", table, *some, "--checksum")["rows"] == len(left)
+    both = run("table", "scan", table, "--version", "1", *then, "--json")
+    assert both.exit_code == 2
+    assert "give one of them" in both.stderr
+
+
 def test_csv_and_json_lines_are_for_machines(facts: Facts, run: Run, table: str) -> None:
     """Every row is printed, and nothing but rows."""
     facts("ingest", table, "trips.parquet")
