@@ -3,10 +3,11 @@
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
@@ -34,6 +35,25 @@ def test_a_scan_reads_what_arrow_reads(spark: SparkSession, make_table: MakeTabl
         wanted = sorted(tuple(row.values()) for row in rows.select(["n"]).to_pylist())
         assert sorted(map(tuple, frame.select("n").collect())) == wanted
         assert wanted
+
+
+def test_a_condition_reads_what_arrow_reads(spark: SparkSession, make_table: MakeTable) -> None:
+    """SQL that segments are chosen by, and SQL that only Spark reads; an expression is refused."""
+    table = make_table(EVENTS)
+    ingest(table.ports, spark.sql(DAYS_90), rows_per_segment=900)
+    snapshot = table.snapshot()
+    first = "at < timestamp '2013-01-20' AND (who = 'w3' OR who IS NULL)"
+    found = scan(spark, snapshot, columns=["n"], where=first)
+    assert found.columns == ["n"]
+    assert len(found.inputFiles()) < len(snapshot.segments())
+    wanted = snapshot.scan(columns=["n"], where=first).to_arrow()["n"].to_pylist()
+    assert sorted(row.n for row in found.collect()) == sorted(wanted)
+    assert wanted
+    assert scan(spark, snapshot, where="length(who) = 2 and n % 7 = 0").count() == 1429
+    with pytest.raises(InvalidInput, match="in SQL, which Spark needs"):
+        scan(spark, snapshot, where=pc.field("n") == 1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="nobody"):
+        scan(spark, snapshot, where="nobody = 1")
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32(), pa.timestamp("ms", "UTC")])

@@ -3,7 +3,8 @@
 1. The visible files come from the log. Spark gets their names and the table's schema, so it lists
    nothing and infers nothing.
 2. Segments wholly inside the requested interval are read without a filter; the others with a filter
-   on the event time.
+   on the event time. Segments in which no row can match a condition, by their event times, are not
+   read.
 3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
    of the row number in the file, computed from the segment's runs; in others that of the address
    in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
@@ -26,7 +27,14 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.deletes.deletion import holds_any
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.errors import SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.change_request import Where
+from airflow_provider_segtable.core.requests.read_request import (
+    ReadRequest,
+    columns_read,
+    read_request,
+)
 from airflow_provider_segtable.core.segments.segment import (
     ROOT,
     ROW,
@@ -35,6 +43,8 @@ from airflow_provider_segtable.core.segments.segment import (
     named_roots,
 )
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.deletes.row_bits import flags_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
@@ -47,6 +57,7 @@ from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, within
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 
@@ -56,6 +67,7 @@ def scan(
     interval: Interval | None = None,
     columns: Sequence[str] | None = None,
     *,
+    where: str | None = None,
     rolled_up: bool = False,
     addressed: bool = False,
 ) -> DataFrame:
@@ -66,7 +78,9 @@ def scan(
         snapshot: the table at one version.
         interval: only rows with event time in it.
         columns: only these, in this order.
-        rolled_up: merge rows of equal keys: return one row per group of a rollup table.
+        where: only rows that match a Spark SQL expression.
+        rolled_up: merge rows of equal keys: return one row per group of a rollup table; ``where``
+            filters these.
         addressed: add two columns, ``__segtable_root`` (text) and ``__segtable_row`` (bigint),
             which name the row, for ``change.delete(addresses=...)`` only. Some are root addresses,
             others are ``<interval>/<file>`` and the row number in that file.
@@ -76,36 +90,82 @@ def scan(
         InvalidName: Spark has no reader for the table's URI.
         InvalidInput: rows of this kind of table have no addresses.
     """
-    wanted = list(snapshot.schema.names if columns is None else columns)
-    table, known = snapshot.state.table, snapshot.schema
+    request = read_request(
+        columns=columns,
+        where=where,
+        interval=interval,
+        rolled_up=rolled_up,
+        checked=snapshot.checked,
+    )
+    return read(spark, snapshot.ports, snapshot.state, request, addressed=addressed)
+
+
+def read(
+    spark: SparkSession,
+    ports: TableContext,
+    state: State,
+    request: ReadRequest,
+    *,
+    addressed: bool = False,
+) -> DataFrame:
+    """Return the rows of a version that a read request asks for; see ``scan``."""
+    snapshot = Snapshot(ports=ports, state=state, checked=request.checked)
+    table, known = state.table, snapshot.schema
+    wanted = columns_read(request, known.names)
     if addressed:
-        table.kind.check_addresses(snapshot.ports.uri)
+        table.kind.check_addresses(ports.uri)
+    where = _parsed(request.where, known, table.time_column)
+    tested = known.names if where is None else where.columns
+    names = wanted if request.where is None else tuple(dict.fromkeys([*wanted, *tested]))
 
-    def read(schema: pa.Schema, names: Sequence[str]) -> DataFrame:
-        asked = _Asked(spark, snapshot, interval, schema, list(names), addressed=addressed)
-        return asked.rows(_visible(snapshot, interval))
+    def stored(schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
+        asked = _Asked(spark, snapshot, schema, list(columns), addressed=addressed)
+        return asked.rows(_visible(snapshot, request.interval, where))
 
-    if not rolled_up:
-        return read(known, wanted)
-    _fields(known, wanted)  # refuses hidden columns
-    return spark_kind_of(table.kind).merged(read, known, wanted, table.time_column)
+    if request.rolled_up:
+        frame = spark_kind_of(table.kind).merged(stored, known, names, table.time_column)
+    else:
+        frame = stored(known, names)
+    if request.where is not None:
+        with translated("looking for the rows to read"):
+            frame = frame.where(request.where)
+    return frame.select([column(frame, n) for n in (*wanted, *(NAMES.names if addressed else ()))])
 
 
 def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId]) -> DataFrame:
     """Return the address columns of segments that may hold rows of ``roots``."""
     wanted = frozenset(roots)
-    asked = _Asked(spark, snapshot, None, snapshot.schema, [], addressed=True)
+    asked = _Asked(spark, snapshot, snapshot.schema, [], addressed=True)
     return asked.rows(
         (clip, segment) for clip, segment in _visible(snapshot, None) if holds_any(segment, wanted)
     )
 
 
+def _parsed(where: Where | None, schema: pa.Schema, time_column: str) -> Condition | None:
+    """Return a condition as far as segments can be chosen by it; None where only Spark reads it.
+
+    Raises:
+        InvalidInput: the condition is no SQL.
+    """
+    if where is None:
+        return None
+    if not isinstance(where, str):
+        raise InvalidInput(f"{where} is no condition in SQL, which Spark needs")
+    try:
+        return condition(where, schema, time_column)
+    except InvalidInput:
+        return None
+
+
 def _visible(
-    snapshot: Snapshot, interval: Interval | None
+    snapshot: Snapshot, interval: Interval | None, where: Condition | None = None
 ) -> Iterator[tuple[Interval | None, Segment]]:
     """Yield the visible segments with the interval to clip them to; None: do not clip."""
+    time_column = snapshot.state.table.time_column
     for found in snapshot.visible(interval):
         for segment in (segment for segment in found.segments if segment.rows):
+            if where and not where.may_hold(time_column, segment.time_min, segment.time_max):
+                continue
             times = (segment.time_min, segment.time_max)
             whole = all(map(found.interval.holds, times))
             yield None if whole else found.interval, segment
@@ -127,7 +187,6 @@ class _Asked:
 
     spark: SparkSession
     snapshot: Snapshot
-    interval: Interval | None
     known: pa.Schema
     wanted: list[str]
     addressed: bool = False
@@ -254,4 +313,4 @@ def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([known.field(name) for name in columns])
 
 
-__all__ = ["addresses", "scan"]
+__all__ = ["addresses", "read", "scan"]
