@@ -21,13 +21,14 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.ledger import Intention
+from tests.simulation.world import change_id, commit_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from airflow_provider_segtable.table.context import TableContext
-    from tests.simulation.scenario import Shape, World
     from tests.simulation.simulator import Actor
+    from tests.simulation.world import Shape, World
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64()), ("count", pa.int64())])
 HOUR_US = 3_600_000_000
@@ -37,24 +38,6 @@ LASTING = 3
 OF_CHANGERS = 1_000_000
 """Row numbers from here on are of merges."""
 _KINDS = (ChangeKind.DELETE, ChangeKind.UPDATE, ChangeKind.UPDATE, ChangeKind.MERGE)
-
-
-def commit_ids(shape: Shape) -> Iterator[str]:
-    """Yield the ids of all appends and changes."""
-    for number in range(shape.appenders):
-        yield from (commit_id(number, turn) for turn in range(shape.appends_each))
-    for number in range(shape.changers):
-        yield from (change_id(number, turn) for turn in range(shape.changes_each))
-
-
-def commit_id(appender: int, turn: int) -> str:
-    """Return the id of an appender's append number ``turn``."""
-    return f"append-{appender}-{turn}"
-
-
-def change_id(changer: int, turn: int) -> str:
-    """Return the id of a changer's change number ``turn``."""
-    return f"change-{changer}-{turn}"
 
 
 def appender(world: World, number: int) -> Callable[[Actor], None]:

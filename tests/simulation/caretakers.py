@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_provider_segtable.table.context import TableContext
-    from tests.simulation.scenario import World
     from tests.simulation.simulator import Actor
+    from tests.simulation.world import World
 
 SHORT = Retention(hours=0.0001, versions=3, orphan_hours=6)
 NOTHING = Retention(hours=0, versions=1, orphan_hours=0)

@@ -23,7 +23,8 @@ from airflow_provider_segtable.table.changes import row_change as change
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import Faults
-from tests.simulation.scenario import Shape, World, build, run
+from tests.simulation.scenario import build, run
+from tests.simulation.world import Shape, World
 
 RIVALS = Shape(
     appenders=2,

@@ -19,8 +19,9 @@ from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.faulty import Faults, FaultyFiles, FaultyStorage
 from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.simulation.caretakers import NOTHING, tidied
-from tests.simulation.scenario import Shape, World, build, run
+from tests.simulation.scenario import build, run
 from tests.simulation.simulator import Actor, Simulation
+from tests.simulation.world import Shape, World
 
 EVERYBODY = Shape(
     appenders=2,

@@ -6,7 +6,8 @@ import pytest
 
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.testing.faulty import Faults
-from tests.simulation.scenario import Shape, build, run
+from tests.simulation.scenario import build, run
+from tests.simulation.world import Shape
 
 EVERYBODY = Shape(
     appenders=1,

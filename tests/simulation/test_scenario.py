@@ -21,7 +21,8 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import Faults
-from tests.simulation.scenario import Shape, build, run, shape_of, simulate
+from tests.simulation.scenario import build, run, shape_of, simulate
+from tests.simulation.world import Shape
 
 SEEDS = 40
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]

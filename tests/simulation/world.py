@@ -1,0 +1,145 @@
+"""The world of the simulation: what happens in it, and what all actors share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.testing.faulty import (
+    Faults,
+    FaultyFiles,
+    FaultyStorage,
+)
+from airflow_provider_segtable.testing.faulty_coordinator import FaultyCoordinator
+from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.simulation.ledger import Ledger
+from tests.simulation.simulator import Actor, Simulation
+
+SESSION_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How much happens."""
+
+    appenders: int = 3
+    appends_each: int = 4
+    compactors: int = 2
+    planners: int = 1
+    chunks: int = 2
+    asks: int = 0
+    cleaners: int = 0
+    readers: int = 0
+    taggers: int = 0
+    changers: int = 0
+    changes_each: int = 2
+
+
+@dataclass(slots=True)
+class World:
+    """The storage, the coordination service and the model that all actors share."""
+
+    simulation: Simulation
+    faults: Faults
+    shape: Shape
+    storage: MemoryStorage
+    service: MemoryService = field(default_factory=MemoryService)
+    ledger: Ledger = field(default_factory=Ledger)
+    orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
+    asked: int = 0
+    planned: int = 0
+
+    @property
+    def files(self) -> RootedFiles:
+        """Return the data files, below the same root as the log."""
+        return RootedFiles(self.storage)
+
+    def raw_ports(self, actor: Actor) -> TableContext:
+        """Return ports without faults, for set-up and checks."""
+        return TableContext(
+            uri="memory://simulation",
+            storage=self.storage,
+            files=self.files,
+            clock=actor,
+            randomness=actor,
+            author="checker",
+        )
+
+    def ports(self, actor: Actor) -> TableContext:
+        """Return one incarnation's ports: a fresh session, faults everywhere."""
+        client = MemoryCoordinator(actor, self.service)
+        actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))
+        return TableContext(
+            uri="memory://simulation",
+            storage=FaultyStorage(self.storage, actor, self.faults),
+            files=FaultyFiles(self.files, actor, self.faults),
+            clock=actor,
+            randomness=actor,
+            author=f"{actor.name}.{actor.incarnation}",
+            optional_coordinator=FaultyCoordinator(
+                client,
+                actor,
+                self.faults,
+                expire=lambda told: self.service.expire(client.session, told=told),
+                wipe=lambda told: self.service.wipe(told=told),
+                cut=lambda off: (self.service.suspend if off else self.service.resume)(
+                    client.session
+                ),
+            ),
+        )
+
+    def reap(self) -> None:
+        """Expire the sessions of processes that died a while ago."""
+        late = self.simulation.now - int(SESSION_TIMEOUT_S * 1e6)
+        for died_at, client in tuple(self.orphans):
+            if died_at < late:
+                client.close()
+                self.orphans.remove((died_at, client))
+
+    def settled(self) -> bool:
+        """Tell whether everything that was begun has come to its end."""
+        return self.asked >= self.shape.asks and self.settled_but_for_wishes()
+
+    def settled_but_for_wishes(self) -> bool:
+        """Tell whether all is appended and compacted: there may be nothing left to wish for."""
+        if self.ledger.checked is None or self.ledger.finished != set(commit_ids(self.shape)):
+            return False
+        state = self.ledger.checked
+        open_ids = any(
+            space.holes
+            for (_, generation), space in state.ids.items()
+            if generation is Generation.FIRST
+        )
+        return not open_ids and not state.pending_plans() and self._compact()
+
+    def _compact(self) -> bool:
+        """Tell whether each chunk has one group; one whose rows are all deleted may stay beside."""
+        timeline = self.ledger.checked.timeline if self.ledger.checked else Timeline.empty()
+        return all(
+            sum(any(s.rows for s in group.segments) for group in timeline.visible_groups(chunk)) < 2
+            for chunk in timeline.visible_chunks()
+        )
+
+
+def commit_ids(shape: Shape) -> Iterator[str]:
+    """Yield the ids of all appends and changes."""
+    for number in range(shape.appenders):
+        yield from (commit_id(number, turn) for turn in range(shape.appends_each))
+    for number in range(shape.changers):
+        yield from (change_id(number, turn) for turn in range(shape.changes_each))
+
+
+def commit_id(appender: int, turn: int) -> str:
+    """Return the id of an appender's append number ``turn``."""
+    return f"append-{appender}-{turn}"
+
+
+def change_id(changer: int, turn: int) -> str:
+    """Return the id of a changer's change number ``turn``."""
+    return f"change-{changer}-{turn}"
