@@ -44,7 +44,7 @@ from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_fil
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.jobs.concat import Grain, Input, Piece, merge, read_input
-from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied
+from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     TABLE_KEY,
@@ -301,7 +301,7 @@ def _emptied(job: MinorJob, segment_id: SegmentId, shard: Shard) -> Segment:
     return emptied(
         segment_id,
         job.created,
-        Standing(shard=shard, deletes_applied_through=job.deletes_applied_through),
+        SegmentPlacement(shard=shard, deletes_applied_through=job.deletes_applied_through),
     )
 
 

@@ -198,7 +198,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SegmentPlacement:
     """A segment's place among others; fields as in ``Segment``."""
 
     shard: Shard
@@ -207,11 +207,11 @@ class Standing:
     deletes_applied_through: int = 0
 
 
-def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segment:
+def emptied(segment_id: SegmentId, created: Instant, placement: SegmentPlacement) -> Segment:
     """Return a segment without rows: it has no file, and its time range is its whole chunk."""
     return Segment(
         id=segment_id,
-        shard=standing.shard,
+        shard=placement.shard,
         path="",
         rows=0,
         size=0,
@@ -219,9 +219,9 @@ def emptied(segment_id: SegmentId, created: Instant, standing: Standing) -> Segm
         time_min=segment_id.interval.start,
         time_max=segment_id.interval.end - 1,
         created=created,
-        clustering=standing.clustering,
-        replaces=standing.replaces,
-        deletes_applied_through=standing.deletes_applied_through,
+        clustering=placement.clustering,
+        replaces=placement.replaces,
+        deletes_applied_through=placement.deletes_applied_through,
     )
 
 
@@ -234,7 +234,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     created: Instant,
     token: str,
     sort: bool = False,
-    standing: Standing | None = None,
+    placement: SegmentPlacement | None = None,
     definition: bytes = b"",
 ) -> Segment:
     """Write a segment from rows in memory or a stream, and return its descriptor.
@@ -247,7 +247,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         created: when the append began.
         token: 16 unguessable hex digits.
         sort: sort the rows by event time first (stable); holds them in memory.
-        standing: the segment's place among others; first generation by default.
+        placement: the segment's place among others; first generation by default.
         definition: for the footer, from ``data.parquet.descriptor.encode_definition``.
 
     Raises:
@@ -264,7 +264,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         sink = ChecksumSink(plain)
         schema = first.schema.remove_metadata()  # it describes the rows' source, not this file
         with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
-            own = standing or Standing(shard=Shard.first_generation(segment_id.partition))
+            own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
             segment = replace(written, path=path, created=created)
             entries = {KEY: encode_descriptor(segment), **definition_entry(definition)}
@@ -278,7 +278,7 @@ def _write_groups(
     writer: pq.ParquetWriter,
     groups: Iterable[pa.Table],
     segment_id: SegmentId,
-    standing: Standing,
+    placement: SegmentPlacement,
     time_column: str,
 ) -> Segment:
     rows = count = events = 0
@@ -291,7 +291,7 @@ def _write_groups(
         events += ingested(group)
     return Segment(
         id=segment_id,
-        shard=standing.shard,
+        shard=placement.shard,
         path="",
         rows=rows,
         size=0,
@@ -300,9 +300,9 @@ def _write_groups(
         time_max=max(bounds),
         created=0,
         events=events,
-        clustering=standing.clustering,
-        replaces=standing.replaces,
-        deletes_applied_through=standing.deletes_applied_through,
+        clustering=placement.clustering,
+        replaces=placement.replaces,
+        deletes_applied_through=placement.deletes_applied_through,
     )
 
 

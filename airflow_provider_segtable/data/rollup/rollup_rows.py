@@ -51,7 +51,7 @@ from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_fil
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.jobs.segment_writer import (
-    Standing,
+    SegmentPlacement,
     check_times,
     conformed,
     emptied,
@@ -295,11 +295,11 @@ class RollupJob:
         table = read_definition(files, given) if given else b""
         for (segment_id, shard), (start, end) in zip(self.outputs, pairwise(bounds), strict=True):
             replaces = () if start else inherited(self.inputs)
-            standing = Standing(
+            placement = SegmentPlacement(
                 shard=shard, replaces=replaces, deletes_applied_through=self.deletes_applied_through
             )
             if start == end:
-                written.append(emptied(segment_id, self.created, standing))
+                written.append(emptied(segment_id, self.created, placement))
                 continue
             segment = write_segment(
                 files,
@@ -308,7 +308,7 @@ class RollupJob:
                 time_column=self.time_column,
                 created=self.created,
                 token=self.attempt,
-                standing=standing,
+                placement=placement,
                 definition=table,
             )
             written.append(segment)

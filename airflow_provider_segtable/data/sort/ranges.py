@@ -6,7 +6,7 @@
 2. A *mark* is the lower bound of a range: the leading ``depth`` components of the key of an
    existing row (all: ordinal included). Components left out compare below all values, so the mark
    is the first possible row with its values. Range n holds rows from mark n-1 on, before mark n.
-3. Marks come from a sample, with a sampled row between any two, so no range is empty.
+3. Range bounds come from a sample, with a sampled row between any two, so no range is empty.
 4. A mark is put where the order's columns change, if they change near the wanted place; else where
    the event time changes; else between rows of equal keys, which rollup forbids.
 5. A z-order is over ranks: each column is cut at the quantiles of the sample, so skew and units do
@@ -101,7 +101,7 @@ class Keying:
             )
         return found
 
-    def components(self, rows: pa.Table, marks: "Marks") -> list[Codes]:
+    def components(self, rows: pa.Table, marks: "RangeBounds") -> list[Codes]:
         """Return the codes of rows and marks for each component of the key."""
         count = len(marks)
         codes: list[Codes] = []
@@ -122,7 +122,7 @@ class Keying:
             ]
         return codes
 
-    def _curve(self, rows: pa.Table, marks: "Marks") -> Codes:
+    def _curve(self, rows: pa.Table, marks: "RangeBounds") -> Codes:
         both = [
             (_ranks(rows.column(name), grid), _ranks(marks.values.column(name), grid))
             for name, grid in zip(self.columns, self.grids, strict=False)
@@ -134,11 +134,11 @@ class Keying:
 
     def keys(self, rows: pa.Table) -> Codes:
         """Return the rows' keys."""
-        return composed(self.components(rows, Marks.none(self, rows.schema)))
+        return composed(self.components(rows, RangeBounds.none(self, rows.schema)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class RangeBounds:
     """The lower bounds of ranges, in order: key column values, chunks, ordinals, depths."""
 
     values: pa.Table
@@ -151,17 +151,17 @@ class Marks:
         return len(self.depths)
 
     @staticmethod
-    def none(keying: Keying, schema: pa.Schema) -> "Marks":
+    def none(keying: Keying, schema: pa.Schema) -> "RangeBounds":
         """Return no marks."""
         nothing = np.zeros(0, np.int64)
         fields = [pa.field(n, plain(schema.field(n).type)) for n in keying.columns]
         values = pa.schema(fields).empty_table()
-        return Marks(values=values, chunks=nothing, ordinals=nothing, depths=nothing)
+        return RangeBounds(values=values, chunks=nothing, ordinals=nothing, depths=nothing)
 
-    def some(self, which: Sequence[int]) -> "Marks":
+    def some(self, which: Sequence[int]) -> "RangeBounds":
         """Return the marks of these numbers."""
         places = np.array(which, np.int64)
-        return Marks(
+        return RangeBounds(
             values=self.values.take(pa.array(places)),
             chunks=self.chunks[places],
             ordinals=self.ordinals[places],
@@ -183,7 +183,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
 
 
-def assigned(keying: Keying, rows: pa.Table, ordinals: Ordinals, marks: Marks) -> Slices:
+def assigned(keying: Keying, rows: pa.Table, ordinals: Ordinals, marks: RangeBounds) -> Slices:
     """Return the number of each row's range."""
     if not len(marks):
         return np.zeros(rows.num_rows, np.int64)
@@ -250,7 +250,7 @@ def joined(samples: Sequence[Sample]) -> Sample:
 class Ranges:
     """All ranges: the marks between them, each one's target chunk, and its estimated rows."""
 
-    marks: Marks
+    marks: RangeBounds
     chunks: tuple[int, ...]
     rows: tuple[float, ...]
 
@@ -277,7 +277,7 @@ def cut(
         wanted: the approximate number of ranges for each target chunk.
         divisible: whether rows of equal keys may be separated.
     """
-    codes = keying.components(sample.values, Marks.none(keying, sample.values.schema))
+    codes = keying.components(sample.values, RangeBounds.none(keying, sample.values.schema))
     codes.append(number_codes(sample.ordinals.astype(np.uint64), np.zeros(0, np.uint64)))
     order = np.lexsort([c.rows for c in reversed(codes)])
     differs = _first_difference([c.rows[order] for c in codes])
@@ -315,7 +315,7 @@ def _ranges(
     values = sample.values.take(pa.array(picks))
     columns = [_decoded(_whole(values.column(name))) for name in values.column_names]
     return Ranges(
-        marks=Marks(
+        marks=RangeBounds(
             values=pa.table(columns, names=values.column_names),
             chunks=np.array([chunk for chunk, _, _ in rest], np.int64),
             ordinals=sample.ordinals[picks],

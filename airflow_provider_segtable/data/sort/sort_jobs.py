@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
-from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied, ingested
+from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied, ingested
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape, read_blocks
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
@@ -44,7 +44,13 @@ from airflow_provider_segtable.data.parquet.sorted_writer import (
     writer,
 )
 from airflow_provider_segtable.data.rollup.distinct import noted
-from airflow_provider_segtable.data.sort.ranges import Keying, Marks, Ordinals, Slices, assigned
+from airflow_provider_segtable.data.sort.ranges import (
+    Keying,
+    Ordinals,
+    RangeBounds,
+    Slices,
+    assigned,
+)
 from airflow_provider_segtable.data.sort.runs import FOLDER, SortRun, read_run, write_run
 from airflow_provider_segtable.data.sort.sort_keys import Numbers, is_sorted, stable_order
 from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
@@ -65,7 +71,7 @@ class Task:
     storage_options: Mapping[str, str]
     shape: Shape
     keying: Keying
-    marks: Marks
+    marks: RangeBounds
     row_kind: RowKind
     most: float
     roots: tuple[Roots, ...] = ()
@@ -326,7 +332,7 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
                 parquet.write_table(group, row_group_size=max(1, group.num_rows))
                 seen.add(group, task)
             if not seen.rows:
-                return emptied(output.id, job.created, _standing(job, output))
+                return emptied(output.id, job.created, _placement(job, output))
             seen.check(output)
             segment = _described(job, output, seen)
             entry = arrow_schema_entry(plain_schema(schema))
@@ -362,8 +368,8 @@ class _Written:
                 )
 
 
-def _standing(job: GatherJob, output: Output) -> Standing:
-    return Standing(
+def _placement(job: GatherJob, output: Output) -> SegmentPlacement:
+    return SegmentPlacement(
         shard=output.shard,
         clustering=job.clustering,
         replaces=output.replaces,
@@ -373,7 +379,7 @@ def _standing(job: GatherJob, output: Output) -> Standing:
 
 def _described(job: GatherJob, output: Output, seen: _Written) -> Segment:
     return replace(
-        emptied(output.id, job.created, _standing(job, output)),
+        emptied(output.id, job.created, _placement(job, output)),
         rows=seen.rows,
         events=seen.events,
         row_groups=seen.groups,

@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, 
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.jobs.segment_writer import Standing, emptied
+from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
 from airflow_provider_segtable.data.rollup.distinct import groups
 from airflow_provider_segtable.data.sort.ranges import Ranges
 from airflow_provider_segtable.data.sort.runs import SortRun
@@ -116,11 +116,11 @@ def without_rows(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
         return ()
     interval = spec.intervals[0]
     ((name, shard),) = outputs({interval: 1})[interval]
-    order, standing = str(spec.order), spec.replaces
-    own = Standing(
+    order = str(spec.order)
+    own = SegmentPlacement(
         shard=shard,
         clustering=order,
-        replaces=standing,
+        replaces=spec.replaces,
         deletes_applied_through=spec.deletes_applied_through,
     )
     return (emptied(name, spec.created, own),)
@@ -238,9 +238,9 @@ def _named(
         by_chunk.setdefault(spec.intervals[ranges.chunks[first]], []).append((first, end))
     names = outputs({interval: len(members) for interval, members in by_chunk.items()})
     return [
-        Output(id=name, shard=shard, first=first, end=end, replaces=standing if not at else ())
+        Output(id=name, shard=shard, first=first, end=end, replaces=replaced if not at else ())
         for interval, members in by_chunk.items()
-        for standing in [tuple(r for r in spec.replaces if r.chunk.interval.overlaps(interval))]
+        for replaced in [tuple(r for r in spec.replaces if r.chunk.interval.overlaps(interval))]
         for at, ((first, end), (name, shard)) in enumerate(
             zip(members, names[interval], strict=True)
         )

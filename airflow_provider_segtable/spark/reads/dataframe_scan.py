@@ -288,22 +288,22 @@ def _file(where: str) -> str:
 
 
 def _by_place(given: Iterable[tuple[Segment, RowFilter]], *, full: bool) -> dict[str, Words]:
-    marks: dict[str, Words] = {}
+    bitmaps: dict[str, Words] = {}
     for segment, row_filter in given:
         words = words_of(row_filter.gone())
         if len(words):
             name = place(segment.path)
-            marks[name if full else _file(name)] = words
-    return marks
+            bitmaps[name if full else _file(name)] = words
+    return bitmaps
 
 
 def _by_root(given: Iterable[tuple[Segment, RowFilter]]) -> dict[str, Words]:
     """Return the united bits of all segments by root; a delete may be applied twice harmlessly."""
-    marks: dict[str, Words] = {}
+    bitmaps: dict[str, Words] = {}
     for bits, root in {(bits, root) for _, s in given for root, bits in s.deleted.items()}:
         words = words_of(flags_of(bits))
-        marks[root] = united(marks[root], words) if root in marks else words
-    return marks
+        bitmaps[root] = united(bitmaps[root], words) if root in bitmaps else words
+    return bitmaps
 
 
 def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:

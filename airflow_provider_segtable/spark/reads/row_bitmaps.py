@@ -41,23 +41,23 @@ def united(one: Words, other: Words) -> Words:
 
 
 def unmarked(
-    frame: DataFrame, marks: Mapping[str, Words], texts: Iterable[str], name: str = ROOT
+    frame: DataFrame, bitmaps: Mapping[str, Words], texts: Iterable[str], name: str = ROOT
 ) -> DataFrame:
     """Return the rows of a frame that are not marked.
 
     Args:
         frame: rows named by the columns ``name`` and ``ROW``.
-        marks: bits of the marked rows, by text.
+        bitmaps: bits of the marked rows, by text.
         texts: all possible values of ``name``.
         name: the column of the text.
     """
-    if not marks:
+    if not bitmaps:
         return frame
-    hashes = _hashes(frame.sparkSession, sorted({*texts, *marks}))
+    hashes = _hashes(frame.sparkSession, sorted({*texts, *bitmaps}))
     if hashes is None:
-        joined = _joined(frame, marks, F.col(name), "left")
+        joined = _joined(frame, bitmaps, F.col(name), "left")
     else:
-        by_hash = {hashes[text]: words for text, words in marks.items()}
+        by_hash = {hashes[text]: words for text, words in bitmaps.items()}
         joined = _joined(frame, by_hash, F.xxhash64(F.col(name)), "left")
     return joined.where(_bit() == 0).drop(_NAME, _WORDS)
 
@@ -69,23 +69,23 @@ def _hashes(spark: SparkSession, texts: list[str]) -> dict[str, int] | None:
     return dict(zip(texts, found, strict=True)) if len(set(found)) == len(texts) else None
 
 
-def marked(frame: DataFrame, marks: Mapping[str, Words]) -> DataFrame:
+def marked(frame: DataFrame, bitmaps: Mapping[str, Words]) -> DataFrame:
     """Return the marked rows of a frame; ``ROOT`` and ``ROW`` name them."""
-    return _joined(frame, marks, F.col(ROOT), "inner").where(_bit() == 1).drop(_NAME, _WORDS)
+    return _joined(frame, bitmaps, F.col(ROOT), "inner").where(_bit() == 1).drop(_NAME, _WORDS)
 
 
 def _joined(
-    frame: DataFrame, marks: Mapping[str, Words] | Mapping[int, Words], name: Column, how: str
+    frame: DataFrame, bitmaps: Mapping[str, Words] | Mapping[int, Words], name: Column, how: str
 ) -> DataFrame:
-    table = frame.sparkSession.createDataFrame(_table(marks))
+    table = frame.sparkSession.createDataFrame(_table(bitmaps))
     return frame.join(F.broadcast(table), name == F.col(_NAME), how)
 
 
-def _table(marks: Mapping[str, Words] | Mapping[int, Words]) -> pa.Table:
-    ends = np.cumsum([0, *map(len, marks.values())])
-    words = pa.array(np.concatenate([np.zeros(0, np.int64), *marks.values()]))
+def _table(bitmaps: Mapping[str, Words] | Mapping[int, Words]) -> pa.Table:
+    ends = np.cumsum([0, *map(len, bitmaps.values())])
+    words = pa.array(np.concatenate([np.zeros(0, np.int64), *bitmaps.values()]))
     lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), words)
-    return pa.table({_NAME: pa.array(list(marks)), _WORDS: lists})
+    return pa.table({_NAME: pa.array(list(bitmaps)), _WORDS: lists})
 
 
 def _bit() -> Column:

@@ -22,7 +22,11 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.jobs.segment_writer import Standing, check_rows, write_segment
+from airflow_provider_segtable.data.jobs.segment_writer import (
+    SegmentPlacement,
+    check_rows,
+    write_segment,
+)
 from airflow_provider_segtable.spark.tasks.faults import reported
 
 SLOT = "__segtable_slot"
@@ -34,7 +38,7 @@ _RESULT = pa.schema([(name, pa.string()) for name in ("segment", "error", "messa
 class WriteTask:
     """Parameters of a writing task; ``ids[slot]`` is the id of the slot's segment.
 
-    ``standings[slot]`` is its placement; without standings, segments are of the first generation.
+    ``placements[slot]`` is its placement; without placements, segments are of the first generation.
     ``definition`` is the table's, for the footers.
     """
 
@@ -44,7 +48,7 @@ class WriteTask:
     time_column: str
     created: Instant
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
-    standings: tuple[Standing, ...] = ()
+    placements: tuple[SegmentPlacement, ...] = ()
     definition: bytes = b""
 
     def run(
@@ -67,7 +71,7 @@ class WriteTask:
                     time_column=self.time_column,
                     created=self.created,
                     token=secrets.token_hex(8),
-                    standing=self.standings[slot] if self.standings else None,
+                    placement=self.placements[slot] if self.placements else None,
                     definition=self.definition,
                 )
                 paths.append(segment.path)

@@ -68,12 +68,12 @@ def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
     wanted = {root: some for root, some in rows.items() if some}
     if not wanted:
         return Collected(rows={}, named=0)
-    marks = {str(root): _words(some) for root, some in wanted.items()}
+    bitmaps = {str(root): _words(some) for root, some in wanted.items()}
     for segment in snapshot.segments():
         some = _places(segment, wanted) if segment.path and segment.traced else BitMap()
         if some:
-            marks[place(segment.path)] = _words(some)
-    return collected(marked(addresses(spark, snapshot, wanted), marks), snapshot.state)
+            bitmaps[place(segment.path)] = _words(some)
+    return collected(marked(addresses(spark, snapshot, wanted), bitmaps), snapshot.state)
 
 
 def _bitmap(bits: bytes) -> BitMap:

@@ -39,7 +39,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.jobs.segment_writer import Standing
+from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement
 from airflow_provider_segtable.data.parquet.descriptor import read_definition
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, without_rows
 from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, translated
@@ -315,8 +315,8 @@ class _Work:
             time_column=self.time,
             created=self.spec.created,
             definition=self._definition(),
-            standings=tuple(
-                Standing(
+            placements=tuple(
+                SegmentPlacement(
                     shard=shard,
                     clustering=str(self.spec.order),
                     replaces=self._replaces(segment_id) if segment_id in firsts else (),
@@ -332,8 +332,8 @@ class _Work:
 
     def _replaces(self, segment_id: SegmentId) -> tuple[Roots, ...]:
         chunk = segment_id.interval
-        standing = self.spec.replaces or inherited(self.inputs)
-        return tuple(one for one in standing if one.chunk.interval.overlaps(chunk))
+        replaced = self.spec.replaces or inherited(self.inputs)
+        return tuple(one for one in replaced if one.chunk.interval.overlaps(chunk))
 
     def _slotted(self, ranged: DataFrame, slots: Sequence[tuple[Piece, ...]]) -> DataFrame:
         deal = [(p.chunk, p.number, number) for number, slot in enumerate(slots) for p in slot]
