@@ -142,7 +142,7 @@ class Append:
     def check_degree(self, degree: str, table: str) -> None:
         """Refuse: rows are not merged."""
         raise InvalidInput(
-            f"{table} is no rollup table, so {degree} rollup means nothing: leave it out"
+            f"{table} is not a rollup table, so {degree} rollup is impossible: leave it out"
         )
 
     def check_addresses(self, uri: str) -> None:

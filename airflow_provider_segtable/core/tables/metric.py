@@ -101,7 +101,7 @@ class Metric:
         """
         match = _METRIC.fullmatch(text)
         if not match:
-            raise InvalidInput(f"{text!r} is no metric. {_FORM}")
+            raise InvalidInput(f"{text!r} is not a metric. {_FORM}")
         name, word, inside = match.groups()
         kind = _kind(word)
         source, comma, last = (inside or "").rpartition(",")
@@ -155,7 +155,7 @@ def _kind(word: str) -> MetricKind:
         return MetricKind(word.lower())
     except ValueError:
         choices = ", ".join(MetricKind)
-        raise InvalidInput(f"{word!r} is no kind of metric: choose one of {choices}") from None
+        raise InvalidInput(f"{word!r} is not a kind of metric: choose one of {choices}") from None
 
 
 def _stored_type(kind: MetricKind, source: str) -> str | None:

@@ -42,7 +42,7 @@ class QueryGranularity(StrEnum):
         except ValueError:
             choices = ", ".join(QueryGranularity)
             raise InvalidName(
-                f"{text!r} is no query granularity: choose one of {choices}"
+                f"{text!r} is not a query granularity: choose one of {choices}"
             ) from None
 
     @property

@@ -99,7 +99,7 @@ def test_the_plan_shows_every_kind(facts: Facts, run: Run, filled: str) -> None:
         (["--kind", "minor", "--clustering", "who"], "InvalidInput", ["semi-major or major"]),
         (["--kind", "major", "--clustering", "wo"], "SchemaMismatch", ["'wo'", "at, who"]),
         (["--kind", "major", "--clustering", "zorder(who"], "InvalidInput", ["not an order"]),
-        (["--kind", "major", "--rollup", "perfect"], "InvalidInput", ["no rollup table"]),
+        (["--kind", "major", "--rollup", "perfect"], "InvalidInput", ["not a rollup table"]),
         (["--kind", "major", "--interval", "2013"], "InvalidInput", ["'2013' is not an interval"]),
         (["--kind", "minor", "--interval", "1999-01-01/2000-01-01"], "InvalidInput", ["no rows"]),
         (["--all", "--property", "compaction.clustering=wo"], "SchemaMismatch", ["'wo'"]),

@@ -34,9 +34,9 @@ def test_a_rollup_table_is_made_filled_and_read(facts: Facts, run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--metric", "n"), "'n' is no metric"),
-        (("--metric", "n=median(n)"), "'median' is no kind of metric: choose one of sum, min"),
-        (("--query-granularity", "decade"), "'decade' is no query granularity"),
+        (("--metric", "n"), "'n' is not a metric"),
+        (("--metric", "n=median(n)"), "'median' is not a kind of metric: choose one of sum, min"),
+        (("--query-granularity", "decade"), "'decade' is not a query granularity"),
         (("--query-granularity", "month", *FEW), "'month' is coarser than the table's granu"),
         (("--dimension", "word"), "nothing would be kept of 'n'"),
         (("--dimension", "wrod", "--metric", "n=sum(n)"), "'wrod' is not in the schema"),

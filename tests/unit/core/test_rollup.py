@@ -50,8 +50,8 @@ def test_a_metric_is_what_is_written(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("delay", "'delay' is no metric"),
-        ("n=median(x)", "'median' is no kind of metric"),
+        ("delay", "'delay' is not a metric"),
+        ("n=median(x)", "'median' is not a kind of metric"),
         ("n=sum", "sum of which column"),
         ("n=count(x)", "count counts rows, so it takes no column, but was given 'x'"),
         ("u=hll(x,3)", "lgConfigK = 3 is outside 4 to 21"),
@@ -204,5 +204,7 @@ def test_a_query_granularity_is_no_coarser_than_the_chunks() -> None:
         checked(how, schema(), Granularity.HOUR)
     assert checked(how, schema(), Granularity.DAY) == how
     assert QueryGranularity.YEAR.fits(Granularity.ALL)
-    with pytest.raises(InvalidName, match="'decade' is no query granularity: choose one of none"):
+    with pytest.raises(
+        InvalidName, match="'decade' is not a query granularity: choose one of none"
+    ):
         QueryGranularity.parse("decade")

@@ -51,7 +51,7 @@ def chunks(ports: TableContext) -> list[Interval]:
         ),
         ("minor", {"clustering": "row"}, "minor compaction keeps the order of rows"),
         ("major", {"clustering": "zorder(row)"}, r"zorder\(row\).*over 1 columns"),
-        ("major", {"rollup": "perfect"}, "no rollup table, so perfect rollup means nothing"),
+        ("major", {"rollup": "perfect"}, "not a rollup table, so perfect rollup is impossible"),
         ("major", {"rollup": "total"}, "'total' is neither best-effort nor perfect"),
         (
             "major",
