@@ -278,7 +278,7 @@ def spark_reads(files: Sequence[str], kind: str | None, options: Mapping[str, st
         return f"option {next(iter(options))} is one of Spark's reader"
     for file in files:
         if "://" in file:
-            return f"{file} is no local path"
+            return f"{file} is not a local path"
         if Path(file).is_dir():
             return f"{file} is a folder"
         if not readable(file, kind):

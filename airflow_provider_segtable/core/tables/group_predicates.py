@@ -73,7 +73,7 @@ def _check_step(at: Instant, steps: QueryGranularity, time_column: str) -> None:
     calendar = steps.calendar
     end = calendar.chunk(at).end if calendar else start + (width or 1)
     raise InvalidInput(
-        f"{iso(at)} lies within a step of the query granularity {steps.value!r}: rows of "
-        f"{time_column!r} are stored at the start of theirs, so which of them were before it is "
-        f"not known any more; write {iso(start)} or {iso(end)}"
+        f"{iso(at)} lies within a step of the query granularity {steps.value!r}: rows are "
+        f"stored with {time_column!r} at the start of their step, so it cannot split a step; "
+        f"write {iso(start)} or {iso(end)}"
     )

@@ -44,13 +44,8 @@ from airflow_provider_segtable.data.parquet.sorted_writer import (
     writer,
 )
 from airflow_provider_segtable.data.rollup.distinct import noted
-from airflow_provider_segtable.data.sort.ranges import (
-    Keying,
-    Ordinals,
-    RangeBounds,
-    Slices,
-    assigned,
-)
+from airflow_provider_segtable.data.sort import ranges
+from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Slices, assigned
 from airflow_provider_segtable.data.sort.runs import FOLDER, SortRun, read_run, write_run
 from airflow_provider_segtable.data.sort.sort_keys import Numbers, is_sorted, stable_order
 from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
@@ -71,7 +66,7 @@ class Task:
     storage_options: Mapping[str, str]
     shape: Shape
     keying: Keying
-    marks: RangeBounds
+    marks: ranges.RangeBounds
     row_kind: RowKind
     most: float
     roots: tuple[Roots, ...] = ()

@@ -1,4 +1,4 @@
-"""What ingests and scans in Spark need to know of a kind of table."""
+"""A kind of table in Spark: prepare the rows of an ingest, merge the rows of a scan."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 Read = Callable[[pa.Schema, Sequence[str]], DataFrame]
-"""Reads some columns of a snapshot's files, given the columns that these have."""
+"""Reads columns of a snapshot, given the schema of its files and the columns' names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class SparkKind(Protocol):
     def incoming(
         self, rows: DataFrame, shown: pa.Schema, time_column: str
     ) -> AbstractContextManager[Incoming]:
-        """Prepare the rows of an ingest; what Spark keeps for that is let go at the end.
+        """Prepare the rows of an ingest; frames that Spark caches are released at the end.
 
         Args:
             rows: rows in the input schema.
