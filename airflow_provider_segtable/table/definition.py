@@ -39,7 +39,7 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
     """
     for key in given:
         if key not in KNOWN:
-            raise InvalidInput(f"{key!r} is no property: known are {', '.join(KNOWN)}")
+            raise InvalidInput(f"{key!r} is not a property: known are {', '.join(KNOWN)}")
     policy = Policy.read(table.properties)
     Retention.read(table.properties)
     checked_order(policy.clustering, table)

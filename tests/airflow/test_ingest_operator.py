@@ -147,7 +147,7 @@ def test_files_that_name_nothing_are_refused(given: object) -> None:
     [
         ("/a.csv.gz", None, {}, ""),
         ("/a.dat", "csv", {}, ""),
-        ("s3://lake/a.csv", None, {}, "no local path"),
+        ("s3://lake/a.csv", None, {}, "not a local path"),
         ("/", None, {}, "is a folder"),
         ("/a.orc", None, {}, "is not one of parquet, csv, json"),
         ("/a.csv", None, {"nullValue": "NA"}, "option nullValue"),
