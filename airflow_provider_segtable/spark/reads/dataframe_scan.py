@@ -145,12 +145,12 @@ def _parsed(where: Where | None, schema: pa.Schema, time_column: str) -> Conditi
     """Return a condition as far as segments can be chosen by it; None where only Spark reads it.
 
     Raises:
-        InvalidInput: the condition is no SQL.
+        InvalidInput: the condition is not SQL text.
     """
     if where is None:
         return None
     if not isinstance(where, str):
-        raise InvalidInput(f"{where} is no condition in SQL, which Spark needs")
+        raise InvalidInput(f"{where} is not text: Spark needs the condition in SQL")
     try:
         return condition(where, schema, time_column)
     except InvalidInput:

@@ -106,5 +106,5 @@ def test_names_are_single_parts(name: object) -> None:
 @pytest.mark.parametrize("path", ["", "/a", "a/", "a//b", "../a", "a/..", "a\\b", "a\0", "a\n"])
 def test_adapters_refuse_what_leads_out(path: str) -> None:
     """Whatever asks for it: no object has such a path."""
-    with pytest.raises(InvalidName, match="no object path below there"):
+    with pytest.raises(InvalidName, match="is not an object path below there"):
         inside(path, "there")

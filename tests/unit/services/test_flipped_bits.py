@@ -225,7 +225,7 @@ def test_a_damaged_compacted_file_is_repaired_from_its_inputs() -> None:
         ports.storage.create(name, next(flips(data, 1)) if name == path else data)
     ports = replace(ports, files=RootedFiles(ports.storage))
     (advice,) = {each.do for each in verify(ports, deep=True).findings}
-    assert "move it away and fall back to what it was compacted from" in advice
+    assert "move it away and fall back to its inputs" in advice
     ports.storage.delete(path)
     repair(ports, plan_repair(ports))
     assert verify(ports, deep=True).findings == ()
