@@ -27,9 +27,11 @@ from airflow_provider_segtable.core.log.events import (
     Event,
     PlanCompleted,
     RowsChanged,
+    TableAltered,
     TableCreated,
     TableRepaired,
 )
+from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -224,16 +226,37 @@ def _read(
 
 
 def definition_of(
-    found: FilesFound, events: Iterable[Event], given: TableCreated | None
+    found: FilesFound,
+    events: Iterable[Event],
+    given: TableCreated | None,
+    logged: TableCreated | None = None,
 ) -> TableCreated:
-    """Return the table's definition from a remaining event, from footers, or as given.
+    """Return the table's newest definition: of the log, of remaining events, or of footers.
+
+    Footers have the definition as of their file, so they know of alterations that the log lost.
+
+    Args:
+        found: the files that the log does not name.
+        events: the readable events that are no part of the log.
+        given: the definition to take if there is none.
+        logged: the definition in the remains of the log.
 
     Raises:
         InvalidInput: there are files of several tables, or no source has a definition.
     """
+    events = sorted(events, key=lambda event: event.n)
+    created = [event.action for event in events if isinstance(event.action, TableCreated)]
+    first = logged or (created[0] if created else _of_footers(found, given))
+    newer = (decode_definition(data, "a footer")[0] for data in found.definitions)
+    same = (table for table in newer if table.table_id == first.table_id)
+    newest = max((first, *same), key=lambda table: table.altered)
     for event in events:
-        if isinstance(event.action, TableCreated):
-            return event.action
+        if isinstance(event.action, TableAltered) and event.action.after == newest.altered:
+            newest = altered(newest, event.action, event.n)
+    return newest
+
+
+def _of_footers(found: FilesFound, given: TableCreated | None) -> TableCreated:
     known = [decode_definition(data, "a footer")[0] for data in found.definitions]
     tables = sorted({table.table_id for table in known})
     if len(tables) > 1:

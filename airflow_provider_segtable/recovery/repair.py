@@ -154,7 +154,7 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
     deletes = read_deletes(ports, log) if log.damaged else DeletesLeft()
     _check_decisions(decided, files, deletes)
     deletes = deletes.but(decided.without)
-    table = state.table if state else definition_of(files, log.events, decided.definition)
+    table = definition_of(files, log.events, decided.definition, state.table if state else None)
     present = [s for s in state.timeline.segments() if s.path not in gone] if state else []
     new = [s for s in _candidates(files, state) if s.path not in decided.without]
     found = recover(
@@ -166,6 +166,8 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
     )
     again = recover_deletes(ports, deletes, state, found.shown, decided.deletes)
     event = _event(found, log, lost, files, again)
+    if state and table != state.table:
+        event = replace(event, table=table)
     wrong = log.damaged or bool(lost)
     return RepairPlan(
         table=table,
@@ -265,7 +267,7 @@ def _free(segment_id: SegmentId, state: State) -> bool:
 
 
 def _changes(event: TableRepaired, log: LogLeft) -> bool:
-    changed = event.segments or event.lost or event.voided or event.vectors
+    changed = event.segments or event.lost or event.voided or event.vectors or event.table
     return log.state is None or bool(changed)
 
 

@@ -1,4 +1,4 @@
-"""Alterations of a table's definition: check, then commit one event.
+"""Alterations of a table's definition: properties and columns; check, then commit one event.
 
 1. An alteration is checked against the newest definition by the same functions as a creation.
 2. If another alteration lands first, it is checked again, against the newer definition.
@@ -7,11 +7,26 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import TableAltered, TableCreated
 from airflow_provider_segtable.core.log.families.table_events import altered
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.evolution import (
+    AddColumn,
+    ColumnChange,
+    WidenColumn,
+    evolved,
+)
+from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
+from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
+from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_properties
 from airflow_provider_segtable.table.log.committer import (
@@ -32,13 +47,17 @@ class Alteration:
 
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    columns: tuple[ColumnChange, ...] = ()
 
     def action(self, table: TableCreated) -> TableAltered:
         """Return the event's action for a definition, after checking the result.
 
         Raises:
-            InvalidInput: a property is unknown or malformed, or one to remove is not set.
-            SchemaMismatch: a property names a column that the table does not have.
+            InvalidInput: a property is unknown or malformed, or one to remove is not set; the
+                table keeps its columns, or needs one.
+            SchemaMismatch: a property or change names a column that the table does not have, or
+                a column cannot be changed so.
+            InvalidName: a new column's name is taken or reserved.
         """
         for key in self.unset:
             if key in self.set:
@@ -48,9 +67,54 @@ class Alteration:
                 raise InvalidInput(
                     f"property {key!r} is not set, so it cannot be removed: set are {known}"
                 )
-        action = TableAltered(after=table.altered, set=dict(self.set), unset=self.unset)
-        check_properties(altered(table, action, table.altered), self.set)
+        action = TableAltered(
+            after=table.altered,
+            set=dict(self.set),
+            unset=self.unset,
+            schema=self._schema(table),
+        )
+        new = altered(table, action, table.altered)
+        _check_order(table, new)
+        check_properties(new, self.set)
         return action
+
+    def _schema(self, table: TableCreated) -> Schema | None:
+        if not self.columns:
+            return None
+        table.kind.check_columns(table.name)
+        changes = [_checked(change) for change in self.columns]
+        schema = evolved(table.schema, table.earlier, changes, table.time_column)
+        for column in stored_columns(schema):
+            _check_default(column)
+        return None if schema.columns == table.schema.columns else schema
+
+
+def _checked(change: ColumnChange) -> ColumnChange:
+    """Return a change with its type as Arrow prints it."""
+    if isinstance(change, AddColumn | WidenColumn):
+        return replace(change, type=str(parse_type(change.type)))
+    return change
+
+
+def _check_default(field: "pa.Field[Any]") -> None:
+    try:
+        default_of(field)
+    except pa.ArrowException as error:
+        raise InvalidInput(
+            f"the default of column {field.name!r} is no {field.type} ({error}): write it as text "
+            "that can be cast to the type, e.g. 0, 1.5, true, 2013-01-01T00:00:00Z"
+        ) from None
+
+
+def _check_order(old: TableCreated, new: TableCreated) -> None:
+    """Refuse to take a column from the clustering without a word about it."""
+    clustering = Policy.read(new.properties).clustering
+    for name in Order.parse(clustering).columns:
+        if new.schema.find(name) is None and old.schema.find(name):
+            raise InvalidInput(
+                f"column {name!r} is in compaction.clustering = {clustering!r}: set another one or "
+                "unset it in the same alteration"
+            )
 
 
 def alter(ports: TableContext, wanted: Alteration, *, commit_id: str) -> int:
@@ -78,6 +142,8 @@ def alter(ports: TableContext, wanted: Alteration, *, commit_id: str) -> int:
         outcome = commit(ports, state, change)
         if isinstance(outcome, Committed):
             return outcome.n
+        if isinstance(outcome, Conflict) and outcome.winner is None:
+            raise CommitConflict(f"{ports.uri}: {outcome.reason}")
         if isinstance(outcome, Unknown):
             raise CommitUnknown(way_out(ports, change, outcome.n))
         reason, state = outcome.reason, ports.log.refresh(state)
@@ -86,4 +152,4 @@ def alter(ports: TableContext, wanted: Alteration, *, commit_id: str) -> int:
 
 def _definition(table: TableCreated) -> tuple[object, ...]:
     """Return what an alteration changes."""
-    return (dict(table.properties),)
+    return dict(table.properties), table.schema.columns

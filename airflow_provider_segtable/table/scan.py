@@ -26,6 +26,7 @@ from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
@@ -164,7 +165,7 @@ class Scan:
         return read_segment(
             self.ports.files,
             part.segment,
-            schema=schema or self._known,
+            schema=schema or self._stored,
             time_column=self.state.table.time_column,
             columns=columns,
             clip=part.clip,
@@ -177,6 +178,11 @@ class Scan:
     @property
     def _known(self) -> pa.Schema:
         return to_arrow(self.state.table.schema)
+
+    @property
+    def _stored(self) -> pa.Schema:
+        """Return the columns with their ids, by which files of all schemas are read."""
+        return stored_columns(self.state.table.schema)
 
     def _rows_in(self, part: Part) -> int:
         known = part.known_rows

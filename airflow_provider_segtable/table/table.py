@@ -33,6 +33,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
@@ -215,25 +216,29 @@ class Table:
         *,
         set: Mapping[str, str] | None = None,  # noqa: A002 - SQL's word
         unset: Sequence[str] = (),
+        columns: Sequence[ColumnChange] = (),
         commit_id: str | None = None,
     ) -> int:
-        """Set and remove properties in one event; return the version that has them.
+        """Change properties and columns in one event; return the version that has them.
 
-        The next plan goes by them. They are checked as at creation. In pyiceberg this is
-        ``set_properties`` and ``remove_properties`` of a transaction, in deltalake
-        ``DeltaTable.alter.set_table_properties``.
+        The next plan goes by the properties. No file is rewritten: older ones are read by the ids
+        of their columns. The changes are values of ``core.tables.evolution``; ``AddColumn``,
+        ``DropColumn``, ``RenameColumn``, ``WidenColumn``, ``MakeNullable`` and ``Reorder`` are
+        ``add_column``, ``delete_column``, ``rename_column``, ``update_column`` and ``move_first``
+        of pyiceberg's ``update_schema``; deltalake has ``alter.add_columns``. Properties are
+        ``set_properties`` there, and ``alter.set_table_properties``.
 
         Args:
-            set: new values, by property.
+            set: new values, by property; checked as at creation.
             unset: properties that get their default again.
+            columns: changes of columns, in order.
             commit_id: equal ids alter once; random by default.
 
         Raises:
-            InvalidInput: a property is unknown or malformed, or one to remove is not set.
-            SchemaMismatch: a property names a column that the table does not have.
-            CommitConflict, CommitUnknown: see ``table.alteration``.
+            InvalidInput, InvalidName, SchemaMismatch: see ``table.alteration.Alteration.action``.
+            CommitConflict, CommitUnknown: see ``table.alteration.alter``.
         """
-        wanted = Alteration(set=dict(set or {}), unset=tuple(unset))
+        wanted = Alteration(set=dict(set or {}), unset=tuple(unset), columns=tuple(columns))
         return alter(self.ports, wanted, commit_id=commit_id or self.ports.randomness.token())
 
     def tag(self, name: str, *, version: int | None = None) -> int:

@@ -28,7 +28,9 @@ cleaned                drops ids that are needed now, or gone; refused if a vers
                        that its author had not read
 swept                  drops paths that another writer swept
 tagged                 refused if the version is no longer kept, or the name is taken
-altered                refused if another alteration landed that its author had not read
+altered                refused if another alteration landed that its author had not read, or a
+                       pending plan sorts by a column that it renames or drops. Everything else
+                       commutes with it: files are read by the ids of their columns
 =====================  ==================================================================
 
 Each family decides for its own events (``core.log.families``); here they stand side by side.
@@ -78,7 +80,8 @@ def admit(action: Action, state: State) -> Action | Conflict:
     """
     match action:
         case TableCreated() | TableAltered():
-            return table_events.admit(action, state.table)
+            plans = (known.plan for known in state.pending_plans())
+            return table_events.admit(action, state.table, plans)
         case Appended() | Voided():
             return append_events.admit(action, state)
         case RowsChanged():

@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanYielded,
     RowsChanged,
     Swept,
+    TableAltered,
     Tagged,
     Untagged,
     Voided,
@@ -89,7 +90,7 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
 
 
 _WITHOUT_SEGMENTS = frozenset(
-    {PlanRequested, PlanInflight, PlanYielded, PlanAborted, Swept, Tagged, Untagged}
+    {PlanRequested, PlanInflight, PlanYielded, PlanAborted, Swept, Tagged, Untagged, TableAltered}
 )
 
 
@@ -137,7 +138,7 @@ def shared_files(state: State) -> Iterator[tuple[str, tuple[Segment, ...]]]:
 
 _OF_THE_FILE = (
     *("rows", "row_groups", "time_min", "time_max"),
-    *("created", "events", "clustering"),
+    *("created", "events", "clustering", "schema"),
 )
 _OF_THE_SEGMENT = ("shard", "lineage", "replaces")
 

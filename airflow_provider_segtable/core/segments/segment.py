@@ -213,6 +213,7 @@ class Segment:
         roots: the roots that the hidden columns of its file may name; empty without such columns.
         deletes_applied_through: the last event whose deletes are applied: the segment has no rows
             deleted by then. In a rollup table, such deletes may also precede its rows.
+        schema: the number of the table's schema that its file was written with.
         footer: the checksum of its file's footer, which has the checksums of all other bytes;
             None if an older segtable wrote the file.
     """
@@ -233,6 +234,7 @@ class Segment:
     replaces: tuple[Roots, ...] = ()
     roots: tuple[Roots, ...] = ()
     deletes_applied_through: int = 0
+    schema: int = 0
     footer: FooterChecksum | None = None
 
     def __post_init__(self) -> None:

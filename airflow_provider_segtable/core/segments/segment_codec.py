@@ -45,6 +45,7 @@ def encode_segment(segment: Segment) -> Json:
         "replaces": encode_roots(segment.replaces),
         "roots": encode_roots(segment.roots),
         "purged": segment.deletes_applied_through,
+        "schema": segment.schema,
         "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
     return body | {name: value for name, value in rarely.items() if value}
@@ -77,6 +78,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
         replaces=decode_roots(body.get("replaces", {})),
         roots=decode_roots(body.get("roots", {})),
         deletes_applied_through=body.get("purged", 0),
+        schema=body.get("schema", 0),
         footer=FooterChecksum(*body["footer"]) if "footer" in body else None,
     )
 

@@ -79,6 +79,9 @@ class Append:
         del time_column
         return names
 
+    def check_columns(self, table: str) -> None:
+        """Accept: rows have whatever columns they came with."""
+
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
         """Return the segment; a renamed one gets root addresses of its own."""
         del n

@@ -157,6 +157,13 @@ class Rollup:
         del names
         return (time_column, *self.dimensions)
 
+    def check_columns(self, table: str) -> None:
+        """Refuse: dimensions and metrics say how the rows that are stored came about."""
+        raise InvalidInput(
+            f"{table} is a rollup table, whose dimensions and metrics define what its rows stand "
+            "for, so its columns cannot be changed: create another table and append the rows again"
+        )
+
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
         """Return the segment after all deletes so far: predicates hit only earlier rows."""
         del renamed
@@ -278,7 +285,9 @@ def stored_schema(rollup: Rollup, schema: Schema, *, time_column: str) -> Schema
     kept = (time_column, *rollup.dimensions)
     sources = {column.name: column for column in schema.columns}
     metrics = (m.stored(sources[m.source] if m.source else None) for m in rollup.metrics)
-    return Schema((*(sources[name] for name in kept), *metrics))
+    return Schema(
+        tuple(replace(column, id=0) for column in (*map(sources.__getitem__, kept), *metrics))
+    )
 
 
 def input_schema(rollup: Rollup, stored: Schema, *, time_column: str) -> Schema:

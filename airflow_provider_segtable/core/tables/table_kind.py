@@ -95,6 +95,14 @@ class TableKind(Protocol):
         """Return the columns that determine a stored row; a row's hash is made of these."""
         ...
 
+    def check_columns(self, table: str) -> None:
+        """Refuse to change the columns, if they are a part of the kind's definition.
+
+        Raises:
+            InvalidInput: the columns cannot be changed.
+        """
+        ...
+
     # Segments in the log
 
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:

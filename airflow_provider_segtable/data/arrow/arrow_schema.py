@@ -15,6 +15,9 @@ from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 
+FIELD_ID = b"PARQUET:field_id"
+"""The key in a field's metadata under which pyarrow reads and writes the id of a column."""
+
 _PRIMITIVES: dict[str, pa.DataType] = {
     str(made): made
     for made in (

@@ -21,6 +21,7 @@ from airflow_provider_segtable.data.jobs.concat import (
     CREATED_BY,
     Piece,
     append_rewritten,
+    newest_of,
     range_of,
     read_input,
 )
@@ -33,6 +34,7 @@ from airflow_provider_segtable.data.parquet.rewrite import (
     rewritten,
 )
 from airflow_provider_segtable.data.parquet.sorted_writer import arrow_schema_entry
+from airflow_provider_segtable.data.parquet.table_file import with_own_ids
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 
 
@@ -82,7 +84,7 @@ def sift(
         RowsOutOfBalance: rows written differ from rows kept.
         CorruptTable: an input cannot be decoded.
     """
-    schema = with_addresses(arrow_schema(pieces[0][0].input.footer))
+    schema = with_addresses(arrow_schema(newest_of([piece for piece, _ in pieces])))
     like = read_input(empty_file(schema)).footer
     assembly = Assembly(sink)
     ranges = [
@@ -96,5 +98,5 @@ def sift(
             f"{sink.path}: {assembly.rows} rows out of {tally.rows}; nothing was published"
         )
     if assembly.rows:
-        entries = {ARROW_SCHEMA: arrow_schema_entry(schema), **metadata(tally)}
+        entries = {ARROW_SCHEMA: arrow_schema_entry(with_own_ids(schema)), **metadata(tally)}
         assembly.finish(entries, CREATED_BY, like)

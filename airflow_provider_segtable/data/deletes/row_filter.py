@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate, columns_of
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Run, Segment, SegmentId
+from airflow_provider_segtable.core.tables.field_ids import HIDDEN_IDS
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
+from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID
 from airflow_provider_segtable.data.deletes.row_bits import Bits, Flags, flags_between, packed_of
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch
@@ -27,8 +29,8 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 ROOT_TYPE = pa.dictionary(pa.int32(), pa.string())
 ADDRESS: "tuple[pa.Field[Any], ...]" = (
-    pa.field(ROOT, pa.string(), nullable=False),
-    pa.field(ROW, pa.int64(), nullable=False),
+    pa.field(ROOT, pa.string(), nullable=False, metadata={FIELD_ID: str(HIDDEN_IDS)}),
+    pa.field(ROW, pa.int64(), nullable=False, metadata={FIELD_ID: str(HIDDEN_IDS + 1)}),
 )
 """The hidden columns, as files store them."""
 

@@ -4,6 +4,8 @@
 2. A piece of a file is *moved* if its row groups are movable, large enough (``Grain``), and of the
    output's shape: equal schema elements, column orders and Arrow schema, and pages by writers with
    reliable statistics.
+   The output has the columns of the newest schema among the inputs: a piece of that schema can be
+   moved, one of an earlier schema is rewritten, unless its columns are the same.
 3. Other pieces are decoded and encoded again, as row groups of full size. They become Parquet
    files in memory and are moved from there, so that all row groups enter the output alike.
 4. A small piece alone between large ones is moved: rewriting it would gain nothing.
@@ -17,6 +19,8 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
+from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
+from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY, file_schema
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.passthrough import (
     MOST_GROUPS,
@@ -133,21 +137,21 @@ def merge(
         RowsOutOfBalance: rows out differ from rows in.
         CorruptTable: an input cannot be decoded.
     """
-    first = pieces[0].input.footer
-    steps, like = _steps(pieces, grain)
+    newest = newest_of(pieces)
+    steps, like = _steps(pieces, newest, grain)
     assembly = Assembly(sink)
     for step in steps:
         if isinstance(step, Piece):
             _move(files, step, assembly)
         else:
-            for source in rewritten(files, map(range_of, step), arrow_schema(first)):
+            for source in rewritten(files, map(range_of, step), arrow_schema(newest)):
                 append_rewritten(assembly, source)
     expected = sum(piece.rows for piece in pieces)
     if assembly.rows != expected:
         raise RowsOutOfBalance(
             f"{sink.path}: {assembly.rows} rows out, {expected} rows in; nothing was published"
         )
-    types = first.metadata.get(ARROW_SCHEMA)
+    types = newest.metadata.get(ARROW_SCHEMA)
     kept = {ARROW_SCHEMA: types, **metadata} if types else metadata
     assembly.finish(kept, _created_by(pieces, steps), like)
     return assembly.row_groups
@@ -175,18 +179,31 @@ def range_of(piece: Piece) -> Range:
     return Range(path=piece.input.path, groups=groups, first=before, cut=piece.cut)
 
 
-def _steps(pieces: Sequence[Piece], grain: Grain) -> tuple[list[Step], Footer]:
+def newest_of(pieces: Sequence[Piece]) -> Footer:
+    """Return the footer whose columns the output gets: that of the newest schema, with ids."""
+    kinds: dict[tuple[bytes, bytes], Footer] = {}
+    for footer in (piece.input.footer for piece in pieces):
+        kinds.setdefault((footer.metadata.get(TABLE_KEY, b""), footer.schema), footer)
+    return max(kinds.values(), key=_age) if len(kinds) > 1 else next(iter(kinds.values()))
+
+
+def _age(footer: Footer) -> tuple[int, bool]:
+    identified = any(ID in (field.metadata or {}) for field in arrow_schema(footer))
+    return file_schema(footer.metadata).number, identified
+
+
+def _steps(pieces: Sequence[Piece], newest: Footer, grain: Grain) -> tuple[list[Step], Footer]:
     """Choose the pieces to move and to rewrite, and the footer that gives the output's schema."""
     stay = _movable(pieces, grain)
     shapes = {_shape(piece.input) for piece in pieces}
     if all(stay) and len(shapes) == 1:
-        return list(pieces), pieces[0].input.footer
-    schema = arrow_schema(pieces[0].input.footer)
+        return list(pieces), newest
+    schema = arrow_schema(newest)
     made = read_input(empty_file(schema))
     shape = _Shape(
         made.footer.schema,
         made.footer.column_orders,
-        pieces[0].input.footer.metadata.get(ARROW_SCHEMA, b""),
+        newest.metadata.get(ARROW_SCHEMA, b""),
     )
     stay = [may and _shape(piece.input) == shape for may, piece in zip(stay, pieces, strict=True)]
     return _runs(pieces, stay), made.footer

@@ -43,7 +43,14 @@ from airflow_provider_segtable.data.deletes.filtered_concat import Tally, sift
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
-from airflow_provider_segtable.data.jobs.concat import Grain, Input, Piece, merge, read_input
+from airflow_provider_segtable.data.jobs.concat import (
+    Grain,
+    Input,
+    Piece,
+    merge,
+    newest_of,
+    read_input,
+)
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
@@ -51,6 +58,7 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     decode_descriptor,
     definition_entry,
     encode_descriptor,
+    file_schema,
     segment_path,
 )
 from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
@@ -238,6 +246,7 @@ def _passed(
             time_min=min(source.time_min for source in sources),
             time_max=max(source.time_max for source in sources),
             lineage=sliced(runs, start, rows),
+            schema=file_schema(newest_of(pieces).metadata).number,
             roots=() if runs else roots_of(job.inputs),
             replaces=() if start else inherited(job.inputs),
         )
@@ -264,7 +273,8 @@ def _sifted(
 def _sift(
     files: DataFiles, job: MinorJob, planned: Segment, pieces: Sequence[tuple[Piece, RowFilter]]
 ) -> Segment:
-    tally, table = Tally(job.time_column), pieces[0][0].input.footer.metadata.get(TABLE_KEY)
+    like = newest_of([piece for piece, _ in pieces]).metadata
+    tally, table, schema = Tally(job.time_column), like.get(TABLE_KEY), file_schema(like)
     segment, path = planned, segment_path(planned.id, job.attempt)
 
     def metadata(found: Tally) -> dict[bytes, bytes]:
@@ -278,6 +288,7 @@ def _sift(
             time_min=min(found.times),
             time_max=max(found.times),
             roots=roots_of(job.inputs),
+            schema=schema.number,
         )
         return {KEY: encode_descriptor(segment), **definition_entry(table)}
 
@@ -317,7 +328,7 @@ def sliced(runs: Sequence[Run], start: int, rows: int) -> tuple[Run, ...]:
 
 
 def _write(files: DataFiles, planned: Segment, pieces: Sequence[Piece], grain: Grain) -> Segment:
-    table = pieces[0].input.footer.metadata.get(TABLE_KEY)
+    table = newest_of(pieces).metadata.get(TABLE_KEY)
     metadata = {KEY: encode_descriptor(planned), **definition_entry(table)}
     with files.create(planned.path) as plain:
         sink = ChecksumSink(plain)

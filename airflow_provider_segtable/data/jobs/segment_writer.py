@@ -20,17 +20,20 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.segments.segment import ROW, Roots, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.files.open_files import SinkFile
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
+    decode_definition,
     definition_entry,
     encode_descriptor,
     segment_path,
 )
 from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.table_file import with_ids
 from airflow_provider_segtable.ports.files import DataFiles
 
 GROUP_ROWS = 1_000_000
@@ -205,6 +208,7 @@ class SegmentPlacement:
     clustering: str = ""
     replaces: tuple[Roots, ...] = ()
     deletes_applied_through: int = 0
+    schema: int = 0
 
 
 def emptied(segment_id: SegmentId, created: Instant, placement: SegmentPlacement) -> Segment:
@@ -222,6 +226,7 @@ def emptied(segment_id: SegmentId, created: Instant, placement: SegmentPlacement
         clustering=placement.clustering,
         replaces=placement.replaces,
         deletes_applied_through=placement.deletes_applied_through,
+        schema=placement.schema,
     )
 
 
@@ -248,7 +253,8 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         token: 16 unguessable hex digits.
         sort: sort the rows by event time first (stable); holds them in memory.
         placement: the segment's place among others; first generation by default.
-        definition: for the footer, from ``data.parquet.descriptor.encode_definition``.
+        definition: for the footer, from ``data.parquet.descriptor.encode_definition``. The file's
+            columns get their ids from it.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -262,16 +268,25 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         raise InvalidInput(f"segment {segment_id} would have no rows")
     with files.create(path) as plain:
         sink = ChecksumSink(plain)
-        schema = first.schema.remove_metadata()  # it describes the rows' source, not this file
+        schema, number = _identified(first.schema, definition)
         with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
-            segment = replace(written, path=path, created=created)
+            segment = replace(written, path=path, created=created, schema=number)
             entries = {KEY: encode_descriptor(segment), **definition_entry(definition)}
             writer.add_key_value_metadata(entries | sink.entry())
         segment = replace(segment, size=sink.position, footer=sink.footer)
         sink.commit()
     return segment
+
+
+def _identified(schema: pa.Schema, definition: bytes) -> tuple[pa.Schema, int]:
+    """Return the schema of a file, with ids, and its number among the table's schemas."""
+    bare = schema.remove_metadata()  # it describes the rows' source, not this file
+    if not definition:
+        return bare, 0
+    table, _ = decode_definition(definition, "the definition given")
+    return with_ids(bare, field_ids(table.schema, table.kind)), table.schema.number
 
 
 def _write_groups(

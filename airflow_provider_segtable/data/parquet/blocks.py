@@ -30,9 +30,11 @@ from airflow_provider_segtable.data.deletes.row_bits import Flags
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.data.parquet.descriptor import KEY, decode_descriptor
 from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.table_file import TableFile
 from airflow_provider_segtable.data.sort.ranges import ORDINAL_BITS, Ordinals, plain
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
@@ -68,7 +70,7 @@ class Shape:
     """The form of rows while they are sorted.
 
     Attributes:
-        schema: the output's schema, hidden columns included.
+        schema: the output's schema, hidden columns included; its fields have their ids.
         words: columns that stay dictionaries while sorted.
         width: approximate decoded bytes per row.
         coded: columns (by path) that are written with a dictionary.
@@ -116,20 +118,21 @@ def seekable(source: Source) -> pa.BufferReader | SourceFile:
 
 
 @contextmanager
-def opened(files: DataFiles, block: Block, words: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """Open a block's file; its columns in ``words`` are read as dictionaries."""
+def opened(
+    files: DataFiles, block: Block, target: pa.Schema, words: Sequence[str] = ()
+) -> Iterator[pq.ParquetFile | TableFile]:
+    """Open a block's file to read columns of ``target``; those in ``words`` as dictionaries."""
     with files.open(block.path) as source, decoding(block.path):
         file = seekable(CheckedSource(source, block.footer) if block.footer else source)
-        metadata = pq.read_metadata(file)
-        names = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
-        have = [name for name in words if name in names]
-        with pq.ParquetFile(file, metadata=metadata, read_dictionary=have) as parquet:
+        with table_file.opened(file, target, words=words) as parquet:
             yield parquet
 
 
 @contextmanager
-def checked(files: DataFiles, segment: Segment) -> Iterator[pq.ParquetFile]:
-    """Open a segment's file and check it against its entry in the log.
+def checked(
+    files: DataFiles, segment: Segment, target: pa.Schema
+) -> Iterator[pq.ParquetFile | TableFile]:
+    """Open a segment's file, to read columns of ``target``; check it against its entry in the log.
 
     Raises:
         NotFound: the file is missing.
@@ -138,7 +141,7 @@ def checked(files: DataFiles, segment: Segment) -> Iterator[pq.ParquetFile]:
     with (
         SegmentFiles(files, [segment]).open(segment.path) as source,
         decoding(segment.path),
-        pq.ParquetFile(seekable(source)) as parquet,
+        table_file.opened(seekable(source), target) as parquet,
     ):
         _check_identity(parquet.metadata, segment)
         yield parquet
@@ -163,7 +166,7 @@ def _check_identity(metadata: pq.FileMetaData, segment: Segment) -> None:
         )
 
 
-def blocks_of(parquet: pq.ParquetFile, number: int, segment: Segment) -> list[Block]:
+def blocks_of(parquet: pq.ParquetFile | TableFile, number: int, segment: Segment) -> list[Block]:
     """Return the non-empty row groups of an input."""
     found, first = [], 0
     for group in range(parquet.metadata.num_row_groups):
@@ -177,7 +180,9 @@ def blocks_of(parquet: pq.ParquetFile, number: int, segment: Segment) -> list[Bl
     return found
 
 
-def left_out(parquet: pq.ParquetFile, block: Block, row_filter: RowFilter) -> tuple[int, int]:
+def left_out(
+    parquet: pq.ParquetFile | TableFile, block: Block, row_filter: RowFilter
+) -> tuple[int, int]:
     """Return the number of deleted rows of a block, and of ingested rows that they represent."""
     if row_filter.passes_all:
         return 0, 0
@@ -238,7 +243,7 @@ def read_blocks(
     """
     target = shape.worded
     for members in _by_path(blocks):
-        with opened(files, members[0], shape.dictionaries) as parquet:
+        with opened(files, members[0], shape.schema, shape.dictionaries) as parquet:
             for batch in _batches(members, most / shape.width):
                 number, first = batch[0].input, batch[0].first
                 for table in _tables(parquet, batch, most / shape.width):
@@ -249,7 +254,9 @@ def read_blocks(
                         yield rows, ordinals if kept is None else ordinals[kept]
 
 
-def _tables(parquet: pq.ParquetFile, batch: Sequence[Block], most: float) -> Iterator[pa.Table]:
+def _tables(
+    parquet: pq.ParquetFile | TableFile, batch: Sequence[Block], most: float
+) -> Iterator[pa.Table]:
     groups = [block.group for block in batch]
     if sum(block.rows for block in batch) <= most:
         yield parquet.read_row_groups(groups, use_threads=False)

@@ -9,13 +9,15 @@
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
-from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, UnsupportedFormat
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_segment, encode_segment
+from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.parquet.file_checksums import footer_checksum
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
@@ -65,7 +67,7 @@ def decode_descriptor(data: bytes, *, path: str, size: int, row_groups: int) -> 
         )
     try:
         return decode_segment({**body, "path": path, "size": size, "row_groups": row_groups})
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, InvalidInput) as error:
         raise CorruptTable(f"{path}: the footer's descriptor is broken ({error!r})") from None
 
 
@@ -123,6 +125,12 @@ def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
         return decode_table(body), int(body["base_version"])
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptTable(f"{where}: the table's definition is broken ({error!r})") from None
+
+
+def file_schema(metadata: Mapping[bytes, bytes]) -> Schema:
+    """Return the table's schema in a file's key-value metadata; an empty one if it has none."""
+    data = metadata.get(TABLE_KEY)
+    return decode_definition(data, "a footer")[0].schema if data else Schema(())
 
 
 def definition_entry(data: bytes | None) -> dict[bytes, bytes]:

@@ -31,12 +31,13 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, 
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.files.segment_files import check_bytes
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, read_segment
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed, is_sorted
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -49,9 +50,9 @@ class Problem:
     what: str
 
 
-def stored(table: TableCreated) -> pa.Schema:
-    """Return the columns of a table's files."""
-    return physical_schema(to_arrow(table.schema), table.kind)
+def stored(table: TableCreated, number: int) -> pa.Schema:
+    """Return the columns of a table's files of a schema."""
+    return physical_schema(stored_columns(table.schema_of(number)), table.kind)
 
 
 def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:
@@ -79,7 +80,9 @@ def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> l
         problems.append(Problem("wrong-checksum", what))
     problems += [Problem("wrong-footer", each) for each in disagreements(segment, found)]
     addresses = () if segment.traced else (ROOT, ROW)
-    missing = [name for name in (*stored(table).names, *addresses) if name not in names]
+    missing = [
+        name for name in (*stored(table, segment.schema).names, *addresses) if name not in names
+    ]
     if missing:
         problems.append(Problem("missing-columns", f"it lacks the columns {', '.join(missing)}"))
     stray = [name for name in (ROOT, ROW) if name in names and name not in addresses]
@@ -120,7 +123,7 @@ def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> lis
         for batch in read_segment(
             files,
             segment,
-            schema=stored(table),
+            schema=stored(table, segment.schema),
             time_column=table.time_column,
             addressed=not segment.traced,
             checked=False,
@@ -161,7 +164,7 @@ class _Seen:
         rows, events = self.segment.rows, self.segment.events
         if self.rows != rows:
             self._say("wrong-rows", lambda: f"it has {self.rows} rows, the log says {rows}")
-        if EVENTS in stored(self.table).names and self.events != events:
+        if EVENTS in stored(self.table, self.segment.schema).names and self.events != events:
             self._say("wrong-events", lambda: f"{self.events} events, the log says {events}")
         for root, parts in self.numbers.items():
             found, times = np.unique(np.concatenate(parts), return_counts=True)

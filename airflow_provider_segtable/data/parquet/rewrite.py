@@ -4,7 +4,8 @@
 2. Columns of few distinct values stay dictionaries, which saves decoding and hashing each value.
    They are chosen by the first file's sizes: if values hardly repeat, a dictionary takes three
    times as long. Address roots always stay dictionaries.
-3. Rows may be changed between reading and writing: rows dropped, columns filled in.
+3. Rows may be changed between reading and writing: rows dropped, columns filled in. Files of an
+   earlier schema are read in the columns of the target (``table_file``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segments.segment import ROOT
+from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
 from airflow_provider_segtable.data.files.open_files import MemorySource
 from airflow_provider_segtable.data.jobs.segment_writer import (
     ENCODINGS,
@@ -25,8 +27,14 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     PARQUET,
     conformed,
 )
+from airflow_provider_segtable.data.parquet.descriptor import file_schema
 from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
+from airflow_provider_segtable.data.parquet.table_file import (
+    opened,
+    stored_columns,
+    with_own_ids,
+)
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 ARROW_SCHEMA = b"ARROW:schema"
@@ -57,11 +65,25 @@ class Range:
 
 
 def arrow_schema(footer: Footer) -> pa.Schema:
-    """Return the schema as pyarrow reads it."""
+    """Return the schema as pyarrow reads it.
+
+    If the file has ids, its columns also know what they are in files of earlier schemas.
+    """
     length = len(footer.data).to_bytes(4, "little")
     bare = pa.BufferReader(b"".join((MAGIC, footer.data, length, MAGIC)))
     with _decoding(footer.path):
-        return pq.read_schema(bare).remove_metadata()
+        schema = pq.read_schema(bare).remove_metadata()
+    if not any(ID in (field.metadata or {}) for field in schema):
+        return schema
+    known = {field.metadata[ID]: field for field in stored_columns(file_schema(footer.metadata))}
+    return pa.schema(
+        [
+            field.with_metadata(known[key].metadata)
+            if (key := (field.metadata or {}).get(ID)) in known
+            else field
+            for field in schema
+        ]
+    )
 
 
 def empty_file(schema: pa.Schema) -> Source:
@@ -94,10 +116,9 @@ def _tables(files: DataFiles, ranges: Iterable[Range], schema: pa.Schema) -> Ite
         with files.open(one.path) as source, _decoding(one.path):
             file = _seekable(source)
             metadata = pq.read_metadata(file)
-            target = target or _with_dictionaries(schema, metadata)
+            target = target or _with_dictionaries(with_own_ids(schema), metadata)
             words = [f.name for f in target if f.type != schema.field(f.name).type]
-            have = [name for name in words if name in _paths(metadata)]
-            with pq.ParquetFile(file, metadata=metadata, read_dictionary=have) as parquet:
+            with opened(file, schema, words=words, metadata=metadata) as parquet:
                 batches = parquet.iter_batches(row_groups=list(one.groups))
                 for batch, at in _cut(batches, *(one.cut or (0, metadata.num_rows))):
                     rows = pa.Table.from_batches([batch])

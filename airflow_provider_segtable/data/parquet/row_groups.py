@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.deletes.predicate import Day, Moment
 from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
 from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
 
 _UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
 def matching_groups(
-    parquet: pq.ParquetFile, file: RawIOBase, condition: Condition, schema: pa.Schema
+    parquet: pq.ParquetFile | TableFile, file: RawIOBase, condition: Condition, schema: pa.Schema
 ) -> Sequence[int]:
     """Return the numbers of the row groups that may hold matching rows.
 
@@ -40,6 +41,8 @@ def matching_groups(
         kinds = [schema.field(name).type for name in condition.columns]
         if not stored.keys() >= {*condition.columns} or any(map(pa.types.is_floating, kinds)):
             return every
+        if isinstance(parquet, TableFile):
+            return every  # Arrow's datasets know columns by the file's names
         return _by_arrow(file, condition.test, schema)
     if condition.test is None:
         return every
@@ -47,20 +50,21 @@ def matching_groups(
     return [number for number in every if can_be(condition.test, groups[number].bounds)]
 
 
-def _stored_as(parquet: pq.ParquetFile, schema: pa.Schema) -> dict[str, int]:
+def _stored_as(parquet: pq.ParquetFile | TableFile, schema: pa.Schema) -> dict[str, int]:
     """Return the flat columns that are stored in the table's type, with their numbers."""
     stored = parquet.schema_arrow
     columns = [parquet.schema.column(number) for number in range(len(parquet.schema))]
     paths = [column.path for column in columns]
     return {
-        column.path: number
+        name: number
         for number, column in enumerate(columns)
         if column.max_repetition_level == 0
         and column.max_definition_level <= 1
         and paths.count(column.path) == 1
-        and column.path in schema.names
-        and stored.get_field_index(column.path) >= 0
-        and stored.field(column.path).type == schema.field(column.path).type
+        and (name := target_name(parquet, column.path))
+        and name in schema.names
+        and stored.get_field_index(name) >= 0
+        and stored.field(name).type == schema.field(name).type
     }
 
 

@@ -1,6 +1,7 @@
 """Reading the rows of one segment as Arrow batches.
 
-1. Columns come in the requested order, in the table's types, whatever types the file stores.
+1. Columns come in the requested order, under the table's present names and in its types, whatever
+   the file calls and stores them (``table_file``).
 2. ``clip`` keeps rows with event times in the interval; a segment that lies wholly inside (by its
    descriptor) is not filtered.
 3. Bytes are compared with their checksums as they are read (``file_checksums``), unless that is
@@ -27,6 +28,7 @@ from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilt
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
 from airflow_provider_segtable.data.parquet.row_groups import matching_groups
+from airflow_provider_segtable.data.parquet.table_file import TableFile, opened, plain_columns
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 
@@ -89,7 +91,8 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
     Args:
         files: the data files that hold the segment.
         segment: its descriptor.
-        schema: the table's Arrow schema.
+        schema: the table's Arrow schema; with ids (``table_file.stored_columns``) to read files of
+            earlier schemas.
         time_column: the name of the event time column.
         columns: the columns to read, in order; all if None.
         clip: keep only rows with event times in this interval.
@@ -107,7 +110,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
     wanted = list(schema.names if columns is None else columns)
     if clip is not None and clip.holds(segment.time_min) and clip.holds(segment.time_max):
         clip = None
-    target = pa.schema([schema.field(name) for name in wanted])
+    target = plain_columns(pa.schema([schema.field(name) for name in wanted]))
     hidden = (ROOT, ROW) if addressed and not row_filter.runs else ()
     read = [*wanted, *([time_column] if clip else []), *row_filter.reads, *hidden]
     words = [ROOT] if ROOT in read else []  # pyarrow requires that the column is read
@@ -116,7 +119,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
     try:
         with (
             (SegmentFiles(files, [segment]) if checked else files).open(segment.path) as source,
-            pq.ParquetFile(SourceFile(source), read_dictionary=words) as parquet,
+            opened(SourceFile(source), schema, words=words) as parquet,
         ):
             every = range(parquet.num_row_groups)
             file = SourceFile(source)
@@ -135,7 +138,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
 
 
 def _numbered(
-    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str]
+    parquet: pq.ParquetFile | TableFile, groups: Sequence[int], columns: list[str]
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of some row groups, each with the number of its first row in the file."""
     sizes = [

@@ -43,6 +43,7 @@ from airflow_provider_segtable.data.parquet.sorted_writer import (
     sorted_rows,
     writer,
 )
+from airflow_provider_segtable.data.parquet.table_file import with_own_ids
 from airflow_provider_segtable.data.rollup.distinct import noted
 from airflow_provider_segtable.data.sort import ranges
 from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Slices, assigned
@@ -59,7 +60,7 @@ class Task:
     """The settings that scatter and gather jobs share; ``most`` bytes may be decoded at once.
 
     ``roots`` are the roots that may occur in the inputs; ``deletes_applied_through`` is the last
-    event whose deletes are in the jobs' row filters.
+    event whose deletes are in the jobs' row filters; ``schema`` is the outputs' schema number.
     """
 
     uri: str
@@ -71,6 +72,7 @@ class Task:
     most: float
     roots: tuple[Roots, ...] = ()
     deletes_applied_through: int = 0
+    schema: int = 0
 
     def open(self) -> DataFiles:
         """Open the table's data files."""
@@ -330,7 +332,7 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
                 return emptied(output.id, job.created, _placement(job, output))
             seen.check(output)
             segment = _described(job, output, seen)
-            entry = arrow_schema_entry(plain_schema(schema))
+            entry = arrow_schema_entry(with_own_ids(plain_schema(schema)))
             own = {KEY: encode_descriptor(segment), ARROW_SCHEMA: entry, **sink.entry()}
             parquet.add_key_value_metadata(own | definition_entry(task.shape.definition))
         segment = replace(segment, path=path, size=sink.position, footer=sink.footer)
@@ -369,6 +371,7 @@ def _placement(job: GatherJob, output: Output) -> SegmentPlacement:
         clustering=job.clustering,
         replaces=output.replaces,
         deletes_applied_through=job.task.deletes_applied_through,
+        schema=job.task.schema,
     )
 
 

@@ -16,11 +16,12 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape
+from airflow_provider_segtable.data.parquet.table_file import stored_columns, with_hidden_ids
 from airflow_provider_segtable.data.sort.ranges import (
     Keying,
     Ranges,
@@ -65,6 +66,7 @@ class SortSpec:
         member: at least one segment is needed, an empty one if no row is left.
         row_filters: row filters by input; an input without one has no deletes.
         deletes_applied_through: the last event whose deletes are in the row filters.
+        definition: the table's, for the footers; that of some input by default.
     """
 
     uri: str
@@ -84,6 +86,7 @@ class SortSpec:
     member: bool = False
     row_filters: Mapping[SegmentId, RowFilter] = field(default_factory=dict)
     deletes_applied_through: int = 0
+    definition: bytes = b""
 
     def sieves_of(self, inputs: Sequence[Segment]) -> dict[int, RowFilter]:
         """Return the row filters of inputs, by input number."""
@@ -212,6 +215,7 @@ def planned(
         most=spec.share,
         roots=spec.row_kind.kind.roots(inputs),
         deletes_applied_through=spec.deletes_applied_through,
+        schema=spec.schema.number,
     )
     return SortPlan(
         spec=spec,
@@ -225,7 +229,8 @@ def planned(
 
 def _shape(spec: SortSpec, surveys: Sequence[Surveyed]) -> Shape:
     hidden = {column.name: column for one in surveys for column in one.hidden}
-    schema = physical(to_arrow(spec.schema), hidden.values(), spec.row_kind)
+    schema = physical(stored_columns(spec.schema), hidden.values(), spec.row_kind)
+    schema = with_hidden_ids(schema, field_ids(spec.schema, spec.row_kind.kind))
     sampled = sum(one.sampled for one in surveys)
     words = [n for n in schema.names if 2 * sum(s.words.get(n, 0) for s in surveys) > sampled]
     width = max(one.width for one in surveys)
@@ -235,7 +240,8 @@ def _shape(spec: SortSpec, surveys: Sequence[Surveyed]) -> Shape:
         words=tuple(words),
         width=width,
         coded=coded,
-        definition=next((one.definition for one in surveys if one.definition), b""),
+        definition=spec.definition
+        or next((one.definition for one in surveys if one.definition), b""),
     )
 
 

@@ -40,6 +40,7 @@ from airflow_provider_segtable.data.parquet.blocks import (
 )
 from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY
 from airflow_provider_segtable.data.parquet.sorted_writer import probed, sorted_rows
+from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
 from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Sample, joined
 from airflow_provider_segtable.data.table_kinds.row_kind import RowKind
 from airflow_provider_segtable.ports.files import DataFiles
@@ -162,7 +163,7 @@ def _survey(job: SurveyJob, files: DataFiles) -> Surveyed:
 def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
     seen = _Footers()
     for number, segment in zip(job.numbers, job.inputs, strict=True):
-        with checked(files, segment) as parquet:
+        with checked(files, segment, job.schema) as parquet:
             metadata = parquet.metadata
             seen.definition = seen.definition or (metadata.metadata or {}).get(TABLE_KEY, b"")
             for block in blocks_of(parquet, number, segment):
@@ -171,10 +172,11 @@ def _footers(job: SurveyJob, files: DataFiles) -> _Footers:
                 if rows < block.rows:
                     group = metadata.row_group(block.group)
                     seen.blocks.append(replace(block, kept=block.rows - rows))
-                    seen.bounds.append(_bounds(group, job))
-                    seen.wordy.append(_wordy(group, job.schema))
+                    columns = _columns(parquet, group)
+                    seen.bounds.append(_bounds(group, columns, job))
+                    seen.wordy.append(_wordy(columns, job.schema))
             more = [one for one in parquet.schema_arrow if one.name.startswith(HIDDEN)]
-            seen.hidden |= {one.name: one.remove_metadata() for one in more}
+            seen.hidden |= {one.name: one for one in more}
     return seen
 
 
@@ -185,15 +187,26 @@ def physical(schema: pa.Schema, hidden: "Iterable[pa.Field[Any]]", row_kind: Row
     return row_kind.sorted_schema(schema)
 
 
-def _bounds(group: pq.RowGroupMetaData, job: SurveyJob) -> list[tuple[Any, Any]] | None:
+Chunks = Mapping[str, pq.ColumnChunkMetaData]
+
+
+def _columns(parquet: "pq.ParquetFile | TableFile", group: pq.RowGroupMetaData) -> Chunks:
+    """Return the column chunks of a row group by the table's names."""
+    chunks = (group.column(at) for at in range(group.num_columns))
+    named = ((target_name(parquet, chunk.path_in_schema), chunk) for chunk in chunks)
+    return {name: chunk for name, chunk in named if name}
+
+
+def _bounds(
+    group: pq.RowGroupMetaData, columns: Chunks, job: SurveyJob
+) -> list[tuple[Any, Any]] | None:
     """Return the bounds of each key column, or None if one is unknown."""
-    columns = {group.column(at).path_in_schema: at for at in range(group.num_columns)}
     found = []
     for name in job.keying.columns:
         if name not in columns:
             return None
         kind = job.schema.field(name).type
-        one = _column_bounds(group.column(columns[name]), kind, group.num_rows)
+        one = _column_bounds(columns[name], kind, group.num_rows)
         if one is None:
             return None
         found.append(one)
@@ -266,16 +279,21 @@ def _counts(
             unclear.append(block)
     for block in unclear:
         row_filter = job.row_filters[block.input]
-        rows = _read(files, block, (keying.time_column, *row_filter.reads), ())
+        names = (keying.time_column, *row_filter.reads)
+        rows = _read(files, block, job.schema, names, ())
         left = row_filter.sifted(rows, block.first)
         counts += np.bincount(keying.chunks(left), minlength=len(counts))
     return counts
 
 
 def _read(
-    files: DataFiles, block: Block, columns: Sequence[str] | None, words: Sequence[str]
+    files: DataFiles,
+    block: Block,
+    target: pa.Schema,
+    columns: Sequence[str] | None,
+    words: Sequence[str],
 ) -> pa.Table:
-    with opened(files, block, words) as parquet:
+    with opened(files, block, target, words) as parquet:
         named = None if columns is None else list(dict.fromkeys(columns))
         return parquet.read_row_group(block.group, columns=named, use_threads=False)
 
@@ -300,7 +318,7 @@ def _points(job: SurveyJob, files: DataFiles, block: Block, shape: Shape, scale:
     """Draw a sample of one block's rows; the same rows on every call."""
     names, row_filter = job.keying.columns, job.row_filters[block.input]
     columns = None if job.row_kind.kind.merges else (*names, *row_filter.reads)
-    rows = _read(files, block, columns, shape.dictionaries)
+    rows = _read(files, block, shape.schema, columns, shape.dictionaries)
     kept = row_filter.kept(rows, block.first)
     numbers = np.arange(rows.num_rows) if kept is None else np.flatnonzero(kept)
     rows = rows.take(pa.array(numbers)) if kept is not None else rows
@@ -324,14 +342,13 @@ def _plain(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return column.cast(kind)
 
 
-def _wordy(group: pq.RowGroupMetaData, schema: pa.Schema) -> set[str]:
+def _wordy(columns: Chunks, schema: pa.Schema) -> set[str]:
     """Return the columns whose dictionary is small beside their data."""
-    chunks = (group.column(at) for at in range(group.num_columns))
-    return {chunk.path_in_schema for chunk in chunks if _repeats(chunk, schema)}
+    return {name for name, chunk in columns.items() if _repeats(name, chunk, schema)}
 
 
-def _repeats(chunk: pq.ColumnChunkMetaData, schema: pa.Schema) -> bool:
-    at = schema.get_field_index(chunk.path_in_schema)
+def _repeats(name: str, chunk: pq.ColumnChunkMetaData, schema: pa.Schema) -> bool:
+    at = schema.get_field_index(name)
     if at < 0 or not chunk.has_dictionary_page:
         return False
     kind = schema.field(at).type
@@ -367,7 +384,10 @@ def _heads(
     """Yield the first live rows of each block."""
     for block in blocks:
         first = block.first
-        with opened(files, block, shape.dictionaries) as parquet, decoding(block.path):
+        with (
+            opened(files, block, shape.schema, shape.dictionaries) as parquet,
+            decoding(block.path),
+        ):
             for batch in parquet.iter_batches(
                 PROBE_ROWS, row_groups=[block.group], use_threads=False
             ):

@@ -29,9 +29,9 @@ import numpy as np
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, SegtableError
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, inherited
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.rollup.distinct import groups
 from airflow_provider_segtable.data.sort.ranges import Ranges
 from airflow_provider_segtable.data.sort.runs import SortRun
@@ -88,7 +88,7 @@ def sort_stages(
     """
     given = tuple(segment for segment in inputs if segment.rows)
     spec = replace(spec, replaces=spec.replaces or inherited(given))
-    schema = to_arrow(spec.schema)
+    schema = stored_columns(spec.schema)
     keying = keying_of(spec, schema)
     surveys = (yield [*survey_jobs(spec, given, schema, keying)]) if given else ()
     dropped = sum(survey.dropped for survey in surveys)

@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
+from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
 from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
@@ -96,6 +97,7 @@ def _spec(
         member=step.one_group,
         row_filters=row_filters(ports.files, attempt.state, attempt.inputs),
         deletes_applied_through=attempt.state.n,
+        definition=encode_definition(table, attempt.state.base_version),
     )
 
 

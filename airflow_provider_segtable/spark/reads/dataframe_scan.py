@@ -9,6 +9,8 @@
    of the row number in the file, computed from the segment's runs; in others that of the address
    in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
    applicable deletes are read unfiltered.
+   Files of each schema are read by its own names and types, then brought to the present columns
+   (``file_columns``).
 4. Columns that Spark's reader does not support are read by pyarrow in tasks (``arrow_scan``): the
    same rows, but slower, because they cross into Spark one by one.
 5. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
@@ -51,6 +53,7 @@ from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.files.segment_files import check_footers
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.arrow_scan import NAMES, arrow_scan
+from airflow_provider_segtable.spark.reads.file_columns import FileColumns, identified
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, place, spark_paths
 from airflow_provider_segtable.spark.reads.row_bitmaps import Words, united, unmarked, words_of
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
@@ -173,9 +176,13 @@ def _visible(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a group of segments is read: its clip interval, and the names of its rows, if any."""
+    """How a group of segments is read: its clip interval, and the names of its rows, if any.
+
+    ``schema`` is the number of the schema that its files were written with.
+    """
 
     clip: Interval | None
+    schema: int
     places: bool = False
     hidden: bool = False
     predicates: tuple[Predicate, ...] = ()
@@ -217,6 +224,7 @@ class _Asked:
         named = bool(row_filter.deleted) or self.addressed
         return _Way(
             clip,
+            segment.schema,
             places=named and segment.traced,
             hidden=named and not segment.traced,
             predicates=row_filter.predicates,
@@ -226,7 +234,8 @@ class _Asked:
         time = self.snapshot.state.table.time_column
         asked = [*self.wanted, *([time] if way.clip else [])]
         fields = _fields(self.known, list(dict.fromkeys(asked)))
-        if readable(fields) == fields:
+        stored = FileColumns.of(self.snapshot.state.table, way.schema, fields)
+        if readable(fields) == fields and readable(stored.schema) == stored.schema:
             if self.snapshot.checked:
                 check_footers(self.snapshot.ports.files, segments)
             frame = self._sifted(self._read(way, segments, fields), way, segments)
@@ -235,7 +244,7 @@ class _Asked:
                 self.spark,
                 self.snapshot,
                 segments,
-                fields,
+                identified(self.snapshot.state.table, fields),
                 self.row_filters,
                 addressed=self.addressed,
             )
@@ -247,12 +256,13 @@ class _Asked:
             n for s in segments for n in self.row_filters[s.id].reads if n in self.known.names
         ]
         more = [self.known.field(n) for n in dict.fromkeys(sifting) if n not in fields.names]
-        schema = spark_schema(pa.schema([*fields, *more, *(NAMES if way.hidden else ())]))
+        stored = FileColumns.of(self.snapshot.state.table, way.schema, pa.schema([*fields, *more]))
+        schema = spark_schema(pa.schema([*stored.schema, *(NAMES if way.hidden else ())]))
         options = parquet_options(checked=self.snapshot.checked)
         reader = self.spark.read.schema(schema).options(**options)
         with translated(f"reading {ports.uri} at version {self.snapshot.version}"):
             frame = reader.parquet(*spark_paths(ports.uri, ports.storage_options, segments))
-            return _placed(frame) if way.places else frame
+            return stored.shown(_placed(frame) if way.places else frame)
 
     def _sifted(self, frame: DataFrame, way: _Way, segments: list[Segment]) -> DataFrame:
         for predicate in way.predicates:

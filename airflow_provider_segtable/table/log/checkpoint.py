@@ -44,10 +44,12 @@ from airflow_provider_segtable.table.log.segment_rows import (
     segments_in,
 )
 
-FORMAT = 6
-READABLE = (2, 3, 4, 5, FORMAT)
-"""Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table; all are read, because
-the log behind them may be gone."""
+FORMAT = 7
+READABLE = (2, 3, 4, 5, 6, FORMAT)
+"""Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema; all are
+read, because the log behind them may be gone."""
+CHUNKED = 6
+"""First format with a chunk table."""
 SUMMED = 5
 """First format with a checksum."""
 GROUP_ROWS = 4096
@@ -182,7 +184,7 @@ def read_checkpoint(data: bytes) -> State:
         entries = file.metadata.metadata or {}
         head = json.loads(entries[_HEAD])
         _check_format(head["format"], summed=summed)
-        if head["format"] != FORMAT:
+        if head["format"] < CHUNKED:
             return _read_whole(file, head)
         table = pa.BufferReader(base64.b64decode(entries[_CHUNKS]))
         chunks = CheckpointChunks(

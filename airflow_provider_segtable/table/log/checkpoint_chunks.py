@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary, P
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.table.log.segment_rows import segments_in
+from airflow_provider_segtable.table.log.segment_rows import in_schema, segments_in
 
 CHUNKS_KEPT = 128
 """Number of decoded chunks that a checkpoint caches."""
@@ -146,7 +146,7 @@ class CheckpointChunks:
     def _read_group(self, group: int) -> pa.Table:
         with self._lock:
             # Single-threaded: a process that ends while Arrow starts its threads is aborted.
-            return self._file.read_row_group(group, use_threads=False)
+            return in_schema(self._file.read_row_group(group, use_threads=False))
 
     def _decode(self, at: int) -> Chunk:
         key = self._keys[at]

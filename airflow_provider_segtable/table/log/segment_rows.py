@@ -47,6 +47,7 @@ SCHEMA = pa.schema(
         ("replaces", pa.string()),
         ("roots", pa.string()),
         ("purged", pa.int64()),
+        ("schema", pa.int32()),
         ("footer_start", pa.int64()),
         ("footer_crc", pa.int64()),
     ]
@@ -64,6 +65,14 @@ _FACTS = (
 def rows_of(segments: Iterable[Segment]) -> pa.Table:
     """Return segments as rows, in their order."""
     return pa.Table.from_pylist([_row(segment) for segment in segments], schema=SCHEMA)
+
+
+def in_schema(rows: pa.Table) -> pa.Table:
+    """Return the rows of a format with a chunk table in today's columns; 6 had no ``schema``."""
+    if "schema" in rows.column_names:
+        return rows
+    at = SCHEMA.get_field_index("schema")
+    return rows.add_column(at, SCHEMA.field(at), pa.array([0] * rows.num_rows, pa.int32()))
 
 
 def segments_in(rows: pa.Table) -> list[Segment]:
@@ -90,6 +99,7 @@ def _row(segment: Segment) -> dict[str, Any]:
         "replaces": json.dumps(encode_roots(segment.replaces)) if segment.replaces else None,
         "roots": json.dumps(encode_roots(segment.roots)) if segment.roots else None,
         "purged": segment.deletes_applied_through,
+        "schema": segment.schema,
         "footer_start": segment.footer.start if segment.footer else None,
         "footer_crc": segment.footer.crc if segment.footer else None,
     }
@@ -112,6 +122,7 @@ def _segment(row: dict[str, Any], keys: dict[tuple[int, int, int], ChunkKey]) ->
         replaces=decode_roots(json.loads(row["replaces"])) if row["replaces"] else (),
         roots=decode_roots(json.loads(row["roots"])) if row.get("roots") else (),
         deletes_applied_through=row.get("purged", 0),
+        schema=row.get("schema", 0),
         footer=_footer(row),
         **{name: row[name] for name in _FACTS},
     )

@@ -6,7 +6,8 @@
    and may repartition time.
 3. State keeps all pending plans, and the last ``FINISHED_PLANS_KEPT`` finished ones.
 4. *Admission of a request*: refused if a pending plan excludes it, or if the plan is pending or
-   completed already (an aborted one may come back).
+   completed already (an aborted one may come back), or if it sorts by a column that an alteration
+   renamed or dropped meanwhile.
 5. *Admission of an attempt*: refused if the plan is finished, its lock is older than that of the
    latest attempt, or an id or version is used already.
 6. *Admission of a completion*: it commutes with appends, changes and plans over other segments.
@@ -24,6 +25,7 @@ from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generatio
 from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families.table_events import lost_columns
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle
@@ -245,6 +247,10 @@ def _request(plan: Plan, state: State) -> Conflict | None:
         if plan.excluded_by(other.plan):
             reason = f"inputs of {plan.id} are claimed by pending plan {other.plan.id}"
             return Conflict(reason=reason, winner=other.last_n)
+    missing = lost_columns(plan, state.table.schema)
+    if missing:
+        reason = f"plan {plan.id} sorts by {', '.join(missing)}, which the table has no more"
+        return Conflict(reason=reason, winner=state.table.altered)
     return plan.admit_request(state)
 
 

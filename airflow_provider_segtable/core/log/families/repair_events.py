@@ -15,6 +15,11 @@ from typing import Any
 from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families.table_events import (
+    TableCreated,
+    decode_table,
+    encode_table,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish, settle, void
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
@@ -44,6 +49,7 @@ class TableRepaired:
         voided: ids under which no segment will ever be published.
         overrides: the granularity overrides from now on; None if unchanged.
         vectors: deletions that are missing in the log.
+        table: the table's definition, if files know of alterations that the log lost.
         reason: what was repaired, for people.
     """
 
@@ -52,6 +58,7 @@ class TableRepaired:
     vectors: tuple[VectorFile, ...] = ()
     voided: tuple[SegmentId, ...] = ()
     overrides: tuple[GranularityOverride, ...] | None = None
+    table: TableCreated | None = None
     reason: str
 
 
@@ -66,6 +73,7 @@ def _encode_restored(action: TableRepaired) -> Json:
         "reason": action.reason,
         **{name: value for name, value in rarely.items() if value},
         **({} if action.overrides is None else {"zones": encode_overrides(action.overrides)}),
+        **({} if action.table is None else {"table": encode_table(action.table)}),
     }
 
 
@@ -76,6 +84,7 @@ def _decode_restored(body: Mapping[str, Any]) -> TableRepaired:
         voided=decode_ids(body.get("voided", [])),
         vectors=tuple(map(decode_vectors, body.get("vectors", []))),
         overrides=decode_overrides(body["zones"]) if "zones" in body else None,
+        table=decode_table(body["table"]) if "table" in body else None,
         reason=body["reason"],
     )
 
@@ -99,7 +108,7 @@ def apply(state: State, action: TableRepaired, n: int) -> State:
     voided = void(settled, action.voided)
     overrides = state.overrides if action.overrides is None else action.overrides
     published = delete_rows(publish(voided, action.segments), action.vectors, n)
-    return replace(published, overrides=overrides)
+    return replace(published, overrides=overrides, table=action.table or state.table)
 
 
 def admit(action: TableRepaired, state: State) -> TableRepaired | Conflict:

@@ -2,26 +2,35 @@
 
 1. ``TableCreated`` is event 0, and no other; its time is the base version of all chunks. It is also
    the table's definition: ``State.table``, which alterations change.
-2. ``TableAltered`` changes the definition from its event on: properties are set and removed.
-   Earlier versions keep the definition of their time. ``TableCreated.altered`` is the newest
-   alteration; ``property_events`` is the event that set a property, if it was not the creation.
+2. ``TableAltered`` changes the definition from its event on: properties are set and removed, and
+   the table gets another schema (``core.tables.evolution``). Earlier versions keep the definition
+   of their time. ``TableCreated.altered`` counts up with every alteration: it is its event, unless
+   a repair began the log anew. ``property_events`` is the event that set a property, if it was
+   not the creation.
 3. *Admission of a creation*: refused, because a table that has a state exists already.
 4. *Admission of an alteration*: its author checks it against a definition, and names the newest
    alteration in it (``after``). If another alteration has landed since, it is refused; the author
    then checks it against the newer definition and commits again (``table.alteration``).
-   So two alterations that are valid singly never add up to an invalid definition.
+   So two alterations that are valid singly never add up to an invalid definition. A column that a
+   pending plan sorts by keeps its name, or the plan could not be carried out.
+5. *Appends, changes and compactions* that were begun under an earlier schema are admitted after an
+   alteration. A segment records the number of its file's schema, the definition keeps all schemas,
+   and readers go by the ids of columns: so every file is readable in every later schema. A change
+   whose rows another one has changed since is evaluated again anyway (``change_events``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.paths import known_name
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.schema import Schema, decode_columns, encode_columns
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -40,15 +49,25 @@ class TableCreated:
     kind: TableKind = field(default_factory=Append)
     altered: int = 0
     property_events: Mapping[str, int] = field(default_factory=dict)
+    earlier: tuple[Schema, ...] = ()
+
+    def schema_of(self, number: int) -> Schema:
+        """Return the schema of a number: that of a file."""
+        return (*self.earlier, self.schema)[number]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAltered:
-    """Properties are set and removed; checked against the definition as of alteration ``after``."""
+    """Properties are set and removed, and the schema is changed.
+
+    It was checked against the definition as of alteration ``after``. ``schema`` is the new schema,
+    None if it stays.
+    """
 
     after: int
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    schema: Schema | None = None
 
 
 TableEvent: TypeAlias = TableCreated | TableAltered
@@ -59,15 +78,16 @@ def encode_table(action: TableCreated) -> Json:
     return {
         "table_id": action.table_id,
         "name": action.name,
-        "schema": [
-            {"name": c.name, "type": c.type, "nullable": c.nullable} for c in action.schema.columns
-        ],
+        "schema": encode_columns(action.schema),
         "time_column": action.time_column,
         "granularity": action.granularity.value,
         "properties": dict(action.properties),
         **action.kind.encoded(),
         **({"altered": action.altered} if action.altered else {}),
         **({"property_events": dict(action.property_events)} if action.property_events else {}),
+        **(
+            {"earlier": [encode_columns(each) for each in action.earlier]} if action.earlier else {}
+        ),
     }
 
 
@@ -80,22 +100,33 @@ def decode_table(body: Mapping[str, Any]) -> TableCreated:
     return TableCreated(
         table_id=known_name(body["table_id"], "a table's locks"),
         name=body["name"],
-        schema=Schema(tuple(Column(**column) for column in body["schema"])),
+        schema=decode_columns(body["schema"], len(body.get("earlier", ()))),
         time_column=body["time_column"],
         granularity=Granularity(body["granularity"]),
         properties=body["properties"],
         kind=decode_kind(body),
         altered=body.get("altered", 0),
         property_events=body.get("property_events", {}),
+        earlier=tuple(decode_columns(each, at) for at, each in enumerate(body.get("earlier", ()))),
     )
 
 
 def _encode_alteration(action: TableAltered) -> Json:
-    return {"after": action.after, "set": dict(action.set), "unset": list(action.unset)}
+    schema = {} if action.schema is None else _encode_schema(action.schema)
+    return {"after": action.after, "set": dict(action.set), "unset": list(action.unset), **schema}
+
+
+def _encode_schema(schema: Schema) -> Json:
+    return {"schema": encode_columns(schema), "number": schema.number}
 
 
 def _decode_alteration(body: Mapping[str, Any]) -> TableAltered:
-    return TableAltered(after=body["after"], set=body["set"], unset=tuple(body["unset"]))
+    return TableAltered(
+        after=body["after"],
+        set=body["set"],
+        unset=tuple(body["unset"]),
+        schema=decode_columns(body["schema"], body["number"]) if "schema" in body else None,
+    )
 
 
 KINDS = (
@@ -113,22 +144,49 @@ def altered(table: TableCreated, action: TableAltered, n: int) -> TableCreated:
     """Return the definition after the alteration of event ``n``."""
     values = {**table.properties, **action.set}
     events = {**table.property_events, **dict.fromkeys(action.set, n)}
+    if action.schema:
+        table = replace(table, schema=action.schema, earlier=(*table.earlier, table.schema))
     return replace(
         table,
-        altered=n,
+        altered=max(n, table.altered + 1),
         properties={key: value for key, value in values.items() if key not in action.unset},
         property_events={key: at for key, at in events.items() if key not in action.unset},
     )
 
 
-def admit(action: TableEvent, table: TableCreated) -> TableEvent | Conflict:
-    """Return the alteration of a table that exists, or the conflict that forbids it."""
+def admit(action: TableEvent, table: TableCreated, plans: Iterable[Plan]) -> TableEvent | Conflict:
+    """Return the alteration of a table that exists, or the conflict that forbids it.
+
+    Args:
+        action: the creation or alteration.
+        table: the newest definition.
+        plans: the pending plans.
+    """
     match action:
         case TableCreated():
             return Conflict(reason="the table exists already", winner=0)
         case TableAltered(after=after) if after != table.altered:
             return Conflict(reason="the table was altered meanwhile", winner=table.altered)
+        case TableAltered(schema=Schema() as schema):
+            return _lost_order(schema, plans) or action
         case TableAltered():
             return action
         case _:
             assert_never(action)
+
+
+def _lost_order(schema: Schema, plans: Iterable[Plan]) -> Conflict | None:
+    for plan in plans:
+        missing = lost_columns(plan, schema)
+        if missing:
+            return Conflict(
+                reason=f"plan {plan.id} sorts by {', '.join(missing)}, which the table would lose: "
+                f"carry it out first (segtable compact TABLE {plan.id})"
+            )
+    return None
+
+
+def lost_columns(plan: Plan, schema: Schema) -> list[str]:
+    """Return the columns that a plan sorts by and that a schema lacks."""
+    order = Order.parse(str(plan.facts()["clustering"] or ""))
+    return [name for name in order.columns if schema.find(name) is None]

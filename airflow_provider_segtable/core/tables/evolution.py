@@ -1,0 +1,200 @@
+"""Schema evolution: a schema and changes of its columns give the next schema, or a refusal.
+
+1. Changes apply in order. Each names its column; a refusal names it, too, and says the way out.
+2. *Add*: a nullable column with a new id. Rows written before have its default, null if none.
+3. *Rename*, *reorder* and *make nullable* change no value. *Widen* takes a type to one that holds
+   all its values: integers and floating numbers to more bits, decimals to more digits.
+4. *Drop*: the id is never given again, so a column of the same name may be added: it is another.
+5. The time column stays: segments, chunks and jobs go by its name and type.
+6. A kind of table may refuse all changes: the columns of a rollup table are its definition.
+
+Source of the idea: schema evolution in Iceberg; its names where they fit.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, SchemaMismatch
+from airflow_provider_segtable.core.tables.metric import HIDDEN
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddColumn:
+    """Add a nullable column at the end; ``default`` is the value of rows written before."""
+
+    name: str
+    type: str
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropColumn:
+    """Drop a column; files keep its values until a compaction writes them in a later schema."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameColumn:
+    """Rename a column."""
+
+    name: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidenColumn:
+    """Give a column a type that holds all values of its present one."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeNullable:
+    """Allow nulls in a column."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reorder:
+    """Put these columns first, in this order; the others follow as they are."""
+
+    names: tuple[str, ...]
+
+
+ColumnChange: TypeAlias = (
+    AddColumn | DropColumn | RenameColumn | WidenColumn | MakeNullable | Reorder
+)
+
+_LADDERS = (
+    ("int8", "int16", "int32", "int64"),
+    ("uint8", "uint16", "uint32", "uint64"),
+    ("halffloat", "float", "double"),
+)
+_DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
+
+
+def evolved(
+    schema: Schema, earlier: Sequence[Schema], changes: Iterable[ColumnChange], time_column: str
+) -> Schema:
+    """Return the schema after changes; its number is the next one.
+
+    Args:
+        schema: the present schema.
+        earlier: all schemas before; their ids are not given again.
+        changes: the changes, in order.
+        time_column: the event time.
+
+    Raises:
+        SchemaMismatch: a column does not exist, or cannot be changed so.
+        InvalidName: a new name is taken, empty or reserved.
+        InvalidInput: the change would touch the time column.
+    """
+    following = 1 + max(column.id for each in (*earlier, schema) for column in each.numbered)
+    for change in changes:
+        if isinstance(change, AddColumn):
+            schema = _added(schema, change, following)
+            following += 1
+        else:
+            schema = _changed(schema, change, time_column)
+    return replace(schema, number=len(earlier) + 1)
+
+
+def _added(schema: Schema, change: AddColumn, number: int) -> Schema:
+    _check_name(schema, change.name)
+    column = Column(
+        name=change.name, type=change.type, id=number, first_name="", default=change.default
+    )
+    return replace(schema, columns=(*schema.numbered, column))
+
+
+def _changed(
+    schema: Schema,
+    change: DropColumn | RenameColumn | WidenColumn | MakeNullable | Reorder,
+    time_column: str,
+) -> Schema:
+    match change:
+        case Reorder(names=names):
+            return _reordered(schema, names)
+        case DropColumn(name=name):
+            column = _free(schema, name, time_column, "dropped")
+            return replace(schema, columns=tuple(c for c in schema.numbered if c != column))
+        case RenameColumn(name=name, new=new):
+            column = _free(schema, name, time_column, "renamed")
+            _check_name(schema, new)
+            return _with(schema, column, replace(column, name=new, first_name=column.old_name))
+        case WidenColumn(name=name, type=kind):
+            column = _free(schema, name, time_column, "changed in type")
+            if not widens(column.type, kind):
+                raise SchemaMismatch(
+                    f"column {name!r} cannot become {kind}: a value of {column.type} might not "
+                    f"fit; possible are {_wider(column.type)}. Add a column and update it instead"
+                )
+            return _with(schema, column, replace(column, type=kind))
+        case MakeNullable(name=name):
+            column = _free(schema, name, time_column, "made nullable")
+            return _with(schema, column, replace(column, nullable=True))
+        case _:
+            assert_never(change)
+
+
+def widens(old: str, new: str) -> bool:
+    """Return whether a type holds all values of another one."""
+    for ladder in _LADDERS:
+        if old in ladder and new in ladder:
+            return ladder.index(old) <= ladder.index(new)
+    before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+    if before and after:
+        return before[2] == after[2] and int(before[1]) <= int(after[1])
+    return old == new
+
+
+def _wider(kind: str) -> str:
+    for ladder in _LADDERS:
+        if kind in ladder[:-1]:
+            return ", ".join(ladder[ladder.index(kind) + 1 :])
+    decimal = _DECIMAL.fullmatch(kind)
+    return f"decimal128(more than {decimal[1]}, {decimal[2]})" if decimal else "no other types"
+
+
+def _with(schema: Schema, old: Column, new: Column) -> Schema:
+    return replace(schema, columns=tuple(new if c == old else c for c in schema.numbered))
+
+
+def _free(schema: Schema, name: str, time_column: str, done: str) -> Column:
+    """Return a column that may be changed."""
+    column = next((column for column in schema.numbered if column.name == name), None)
+    if column is None:
+        raise SchemaMismatch(f"no column {name!r}: the table has {', '.join(schema.names)}")
+    if name == time_column:
+        raise InvalidInput(
+            f"column {name!r} is the event time, by which the table is divided, so it cannot be "
+            f"{done}: create another table and append the rows to it"
+        )
+    return column
+
+
+def _check_name(schema: Schema, name: str) -> None:
+    if not name or name != name.strip() or name.startswith(HIDDEN):
+        raise InvalidName(f"column name {name!r} is empty or reserved: choose another")
+    taken = {each.lower(): each for each in schema.names}
+    if name.lower() in taken:
+        raise InvalidName(
+            f"there is a column {taken[name.lower()]!r}: choose another name than {name!r}, or "
+            "drop or rename that column first"
+        )
+
+
+def _reordered(schema: Schema, names: tuple[str, ...]) -> Schema:
+    for name in names:
+        if schema.find(name) is None:
+            raise SchemaMismatch(f"no column {name!r}: the table has {', '.join(schema.names)}")
+        if names.count(name) > 1:
+            raise InvalidInput(f"column {name!r} occurs {names.count(name)} times in the order")
+    first = [column for name in names for column in schema.numbered if column.name == name]
+    return replace(schema, columns=(*first, *(c for c in schema.numbered if c.name not in names)))

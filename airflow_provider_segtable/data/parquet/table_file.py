@@ -1,0 +1,217 @@
+"""Data files as files of a table's present columns, whatever schema they were written with.
+
+1. The target schema knows its columns by id (``stored_columns``): each field has its id, the name
+   that it has in files without ids, and its default, in the field's metadata.
+2. ``opened`` compares a file's columns with the target by their ids. If they are the same in name,
+   it is pyarrow's own reader: the usual case costs a look at the footer.
+3. Else a ``TableFile`` reads the file: columns are renamed, dropped ones left out, missing ones
+   filled with their default. Types are cast by the callers, as they do for all files.
+4. Hidden columns are known by their names, which never change.
+
+Source of the idea: Iceberg's column projection by field id.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_segtable.core.tables.metric import HIDDEN
+from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+
+_OLD_NAME = b"segtable.old_name"
+_DEFAULT = b"segtable.default"
+
+
+def stored_columns(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of a table schema, with ids, old names and defaults."""
+    fields = []
+    for field, column in zip(to_arrow(schema), schema.numbered, strict=True):
+        entries = {ID: str(column.id).encode(), _OLD_NAME: column.old_name.encode()}
+        if column.default is not None:
+            entries[_DEFAULT] = column.default.encode()
+        fields.append(field.with_metadata(entries))
+    return pa.schema(fields)
+
+
+def with_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
+    """Return a schema to write a file with: its fields have their ids, and no other metadata."""
+    fields = (
+        field.with_metadata({ID: str(ids[field.name]).encode()})
+        if field.name in ids
+        else field.remove_metadata()
+        for field in schema
+    )
+    return pa.schema(list(fields))
+
+
+def with_hidden_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
+    """Return a schema whose hidden fields have their ids; the others stay."""
+    return pa.schema(
+        [
+            field.with_metadata({ID: str(ids[field.name]).encode()})
+            if field.name.startswith(HIDDEN) and field.name in ids
+            else field
+            for field in schema
+        ]
+    )
+
+
+def with_own_ids(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with the ids of its fields, and no other metadata."""
+    ids = {f.name: int(f.metadata[ID]) for f in schema if ID in (f.metadata or {})}
+    return with_ids(schema, ids)
+
+
+def plain_columns(schema: pa.Schema) -> pa.Schema:
+    """Return a schema without any metadata."""
+    return pa.schema([field.remove_metadata() for field in schema])
+
+
+def default_of(field: "pa.Field[Any]") -> Any:
+    """Return a column's value in rows of files that lack it."""
+    text = (field.metadata or {}).get(_DEFAULT)
+    if text is None:
+        return pa.scalar(None, field.type)
+    return pa.scalar(text.decode(), pa.string()).cast(field.type)
+
+
+def file_names(stored: pa.Schema, target: pa.Schema) -> Mapping[str, str | None]:
+    """Return the name of each target column in a file; None if the file lacks it."""
+    fields = [field for field in stored if not field.name.startswith(HIDDEN)]
+    visible = {field.name for field in fields}
+    ids = {(field.metadata or {}).get(ID): field.name for field in fields}
+    ids.pop(None, None)
+    names: dict[str, str | None] = {}
+    for field in target:
+        entries = field.metadata or {}
+        if field.name.startswith(HIDDEN) or ID not in entries:
+            names[field.name] = field.name
+        elif ids:
+            names[field.name] = ids.get(entries[ID])
+        else:
+            old = entries.get(_OLD_NAME, field.name.encode()).decode()
+            names[field.name] = old if old in visible else None
+    return names
+
+
+def opened(
+    source: Any,
+    target: pa.Schema,
+    *,
+    words: Sequence[str] = (),
+    metadata: pq.FileMetaData | None = None,
+) -> "pq.ParquetFile | TableFile":
+    """Open a file to read the columns of a target schema; the caller closes it.
+
+    Args:
+        source: the file, as pyarrow takes it.
+        target: the columns, from ``stored_columns``, and hidden ones; without ids by name.
+        words: columns to read as dictionaries, if the file has them.
+        metadata: the file's metadata, if it is known.
+    """
+    metadata = metadata or pq.read_metadata(source)
+    stored = metadata.schema.to_arrow_schema()
+    names = file_names(stored, target)
+    paths = {metadata.schema.column(number).path for number in range(metadata.num_columns)}
+    have = [name for word in words if (name := names.get(word, word)) in paths]
+    parquet = pq.ParquetFile(source, metadata=metadata, read_dictionary=have)
+    shown = [field.name for field in stored if not field.name.startswith(HIDDEN)]
+    extra = set(shown) - {name for name in names.values() if name}
+    identified = any(ID in (field.metadata or {}) for field in target)
+    same = all(name == given for name, given in names.items())
+    if not identified or (same and not extra):
+        return parquet
+    return TableFile(parquet, names, target)
+
+
+def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
+    """Return the target column that a file's column is; None if the target lacks it."""
+    return parquet.shown_as(path) if isinstance(parquet, TableFile) else path
+
+
+class TableFile:
+    """A file of another schema, with the part of ``pq.ParquetFile`` that readers use."""
+
+    def __init__(
+        self, parquet: pq.ParquetFile, names: Mapping[str, str | None], target: pa.Schema
+    ) -> None:
+        """Read ``parquet`` by ``names``: the file's name of each target column."""
+        self._parquet = parquet
+        hidden = [n for n in parquet.schema_arrow.names if n.startswith(HIDDEN)]
+        self._names = {**names, **{name: name for name in hidden}}
+        self._target = target
+        self._shown = {stored: name for name, stored in self._names.items() if stored}
+        self.metadata = parquet.metadata
+        self.schema = parquet.schema
+        self.num_row_groups: int = parquet.num_row_groups
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self._parquet.close()
+
+    def shown_as(self, path: str) -> str | None:
+        """Return the target's name of a file's column; None if the target lacks it."""
+        return self._shown.get(path)
+
+    @property
+    def schema_arrow(self) -> pa.Schema:
+        """Return the file's columns that the target has, under the target's names."""
+        stored = self._parquet.schema_arrow
+        return pa.schema(
+            [
+                stored.field(old).with_name(name)
+                for old, name in self._shown.items()
+                if old in stored.names
+            ]
+        )
+
+    def iter_batches(
+        self, *args: Any, columns: Sequence[str] | None = None, **options: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the target's columns."""
+        wanted = self._wanted(columns)
+        for batch in self._parquet.iter_batches(*args, columns=self._stored(wanted), **options):
+            yield self._made(batch, wanted, pa.RecordBatch.from_arrays)
+
+    def read_row_group(self, number: int, **options: Any) -> pa.Table:
+        """Return the rows of a row group in the target's columns."""
+        return self.read_row_groups([number], **options)
+
+    def read_row_groups(
+        self, numbers: Sequence[int], *, columns: Sequence[str] | None = None, **options: Any
+    ) -> pa.Table:
+        """Return the rows of row groups in the target's columns."""
+        wanted = self._wanted(columns)
+        rows = self._parquet.read_row_groups(list(numbers), columns=self._stored(wanted), **options)
+        return self._made(rows, wanted, pa.Table.from_arrays)
+
+    def _wanted(self, columns: Sequence[str] | None) -> list[str]:
+        if columns is not None:
+            return list(columns)
+        present = {*self._parquet.schema_arrow.names}
+        shown = [n for n in self._target.names if not n.startswith(HIDDEN)]
+        return [*shown, *(n for n in self._names if n.startswith(HIDDEN) and n in present)]
+
+    def _stored(self, wanted: Sequence[str]) -> list[str]:
+        """Return the names of some columns in the file, as far as it has them."""
+        return [stored for name in wanted if (stored := self._names.get(name, name))]
+
+    def _made(self, rows: Any, wanted: Sequence[str], build: Callable[..., Any]) -> Any:
+        if not wanted:
+            return rows
+        arrays = [self._column(rows, name) for name in wanted]
+        return build(arrays, names=list(wanted))
+
+    def _column(self, rows: Any, name: str) -> Any:
+        stored = self._names.get(name, name)
+        if stored is not None:
+            return rows.column(stored)
+        return pa.repeat(default_of(self._target.field(name)), rows.num_rows)
