@@ -276,7 +276,7 @@ class Table:
         checked = check_rows(rows, given_schema(definition), definition.time_column)
         rows = arrow_kind_of(definition.kind).prepared(checked, definition.time_column)
         name = commit_id or self.ports.randomness.token()
-        return append(self.ports, incoming(self.ports, rows), commit_id=name, state=state)
+        return append(self.ports, incoming(self.ports, rows, state), commit_id=name, state=state)
 
     def delete(
         self,

@@ -19,6 +19,13 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
+from airflow_provider_segtable.core.tables.evolution import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    RenameColumn,
+    WidenColumn,
+)
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.ledger import Intention
 from tests.simulation.world import change_id, commit_id
@@ -50,7 +57,8 @@ def appender(world: World, number: int) -> Callable[[Actor], None]:
             name = commit_id(number, turn)
             given = tuple(rows.column("row").to_pylist())
             world.ledger.intend(name, Intention(kind="append", rows=given))
-            _until_done(world, actor, name, partial(_append, ports, rows, name))
+            append = _append_all if world.shape.alterers else _append
+            _until_done(world, actor, name, partial(append, ports, rows, name))
 
     return run
 
@@ -72,6 +80,48 @@ def numbered(shape: Shape, numbers: Iterable[int], count: int = 0) -> pa.Table:
 def _append(ports: TableContext, rows: pa.Table, name: str) -> bool:
     Table(ports).append(rows, commit_id=name)
     return True
+
+
+def _append_all(ports: TableContext, rows: pa.Table, name: str) -> bool:
+    """Append rows with a null in every column that was added to the table."""
+    for field in Table(ports).snapshot().schema:
+        if field.name not in rows.column_names:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+    Table(ports).append(rows, commit_id=name)
+    return True
+
+
+def alterer(world: World) -> Callable[[Actor], None]:
+    """Somebody who adds, renames, widens and drops columns; a column's default is its id."""
+
+    def run(actor: Actor) -> None:
+        ports, turn = world.ports(actor), 0
+        while turn < world.shape.alterations_each:
+            actor.sleep(actor.uniform())
+            try:
+                _alter(ports, f"{actor.name}-{turn}", actor.uniform())
+            except SegtableError as error:
+                actor.point(f"alteration failed: {type(error).__name__}")
+            else:
+                turn += 1
+
+    return run
+
+
+def _alter(ports: TableContext, name: str, luck: float) -> None:
+    table = Table(ports)
+    definition = table.state().table
+    mine = [column for column in definition.schema.numbered if column.id > len(SCHEMA)]
+    schemas = (*definition.earlier, definition.schema)
+    following = 1 + max(column.id for schema in schemas for column in schema.numbered)
+    change: ColumnChange = AddColumn(name=f"c{following}", type="int32", default=str(following))
+    if mine and luck < 0.2:
+        change = DropColumn(name=mine[0].name)
+    elif mine and luck < 0.4:
+        change = WidenColumn(name=mine[-1].name, type="int64")
+    elif mine and luck < 0.6:
+        change = RenameColumn(name=mine[0].name, new=f"r{following}-{len(schemas)}")
+    table.alter(columns=[change], commit_id=name)
 
 
 def changer(world: World, number: int) -> Callable[[Actor], None]:

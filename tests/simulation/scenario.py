@@ -40,7 +40,7 @@ from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.faulty import (
     Faults,
 )
-from tests.simulation.authors import SCHEMA, appender, changer
+from tests.simulation.authors import SCHEMA, alterer, appender, changer
 from tests.simulation.caretakers import (
     cleaner,
     reader,
@@ -157,6 +157,7 @@ def build(
         (cleaner, shape.cleaners),
         (reader, shape.readers),
         (tagger, shape.taggers),
+        (alterer, shape.alterers),
     ):
         for number in range(count):
             simulation.spawn(f"{make.__name__}{number}", make(world), skew_us=number * 1_000_000)

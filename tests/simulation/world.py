@@ -39,6 +39,8 @@ class Shape:
     taggers: int = 0
     changers: int = 0
     changes_each: int = 2
+    alterers: int = 0
+    alterations_each: int = 6
 
 
 @dataclass(slots=True)

@@ -172,6 +172,79 @@ def set_properties(
     note(f"[green]version {version} has these properties.[/]")
 
 
+@tables.command()
+def alter(  # noqa: PLR0913 - each is an option
+    table: TableUri,
+    *,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(help="Add a column; repeat.", metavar=r"NAME TYPE \[default VALUE]"),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Drop a column; repeat.", metavar="NAME")
+    ] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(help="Rename a column; repeat.", metavar="OLD=NEW")
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Widen a column's type; repeat.", metavar="NAME=TYPE"),
+    ] = None,
+    nullable: Annotated[
+        list[str] | None, typer.Option(help="Allow nulls in a column; repeat.", metavar="NAME")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Put these columns first.", metavar="NAME,NAME...")
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Set a property with it; repeat.", metavar="KEY=VALUE"),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option(help="Give a property its default with it; repeat.", metavar="KEY"),
+    ] = None,
+    commit_id: Annotated[
+        str | None, typer.Option(help="Equal ids alter once; random by default.", metavar="ID")
+    ] = None,
+    storage_options: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    r"""Change the columns of a table, in one event; no file is rewritten.
+
+    [green]segtable table alter ./flights --add "gate string" --add "stops int default 0"[/]
+    [green]segtable table alter ./flights --rename dest=destination --type delay=double[/]
+    [green]segtable table alter ./flights --drop carrier --unset compaction.clustering[/]
+    [green]segtable table alter ./flights --order time_hour,carrier[/]
+
+    Old rows have the default in an added column, or null. Types become
+    wider only: int32 to int64, float to double, decimals with more digits.
+    Drops come first, then renames, types, additions and the order.
+    Earlier versions keep their columns: [green]segtable table scan TABLE --version N[/]
+    The event time stays as it is; a rollup table's columns cannot be changed.
+    """
+    from airflow_provider_segtable.cli.input.column_changes import parse_changes
+
+    columns = parse_changes(
+        add=add, drop=drop, rename=rename, types=types, nullable=nullable, order=order
+    )
+    if not (columns or properties or unset):
+        raise InvalidInput("there is nothing to change: give --add, --drop, --rename or --type")
+    opened = open_table(table, storage_options)
+    version = opened.alter(
+        columns=columns,
+        set=pairs(properties, "--set"),
+        unset=unset or (),
+        commit_id=commit_id,
+    )
+    answer = {**facts.definition_facts(table, opened.state()), "version": version}
+    if as_json:
+        print_json(answer)
+        return
+    show(drawing.definition(answer))
+    note(f"[green]version {version} has these columns.[/]")
+
+
 def _schema(text: str | None, like: Path | None) -> Any:
     if (text is None) == (like is None):
         raise InvalidInput("give the columns by either --schema or --like FILE")

@@ -50,7 +50,8 @@ def definition_facts(uri: str, state: State) -> Facts:
         "created": iso(state.base_version),
         "changed": iso(state.time),
         "schema": [
-            {"name": c.name, "type": c.type, "nullable": c.nullable} for c in table.schema.columns
+            {"name": c.name, "type": c.type, "nullable": c.nullable, "id": c.id}
+            for c in table.schema.numbered
         ],
         "time_column": table.time_column,
         "granularity": table.granularity.value,
@@ -228,7 +229,12 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
 
 def _alteration(action: TableAltered) -> str:
     news = (f"{key}={value}" for key, value in action.set.items())
-    parts = {"set": ", ".join(news), "unset": ", ".join(action.unset)}
+    columns = action.schema.names if action.schema else ()
+    parts = {
+        "columns now": ", ".join(columns),
+        "set": ", ".join(news),
+        "unset": ", ".join(action.unset),
+    }
     return "; ".join(f"{verb} {what}" for verb, what in parts.items() if what)
 
 

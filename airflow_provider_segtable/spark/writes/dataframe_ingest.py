@@ -129,7 +129,7 @@ def ingest_some(
     table, schema = state.table, to_arrow(state.table.schema)
     rows = check_columns(df, given_schema(table), table.time_column)
     with spark_kind_of(table.kind).incoming(rows, schema, table.time_column) as coming:
-        prepare = prepared(ports, coming.rows, coming.schema, sizing, coming.events)
+        prepare = prepared(ports, coming.rows, coming.schema, sizing, state, coming.events)
         try:
             return append(ports, prepare, commit_id=commit_id, wait_s=wait_s, state=state)
         except _NothingToAppend:
@@ -141,6 +141,7 @@ def prepared(
     rows: DataFrame,
     schema: pa.Schema,
     sizing: Sizing,
+    seen: State,
     events: Column | None = None,
 ) -> Prepare:
     """Return the prepare step of an append, which counts rows by time chunk and writes them.
@@ -150,6 +151,7 @@ def prepared(
         rows: rows with the columns of ``schema``, in their order; read twice.
         schema: the schema of the files.
         sizing: target size of segments.
+        seen: the version whose columns the rows have; a later alteration does not change them.
         events: how many input rows a row represents; one by default.
     """
 
@@ -159,7 +161,15 @@ def prepared(
             raise _NothingToAppend
         a_segment = sizing.rows(state, schema)
         counts = {chunk: math.ceil(found / a_segment) for chunk, found in census.chunks.items()}
-        return counts, _Writer(ports=ports, rows=rows, census=census, state=state, schema=schema)
+        writer = _Writer(
+            ports=ports,
+            rows=rows,
+            census=census,
+            state=state,
+            schema=schema,
+            definition=encode_definition(seen.table, seen.base_version),
+        )
+        return counts, writer
 
     return prepare
 
@@ -192,6 +202,7 @@ class _Writer:
     census: Census
     state: State
     schema: pa.Schema
+    definition: bytes
 
     def __call__(self, ticket: AppendTicket) -> list[Segment]:
         """Write every slot and return the descriptors; leave no files on failure."""
@@ -214,7 +225,7 @@ class _Writer:
             schema=self.schema,
             time_column=self.state.table.time_column,
             created=ticket.created,
-            definition=encode_definition(self.state.table, self.state.base_version),
+            definition=self.definition,
         )
 
         noted = NotedWrite(task=task, left=left)

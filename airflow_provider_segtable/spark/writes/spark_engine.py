@@ -77,7 +77,7 @@ class SparkEngine:
 
     def write(self, snapshot: Snapshot, new: DataFrame) -> Prepare:
         """Return the step of an append that writes rows in tasks."""
-        return prepared(snapshot.ports, new, snapshot.schema, Sizing())
+        return prepared(snapshot.ports, new, snapshot.schema, Sizing(), snapshot.state)
 
     def _updated(self, snapshot: Snapshot, request: Update) -> Selected[DataFrame]:
         schema = snapshot.schema

@@ -84,7 +84,7 @@ class ArrowEngine:
 
     def write(self, snapshot: Snapshot, new: pa.Table) -> Prepare:
         """Return the step of an append that splits rows by time chunk and writes them."""
-        return incoming(snapshot.ports, new)
+        return incoming(snapshot.ports, new, snapshot.state)
 
 
 def check_together(request: ChangeRequest) -> None:

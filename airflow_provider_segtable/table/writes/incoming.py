@@ -1,6 +1,7 @@
 """Incoming rows: split by time chunk and written as one new segment each."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,33 +19,39 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write
 
 
-def incoming(ports: TableContext, rows: pa.Table) -> Prepare:
+def incoming(ports: TableContext, rows: pa.Table, seen: State) -> Prepare:
     """Return the ``Prepare`` that splits rows by time chunk and writes one segment each.
 
     Args:
         ports: the table's ports.
         rows: checked rows in the table's stored form, in memory.
+        seen: the version whose columns the rows have; a later alteration does not change them.
     """
+    definition = encode_definition(seen.table, seen.base_version)
 
     def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
         parts = split_by_chunk(rows, state.table.time_column, state.layout)
-        return dict.fromkeys(parts, 1), lambda ticket: _written(ports, parts, ticket, state)
+        return dict.fromkeys(parts, 1), partial(_written, ports, parts, seen, definition)
 
     return prepare
 
 
 def _written(
-    ports: TableContext, parts: Mapping[Interval, pa.Table], ticket: AppendTicket, state: State
+    ports: TableContext,
+    parts: Mapping[Interval, pa.Table],
+    seen: State,
+    definition: bytes,
+    ticket: AppendTicket,
 ) -> list[Segment]:
     return [
         write_segment(
             ports.files,
             parts[interval],
             segment_id=ids[0],
-            time_column=state.table.time_column,
+            time_column=seen.table.time_column,
             created=ticket.created,
             token=ports.randomness.token(),
-            definition=encode_definition(state.table, state.base_version),
+            definition=definition,
         )
         for interval, ids in ticket.ids.items()
     ]

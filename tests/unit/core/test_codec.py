@@ -48,6 +48,12 @@ from airflow_provider_segtable.core.segments.segment import (
     roots_of,
     tombstone,
 )
+from airflow_provider_segtable.core.tables.evolution import (
+    AddColumn,
+    RenameColumn,
+    Reorder,
+    evolved,
+)
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
@@ -132,6 +138,17 @@ ROLLED_UP = replace(
     ),
 )
 
+ALTERED = evolved(
+    DEFINITION.schema,
+    (),
+    (
+        RenameColumn(name="carrier", new="airline"),
+        AddColumn(name="carrier", type="int32", default="7"),
+        Reorder(names=("carrier",)),
+    ),
+    "time_hour",
+)
+
 ACTIONS: tuple[Action, ...] = (
     DEFINITION,
     Appended(segments=TWO),
@@ -193,6 +210,13 @@ ACTIONS: tuple[Action, ...] = (
     Appended(segments=(CARRIED,)),
     TableRepaired(segments=(), vectors=(VECTORS,), reason="vectors that the log did not know"),
     TableAltered(after=0, set={"retention.hours": "72"}, unset=("compaction.min_segments",)),
+    TableAltered(after=22, schema=ALTERED),
+    Appended(segments=(replace(first(5), schema=1),)),
+    TableRepaired(
+        segments=(),
+        table=replace(DEFINITION, schema=ALTERED, earlier=(DEFINITION.schema,), altered=23),
+        reason="the log was torn; repaired",
+    ),
 )
 
 

@@ -216,7 +216,7 @@ def test_a_lost_session_ends_an_update(table: Table, service: MemoryService) -> 
     coordinator = table.ports.coordinator
 
     def prepare(state: State) -> tuple[Mapping[Interval, int], Write]:
-        counts, write = incoming(table.ports, rows(range(1, 2)))(state)
+        counts, write = incoming(table.ports, rows(range(1, 2)), state)(state)
 
         def losing(ticket: AppendTicket) -> Sequence[Segment]:
             made = write(ticket)
