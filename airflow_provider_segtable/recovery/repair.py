@@ -165,9 +165,7 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
         deletes=deletes_of(deletes, log, table.kind),
     )
     again = recover_deletes(ports, deletes, state, found.shown, decided.deletes)
-    event = _event(found, log, lost, files, again)
-    if state and table != state.table:
-        event = replace(event, table=table)
+    event = _event(found, log, lost, files, again, table)
     wrong = log.damaged or bool(lost)
     return RepairPlan(
         table=table,
@@ -232,6 +230,7 @@ def _event(
     lost: Sequence[Segment],
     files: FilesFound,
     again: DeleteRecovery,
+    table: TableCreated,
 ) -> TableRepaired:
     fresh = {segment.path for segment in files.segments}
     unsafe = left_out(found, again.past)
@@ -258,6 +257,7 @@ def _event(
         vectors=again.file,
         voided=tuple(unwanted),
         overrides=None if fits(found, log.state) else found.overrides,
+        table=None if table == log.state.table else table,
         reason=f"{what}; repaired",
     )
 

@@ -101,8 +101,8 @@ def _check_default(field: "pa.Field[Any]") -> None:
         default_of(field)
     except pa.ArrowException as error:
         raise InvalidInput(
-            f"the default of column {field.name!r} is no {field.type} ({error}): write it as text "
-            "that can be cast to the type, e.g. 0, 1.5, true, 2013-01-01T00:00:00Z"
+            f"the default of column {field.name!r} is not of type {field.type} ({error}): write "
+            "a text that can be cast to the type, e.g. 0, 1.5, true, 2013-01-01T00:00:00Z"
         ) from None
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.data.jobs.segment_writer import ENCODINGS, GROUP_BYTES, PARQUET
+from airflow_provider_segtable.data.parquet.table_file import with_own_ids
 from airflow_provider_segtable.data.sort.ranges import Keying, plain
 from airflow_provider_segtable.data.sort.sort_keys import is_sorted, stable_order
 
@@ -26,8 +27,8 @@ ARROW_SCHEMA = b"ARROW:schema"
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with dictionary types replaced by their value types."""
-    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+    """Return a schema with value types instead of dictionary types; fields keep their ids."""
+    return with_own_ids(pa.schema([field.with_type(plain(field.type)) for field in schema]))
 
 
 def arrow_schema_entry(schema: pa.Schema) -> bytes:

@@ -43,7 +43,6 @@ from airflow_provider_segtable.data.parquet.sorted_writer import (
     sorted_rows,
     writer,
 )
-from airflow_provider_segtable.data.parquet.table_file import with_own_ids
 from airflow_provider_segtable.data.rollup.distinct import noted
 from airflow_provider_segtable.data.sort import ranges
 from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Slices, assigned
@@ -332,7 +331,7 @@ def _write(job: GatherJob, files: DataFiles, output: Output, parts: Iterator[pa.
                 return emptied(output.id, job.created, _placement(job, output))
             seen.check(output)
             segment = _described(job, output, seen)
-            entry = arrow_schema_entry(with_own_ids(plain_schema(schema)))
+            entry = arrow_schema_entry(plain_schema(schema))
             own = {KEY: encode_descriptor(segment), ARROW_SCHEMA: entry, **sink.entry()}
             parquet.add_key_value_metadata(own | definition_entry(task.shape.definition))
         segment = replace(segment, path=path, size=sink.position, footer=sink.footer)

@@ -31,7 +31,7 @@ def test_columns_are_changed_in_one_event(facts: Facts, table: str, tmp_path: An
         ((), "nothing to change"),
         (("--add", "n int not null"), "cannot be not null"),
         (("--add", "n whatever"), "column 'n' has type 'whatever', which is unknown"),
-        (("--add", "n int default x"), "default of column 'n' is no int64"),
+        (("--add", "n int default x"), "default of column 'n' is not of type int64"),
         (("--add", "who int"), "there is a column 'who'"),
         (("--add", "__segtable_x int"), "reserved"),
         (("--drop", "nobody"), "no column 'nobody': the table has at, who, amount"),
