@@ -14,8 +14,9 @@ from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_type, to_arrow
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_type
 from airflow_provider_segtable.data.arrow.event_times import is_time
+from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
 from airflow_provider_segtable.planning.policy import PROPERTIES as POLICY
 from airflow_provider_segtable.planning.policy import Policy
@@ -109,8 +110,8 @@ def checked_schema(schema: pa.Schema, time_column: str) -> Schema:
 
 
 def given_schema(definition: TableCreated) -> pa.Schema:
-    """Return the schema of rows to append."""
-    return to_arrow(definition.kind.input_schema(definition.schema, definition.time_column))
+    """Return the schema of rows to append; it marks columns that may be left out."""
+    return incoming_columns(definition.kind.input_schema(definition.schema, definition.time_column))
 
 
 def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:

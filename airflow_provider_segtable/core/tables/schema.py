@@ -25,7 +25,8 @@ class Column:
         id: its id; 0 for the id of its position in the schema.
         first_name: its name in files without ids; empty if it was added after the creation, None
             if it is still ``name``.
-        default: its value, as text, in rows of files that lack it; None for null.
+        default: its value, as text, in rows of files that lack it, and of writers that leave it
+            out; None for null.
     """
 
     name: str

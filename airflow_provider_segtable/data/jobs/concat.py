@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
-from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY, file_schema
+from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY, file_definition
 from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.passthrough import (
     MOST_GROUPS,
@@ -180,16 +180,20 @@ def range_of(piece: Piece) -> Range:
 
 
 def newest_of(pieces: Sequence[Piece]) -> Footer:
-    """Return the footer whose columns the output gets: that of the newest schema, with ids."""
+    """Return the footer whose columns the output gets: that of the newest schema, with ids.
+
+    The output also gets its definition of the table, so of equal schemas the latest altered counts.
+    """
     kinds: dict[tuple[bytes, bytes], Footer] = {}
     for footer in (piece.input.footer for piece in pieces):
         kinds.setdefault((footer.metadata.get(TABLE_KEY, b""), footer.schema), footer)
     return max(kinds.values(), key=_age) if len(kinds) > 1 else next(iter(kinds.values()))
 
 
-def _age(footer: Footer) -> tuple[int, bool]:
+def _age(footer: Footer) -> tuple[int, bool, int]:
+    table = file_definition(footer.metadata)
     identified = any(ID in (field.metadata or {}) for field in arrow_schema(footer))
-    return file_schema(footer.metadata).number, identified
+    return (table.schema.number, identified, table.altered) if table else (0, identified, 0)
 
 
 def _steps(pieces: Sequence[Piece], newest: Footer, grain: Grain) -> tuple[list[Step], Footer]:

@@ -4,6 +4,7 @@
    times must be in range, never null. Errors name the column or row, the value and the expectation.
 2. A type that differs only in width or representation (timestamp unit, large strings, a
    dictionary) is cast if the cast is lossless; anything else is a mismatch.
+   A column that was added to the table may be left out: it has its default.
 3. Row groups are large (a million rows or 128 MiB); statistics, page indexes and page checksums
    are on.
 4. The footer contains the segment's descriptor, with the exact row count, the first and last event
@@ -33,7 +34,11 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     segment_path,
 )
 from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
-from airflow_provider_segtable.data.parquet.table_file import with_ids
+from airflow_provider_segtable.data.parquet.table_file import (
+    default_of,
+    may_be_left_out,
+    with_ids,
+)
 from airflow_provider_segtable.ports.files import DataFiles
 
 GROUP_ROWS = 1_000_000
@@ -81,6 +86,8 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
+    if field.name not in rows.column_names and may_be_left_out(field):
+        return pa.chunked_array([pa.repeat(default_of(field), rows.num_rows)])
     if field.name not in rows.column_names:
         raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
     column = rows.column(field.name)

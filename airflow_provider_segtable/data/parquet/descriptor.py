@@ -127,10 +127,16 @@ def decode_definition(data: bytes, where: str) -> tuple[TableCreated, Instant]:
         raise CorruptTable(f"{where}: the table's definition is broken ({error!r})") from None
 
 
+def file_definition(metadata: Mapping[bytes, bytes]) -> TableCreated | None:
+    """Return the table's definition in a file's key-value metadata; None if it has none."""
+    data = metadata.get(TABLE_KEY)
+    return decode_definition(data, "a footer")[0] if data else None
+
+
 def file_schema(metadata: Mapping[bytes, bytes]) -> Schema:
     """Return the table's schema in a file's key-value metadata; an empty one if it has none."""
-    data = metadata.get(TABLE_KEY)
-    return decode_definition(data, "a footer")[0].schema if data else Schema(())
+    table = file_definition(metadata)
+    return table.schema if table else Schema(())
 
 
 def definition_entry(data: bytes | None) -> dict[bytes, bytes]:

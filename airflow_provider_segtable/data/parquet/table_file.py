@@ -71,6 +71,28 @@ def plain_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.remove_metadata() for field in schema])
 
 
+def incoming_columns(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of rows to append: it marks columns that they may leave out.
+
+    These are the columns that were added after the creation, so that writers which do not know
+    them yet go on.
+    """
+    fields = (
+        stored.with_metadata(
+            {key: stored.metadata[key] for key in (_OLD_NAME, _DEFAULT) if key in stored.metadata}
+        )
+        if may_be_left_out(stored)
+        else stored.remove_metadata()
+        for stored in stored_columns(schema)
+    )
+    return pa.schema(list(fields))
+
+
+def may_be_left_out(field: "pa.Field[Any]") -> bool:
+    """Return whether rows may lack a column: it was added, and then has its default."""
+    return (field.metadata or {}).get(_OLD_NAME) == b""
+
+
 def default_of(field: "pa.Field[Any]") -> Any:
     """Return a column's value in rows of files that lack it."""
     text = (field.metadata or {}).get(_DEFAULT)

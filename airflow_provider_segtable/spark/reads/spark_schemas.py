@@ -14,11 +14,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.parquet.table_file import default_of, may_be_left_out
 from airflow_provider_segtable.spark.reads.spark_times import column
 
 _WIDER: dict[pa.DataType, T.DataType] = {
@@ -90,12 +92,22 @@ def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
     return field.with_type(kind)
 
 
+def _with_defaults(df: DataFrame, schema: pa.Schema) -> DataFrame:
+    """Return the DataFrame with the columns that it may leave out."""
+    for field in schema:
+        if field.name not in df.columns and may_be_left_out(field):
+            kind = spark_schema(pa.schema([field]))[0].dataType
+            df = df.withColumn(field.name, F.lit(default_of(field).as_py()).cast(kind))
+    return df
+
+
 def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFrame:
     """Return the DataFrame with the table's columns in the table's order.
 
     Raises:
         SchemaMismatch: columns are missing, unknown or of a wrong type; the message names them.
     """
+    df = _with_defaults(df, schema)
     missing = [name for name in schema.names if name not in df.columns]
     unknown = [name for name in df.columns if name not in schema.names]
     twice = sorted({name for name in df.columns if df.columns.count(name) > 1})

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
+from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import PlanRequested
 from airflow_provider_segtable.core.tables.evolution import (
@@ -183,6 +183,15 @@ def test_changes_go_on_across_an_alteration(table: Table) -> None:
     table.merge(source, on=["row"])
     found = {row["row"]: row["stops"] for row in contents(table)}
     assert found == {**dict.fromkeys(range(30), 3), 0: 4, 1: 4, 2: 5, 90: 6}
+
+
+def test_writers_that_do_not_know_an_added_column_go_on(table: Table) -> None:
+    """Their rows have its default, as older rows do; columns of the creation are still needed."""
+    table.alter(columns=[AddColumn(name="stops", type="int64", default="3")])
+    table.append(rows(range(60, 62)))
+    assert {row["stops"] for row in contents(table)} == {3}
+    with pytest.raises(SchemaMismatch, match="'name' is missing"):
+        table.append(rows(range(62, 64)).drop(["name"]))
 
 
 def test_versions_and_checkpoints_keep_their_schema(table: Table) -> None:

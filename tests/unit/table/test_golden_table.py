@@ -1,14 +1,17 @@
 """Tables of older versions stay readable, from their checkpoints and from their logs."""
 
+import pyarrow.parquet as pq
+
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.files.segment_files import check_whole
 from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, tag_path
 from airflow_provider_segtable.table.table import Table
-from tests.golden import make_checkpoint, make_checksums
+from tests.golden import make_checkpoint, make_checksums, make_columns
 from tests.golden.golden_table import CARRIERS
 from tests.golden.make_table import PLACE
 
@@ -37,6 +40,26 @@ def test_footers_carry_the_descriptors() -> None:
     files = LocalFiles(PLACE)
     for segment in Table.open(str(PLACE)).state().timeline.segments():
         assert read_descriptor(files, segment.path) == segment
+
+
+def test_columns_are_known_by_the_ids_in_the_files() -> None:
+    """Of a table that was altered twice: as appended under each schema, and as sorted between."""
+    table = Table.open(str(make_columns.PLACE))
+    log = EventLog(table.ports.storage)
+    assert table.state() == log.at(table.state().n)
+    rows = table.scan(columns=["airline", "carrier"]).to_arrow().to_pylist()
+    found = sorted((row["airline"], row["carrier"]) for row in rows if row["carrier"])
+    assert found == [("AA", 1), ("B6", 7), ("WN", 7), ("WN", 7)]
+    assert len(rows) == 5
+    segments = [s for s in table.state().timeline.segments() if s.path]
+    assert {segment.schema for segment in segments} == {0, 1, 2}
+    for segment in segments:
+        assert read_descriptor(table.ports.files, segment.path) == segment
+        with table.ports.files.open(segment.path) as source:
+            schema = pq.read_schema(SourceFile(source))
+        ids = {int(field.metadata[b"PARQUET:field_id"]) for field in schema}
+        shown = {1, 2, 3} if segment.schema else {1, 2}
+        assert ids - shown == (set() if segment.traced else {2_000_000_000, 2_000_000_001})
 
 
 def test_checksums_are_those_that_were_written() -> None:
