@@ -126,7 +126,8 @@ def _changed(
             return replace(schema, columns=tuple(c for c in schema.numbered if c != column))
         case RenameColumn(name=name, new=new):
             column = _free(schema, name, time_column, "renamed")
-            _check_name(schema, new)
+            others = tuple(c for c in schema.numbered if c != column)
+            _check_name(replace(schema, columns=others), new)
             return _with(schema, column, replace(column, name=new, first_name=column.old_name))
         case WidenColumn(name=name, type=kind):
             column = _free(schema, name, time_column, "changed in type")

@@ -61,6 +61,11 @@ def test_ids_follow_their_columns_and_are_never_given_again() -> None:
         assert decode_columns(encode_columns(schema), schema.number) == schema
 
 
+def test_a_name_may_change_in_case_alone() -> None:
+    """To Spark both are one name, but a column is not in its own way."""
+    assert after(RenameColumn(name="who", new="Who")).names == ("at", "n", "Who")
+
+
 def test_a_schema_as_created_is_written_as_ever() -> None:
     """Ids that are positions are left out, so the first event's bytes stay the same."""
     assert [sorted(column) for column in encode_columns(FIRST)] == [
