@@ -28,6 +28,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.clean",
             "operators.compact",
             "operators.ingest",
+            "operators.overwrite",
             "operators.plan",
             "operators.rendered",
         ),

@@ -2,10 +2,12 @@
 
     APP=$(segtable spark-app ingest)
     spark-submit $APP --table URI --zookeeper ADDRESS --source flights.csv.gz
+    spark-submit $APP --table URI --zookeeper ADDRESS --source day.parquet \
+        --overwrite 2013-01-31/2013-02-01
     spark-submit $APP --table URI --zookeeper ADDRESS --source folder \
         --format csv --checkpoint folder --trigger available-now
 
-With ``--commit-id`` a repeated run appends once; a stream always appends once.
+With ``--commit-id`` a repeated run appends or overwrites once; a stream always appends once.
 """
 
 import argparse
@@ -17,11 +19,12 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
 from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
-from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, ingest
+from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.spark.writes.stream import AVAILABLE_NOW, ingest_stream
 
 LOCK_WAIT_S = 60.0
@@ -52,7 +55,12 @@ def arguments() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="of Spark's reader, e.g. nullValue=NA",
     )
-    made.add_argument("--commit-id", help="equal ids append once")
+    made.add_argument("--commit-id", help="equal ids append or overwrite once")
+    made.add_argument(
+        "--overwrite",
+        metavar="START/END",
+        help="replace the rows of this interval; 'chunks': of the time chunks that the rows touch",
+    )
     made.add_argument("--rows-per-segment", type=int, help="rows a segment, about")
     made.add_argument("--checkpoint", metavar="DIR", help="read as a stream; its state is here")
     made.add_argument("--trigger", default="available-now", help="or an interval: '10 seconds'")
@@ -61,7 +69,11 @@ def arguments() -> argparse.ArgumentParser:
 
 def work(app: App) -> Outcome:
     """Ingest the source, and report the appended rows."""
-    return _stream(app) if app.arguments.checkpoint else _batch(app)
+    if not app.arguments.checkpoint:
+        return _batch(app)
+    if app.arguments.overwrite:
+        raise InvalidInput("a stream appends: leave out --overwrite or --checkpoint")
+    return _stream(app)
 
 
 def _batch(app: App) -> Outcome:
@@ -75,6 +87,8 @@ def _batch(app: App) -> Outcome:
             for source in given.source
         ),
     )
+    if given.overwrite:
+        return _overwritten(app, rows)
     committed = ingest(
         app.ports,
         rows,
@@ -85,9 +99,23 @@ def _batch(app: App) -> Outcome:
     return Outcome(code=DONE, facts={"event": committed.n, **_appended(app, committed.n)})
 
 
+def _overwritten(app: App, rows: DataFrame) -> Outcome:
+    given = app.arguments
+    done = overwrite(
+        app.ports,
+        rows,
+        interval=given.overwrite,
+        commit_id=given.commit_id,
+        sizing=Sizing(rows_per_segment=given.rows_per_segment),
+        wait_s=given.wait_s,
+    )
+    facts = {"event": done.n, "deleted": done.deleted}
+    return Outcome(code=DONE, facts=facts if done.n is None else facts | _appended(app, done.n))
+
+
 def _appended(app: App, n: int) -> dict[str, int]:
     event = app.ports.log.event(n)
-    if event is None or not isinstance(event.action, Appended):
+    if event is None or not isinstance(event.action, Appended | RowsChanged):
         return {}
     segments = event.action.segments
     return {

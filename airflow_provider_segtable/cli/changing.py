@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
-_DONE = {"delete": "deleted", "update": "updated", "merge": "merged"}
+_DONE = {"delete": "deleted", "update": "updated", "merge": "merged", "overwrite": "overwritten"}
 
 
 def changed(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,12 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, print_warning
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
+from airflow_provider_segtable.core.requests.overwrite import Extent
 from airflow_provider_segtable.data.files.input_files import file_format
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import read_source
 from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.definition import given_schema
 from airflow_provider_segtable.table.table import Table
@@ -53,6 +56,21 @@ def ingest_files(
                 return append_facts(table, committed.n, path, again=again)
 
             yield append
+
+
+def overwrite_by_files(
+    table: Table,
+    files: Sequence[Path],
+    format_: str | None,
+    extent: Extent,
+    commit_id: str | None,
+    master: str | None,
+) -> ChangeResult:
+    """Replace rows by those of all files."""
+    with session(master, "ingest", table) as spark:
+        frames = (_read(spark, table, path, file_format(path, format_)) for path in files)
+        rows = reduce(DataFrame.unionByName, frames)
+        return overwrite(table.ports, rows, interval=extent, commit_id=commit_id)
 
 
 def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame:

@@ -24,7 +24,7 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_segtable.core.arguments import option, plain, seconds, shown
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
-from airflow_provider_segtable.core.log.events import Appended
+from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
@@ -62,6 +62,7 @@ class SegtableIngestOperator(SegtableSparkOperator):
     """
 
     app = "ingest"
+    done: ClassVar[str] = "appended"
     template_fields: Sequence[str] = (
         *("files", "format", "options", "commit_id", "engine"),
         *SegtableSparkOperator.template_fields,
@@ -97,10 +98,10 @@ class SegtableIngestOperator(SegtableSparkOperator):
         """Append the files, unless an earlier try committed them."""
         with refused_at_once(f"ingest into {self.table}"):
             files, wish = given_files(self.files), Engine.of(self.engine)
-            commit_id = self.commit_id or commit_id_of(context)
+            commit_id = self.commit_id or self._name_of(context)
             place = SegtableHook(self.segtable_conn_id).place
             told = self._appended(place, files, wish, commit_id, author_of(context))
-        self.log.info("%s", sentence(told))
+        self.log.info("%s", sentence(told, self.done))
         return told
 
     def execute_complete(
@@ -114,8 +115,12 @@ class SegtableIngestOperator(SegtableSparkOperator):
         """Go on after the trigger's event."""
         place = SegtableHook(self.segtable_conn_id).place
         told = self._settled(place, commit_id, self.report_of(place, event, result))
-        self.log.info("%s", sentence(told))
+        self.log.info("%s", sentence(told, self.done))
         return told
+
+    def _name_of(self, context: Context) -> str | None:
+        """Return the commit id of a task instance."""
+        return commit_id_of(context)
 
     def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
         """Return the fields whose values may be credentials, by name."""
@@ -172,8 +177,13 @@ class SegtableIngestOperator(SegtableSparkOperator):
         for path in found_files(files):
             rows.append(rows_of(path, self.format, state))
             self.log.info("%s: %d rows", path, rows[-1].num_rows)
-        done = Table(ports).append(pa.concat_tables(rows), commit_id=commit_id)
-        return {**facts_of(ports, done.n), "appended_before": False}
+        n = self._written(Table(ports), pa.concat_tables(rows), commit_id)
+        return {**facts_of(ports, n), "appended_before": False}
+
+    def _written(self, table: Any, rows: Any, commit_id: str | None) -> int | None:
+        """Write rows in this process, and return the event."""
+        n: int = table.append(rows, commit_id=commit_id).n
+        return n
 
     def _asked(self, files: Sequence[str], commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
@@ -302,11 +312,11 @@ def logged(ports: TableContext, state: State, commit_id: str | None) -> dict[str
     return None if n is None else facts_of(ports, n)
 
 
-def facts_of(ports: TableContext, n: int) -> dict[str, Any]:
-    """Return the append of event ``n`` as plain values."""
-    event = ports.log.event(n)
-    appended = event is not None and isinstance(event.action, Appended)
-    segments = event.action.segments if appended else ()  # type: ignore[union-attr]
+def facts_of(ports: TableContext, n: int | None) -> dict[str, Any]:
+    """Return the append or overwrite of event ``n`` as plain values; None: nothing was to do."""
+    event = None if n is None else ports.log.event(n)
+    action = event.action if event else None
+    segments = action.segments if isinstance(action, Appended | RowsChanged) else ()
     return {
         "event": n,
         "segments": len(segments),
@@ -315,11 +325,13 @@ def facts_of(ports: TableContext, n: int) -> dict[str, Any]:
     }
 
 
-def sentence(told: Mapping[str, Any]) -> str:
-    """Return a result in one line."""
+def sentence(told: Mapping[str, Any], done: str) -> str:
+    """Return a result in one line; ``done`` says what became of the rows."""
+    if told["event"] is None:
+        return "there was no row to delete and none to write: no event"
     again = " in an earlier try" if told["appended_before"] else ""
     size = describe_size(told["bytes"])
     return (
-        f"appended{again}: event {told['event']}, {told['rows']:,} rows, {size}, "
+        f"{done}{again}: event {told['event']}, {told['rows']:,} rows, {size}, "
         f"{told['segments']} segments"
     )

@@ -15,22 +15,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.requests.change_request import (
-    ChangeRequest,
-    Delete,
-    Matched,
-    Merge,
-    Unmatched,
-    Update,
-    Where,
-    action,
-)
+from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
@@ -39,9 +29,6 @@ from airflow_provider_segtable.core.time.interval import Granularity, Instant, I
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.alteration import Alteration, alter
-from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
-from airflow_provider_segtable.table.changes.row_change import ChangeResult
-from airflow_provider_segtable.table.changes.run_change import run_change
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.creation import begin_log
 from airflow_provider_segtable.table.definition import (
@@ -53,14 +40,15 @@ from airflow_provider_segtable.table.definition import (
 from airflow_provider_segtable.table.log.committer import Committed
 from airflow_provider_segtable.table.scan import Scan, version_read
 from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.table_changes import TableChanges
 from airflow_provider_segtable.table.tags import put_tag, remove_tag
 from airflow_provider_segtable.table.writes.append import append
 from airflow_provider_segtable.table.writes.incoming import incoming
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """One table; it has no state besides its ports."""
+class Table(TableChanges):
+    """One table; it has no state besides its ports. ``TableChanges`` deletes, updates and more."""
 
     ports: TableContext
 
@@ -277,108 +265,6 @@ class Table:
         rows = arrow_kind_of(definition.kind).prepared(checked, definition.time_column)
         name = commit_id or self.ports.randomness.token()
         return append(self.ports, incoming(self.ports, rows, state), commit_id=name, state=state)
-
-    def delete(
-        self,
-        where: Where | None = None,
-        *,
-        rows: pa.Table | None = None,
-        addresses: pa.Table | None = None,
-        commit_id: str | None = None,
-        dry_run: bool = False,
-    ) -> ChangeResult:
-        """Delete rows in one atomic event, without locks or waiting.
-
-        Args:
-            where: delete the rows that match a condition: SQL (``data.arrow.sql`` defines the
-                subset; Spark accepts more) or a ``pyarrow.compute.Expression``. ``"true"``
-                matches all rows.
-            rows: delete the rows that equal one of these in all their columns; null equals null.
-            addresses: delete the rows at these root addresses: columns ``__segtable_root`` and
-                ``__segtable_row`` as in ``Snapshot.addressed``. Addresses without a visible row
-                are ignored.
-            commit_id: equal ids delete once; random by default.
-            dry_run: only count the rows that would be deleted.
-
-        Raises:
-            InvalidInput: the condition, rows or addresses do not fit this table. A rollup table
-                accepts only SQL over dimensions and time.
-            ChangeConflict: other writers repeatedly updated the same rows first.
-            CommitUnknown: run again with the same commit id.
-        """
-        wanted = Delete(
-            where=where,
-            rows=None if rows is None else arrow_rows(rows),
-            addresses=None if addresses is None else arrow_rows(addresses),
-            commit_id=commit_id,
-            dry_run=dry_run,
-        )
-        return self.change(wanted)
-
-    def update(
-        self,
-        set: Mapping[str, Any],  # noqa: A002 - SQL's word
-        where: Where,
-        *,
-        commit_id: str | None = None,
-        dry_run: bool = False,
-    ) -> ChangeResult:
-        """Update rows: delete them and append their new values, in one atomic event.
-
-        Args:
-            set: new values by column: a value, or a ``pyarrow.compute.Expression`` over the old
-                row.
-            where: a condition, as for ``delete``; ``"true"`` matches all rows.
-            commit_id: equal ids update once; random by default.
-            dry_run: only count the rows that would be updated.
-
-        Raises:
-            InvalidInput: a column does not exist or does not accept the value, or the table is
-                a rollup table.
-            ChangeConflict: other writers repeatedly changed the same rows first.
-            LockLost, CommitUnknown: as ``append``.
-        """
-        return self.change(Update(set=set, where=where, commit_id=commit_id, dry_run=dry_run))
-
-    def merge(
-        self,
-        source: pa.Table,
-        *,
-        on: Sequence[str],
-        matched: str = "update",
-        unmatched: str = "insert",
-        commit_id: str | None = None,
-        dry_run: bool = False,
-    ) -> ChangeResult:
-        """Merge source rows into the table by key columns, in one atomic event.
-
-        Args:
-            source: rows with some of the table's columns, including those of ``on``.
-            on: the key columns; null equals nothing.
-            matched: if a table row has a source key, it gets the source's other columns
-                (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
-            unmatched: if a source row has no match, it is inserted (``"insert"``; missing columns
-                are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key.
-            commit_id: equal ids merge once; random by default.
-            dry_run: only count the rows that would be deleted and inserted.
-
-        Raises:
-            InvalidInput: the columns do not fit, or several source rows would update one row.
-            ChangeConflict, LockLost, CommitUnknown: as ``update``.
-        """
-        wanted = Merge(
-            source=arrow_rows(source),
-            on=(on,) if isinstance(on, str) else tuple(on),
-            matched=action(Matched, matched),
-            unmatched=action(Unmatched, unmatched),
-            commit_id=commit_id,
-            dry_run=dry_run,
-        )
-        return self.change(wanted)
-
-    def change(self, request: ChangeRequest) -> ChangeResult:
-        """Carry out a change request, in this process; the common form of the three above."""
-        return run_change(self.ports, request, ArrowEngine())
 
 
 def create_table(ports: TableContext, definition: TableCreated) -> Table:

@@ -18,12 +18,14 @@ from airflow_provider_segtable.operators.ingest import (
     given_files,
     spark_reads,
 )
+from airflow_provider_segtable.operators.overwrite import SegtableOverwriteOperator
 from airflow_provider_segtable.table.table import Table
 
 from .conftest import JANUARY, SCHEMA, Flights
 
 RUN = {"ti": SimpleNamespace(dag_id="load", run_id="manual__1", task_id="ingest", map_index=-1)}
 NEW = list(range(9000, 9006))
+OTHER_TI = SimpleNamespace(**{**vars(RUN["ti"]), "run_id": "manual__3"})
 
 
 @pytest.fixture
@@ -159,3 +161,27 @@ def test_what_the_task_cannot_read_goes_to_spark(
     """Object stores, folders, other formats and reader options are Spark's, with the reason."""
     found = spark_reads([file], kind, options)
     assert (why in found) if why else found == ""
+
+
+def test_an_interval_is_loaded_again(flights: Flights, landing: Path) -> None:
+    """A retry overwrites once, a cleared run replaces; Spark gets the interval as an argument."""
+
+    def loader(**fields: Any) -> SegtableOverwriteOperator:
+        given = {"table": "flights", "files": str(landing / "b.csv"), **fields}
+        return SegtableOverwriteOperator(task_id="load", **given)
+
+    assert loader().interval == "{{ data_interval_start | ts }}/{{ data_interval_end | ts }}"
+    interval, before = "2013-01-05T00:00:00+00:00/2013-01-06T00:00:00+00:00", flights.rows()
+    first = loader(interval=interval).execute(RUN)
+    again = loader(interval=interval).execute(RUN)
+    cleared = {**RUN, "dag_run": SimpleNamespace(clear_number=1)}
+    replaced = loader(interval=interval).execute(cleared)
+    assert flights.rows() == [*before, 9002, 9003]
+    assert (first["rows"], again) == (2, {**first, "appended_before": True})
+    assert (replaced["event"], replaced["rows"]) == (first["event"] + 1, 2)
+    with pytest.raises(AirflowFailException, match="2 of 2 rows"):
+        loader(interval="2013-01-06/2013-01-07").execute(RUN | {"ti": OTHER_TI})
+    launcher = Recorded(appends=False, fault="no memory")
+    with pytest.raises(AirflowException, match="failed"):
+        loader(interval=interval, engine="spark", launcher=launcher).execute({"ti": OTHER_TI})
+    assert f"--overwrite={interval}" in launcher.launched[0]

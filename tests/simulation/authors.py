@@ -6,7 +6,8 @@
    some version showed. An update counts a row's changes, so that none is lost or done twice. A
    merge brings a row of its own, too; the rows that it names are never deleted, so that whether
    they match does not depend on who comes first.
-3. The ledger is told beforehand what each commit is to do, and works it out again by itself.
+3. Overwriters load the same hour again and again, each with rows of its own, which changers change.
+4. The ledger is told beforehand what each commit is to do, and works it out again by itself.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from airflow_provider_segtable.core.tables.evolution import (
     RenameColumn,
     WidenColumn,
 )
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.table.table import Table
-from tests.simulation.ledger import Intention
-from tests.simulation.world import change_id, commit_id
+from tests.simulation.ledger import OVERWRITTEN, Intention
+from tests.simulation.world import change_id, commit_id, overwrite_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -170,6 +172,28 @@ def _change(shape: Shape, ports: TableContext, wanted: Intention, name: str) -> 
         source = numbered(shape, wanted.rows, wanted.count)
         done = table.merge(source, on=["row"], commit_id=name)
     return done.n is not None
+
+
+def overwriter(world: World, number: int) -> Callable[[Actor], None]:
+    """A client that loads an hour again and again, in which nobody else appends."""
+
+    def run(actor: Actor) -> None:
+        ports, hour = world.ports(actor), world.shape.chunks
+        for turn in range(world.shape.overwrites_each):
+            name = overwrite_id(number, turn)
+            first = OVERWRITTEN + (number * 100 + turn) * 10 * LASTING
+            given = [row for row in range(first, first + 7) if row % LASTING]  # not for merges
+            world.ledger.intend(name, Intention(kind="overwrite", rows=tuple(given)))
+            at = pa.array([hour * HOUR_US + row for row in given], SCHEMA.field("at").type)
+            rows = pa.table([at, given, [0] * len(given)], SCHEMA)
+            _until_done(world, actor, name, partial(_overwrite, ports, rows, hour, name))
+
+    return run
+
+
+def _overwrite(ports: TableContext, rows: pa.Table, hour: int, name: str) -> bool:
+    interval = Interval(hour * HOUR_US, (hour + 1) * HOUR_US)
+    return Table(ports).overwrite(rows, interval=interval, commit_id=name).n is not None
 
 
 def _until_done(world: World, actor: Actor, name: str, action: Callable[[], bool]) -> None:

@@ -28,6 +28,9 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 
+OVERWRITTEN = 2_000_000
+"""Row numbers from here on are of overwriters: each overwrite replaces all of them."""
+
 Rows = Mapping[int, int]
 """How often each row was changed, by its number."""
 
@@ -47,6 +50,9 @@ class Intention:
                 return {**rows, **dict.fromkeys(self.rows, 0)}
             case "delete":
                 return {row: count for row, count in rows.items() if row not in self.rows}
+            case "overwrite":
+                left = {row: count for row, count in rows.items() if row < OVERWRITTEN}
+                return {**left, **dict.fromkeys(self.rows, 0)}
             case "update":
                 return {row: count + (row in self.rows) for row, count in rows.items()}
             case _:

@@ -1,6 +1,6 @@
 """The standing disaster: everybody over one table, with faults.
 
-Appenders; changers, who delete, update and merge (``authors``); planners (minor compactions);
+Appenders; changers, who delete, update and merge; overwriters (``authors``); planners (minor);
 askers, who want semi-major and major compactions, some of which cut time anew; compactors, who
 carry out whatever is pending; cleaners, taggers and readers of old versions (``caretakers``).
 
@@ -40,7 +40,7 @@ from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.faulty import (
     Faults,
 )
-from tests.simulation.authors import SCHEMA, alterer, appender, changer
+from tests.simulation.authors import SCHEMA, alterer, appender, changer, overwriter
 from tests.simulation.caretakers import (
     cleaner,
     reader,
@@ -153,6 +153,8 @@ def build(
         simulation.spawn(f"compactor{number}", compactor(world), skew_us=number * 9_000_000)
     for number in range(shape.changers):
         simulation.spawn(f"changer{number}", changer(world, number), skew_us=number * 500)
+    for number in range(shape.overwriters):
+        simulation.spawn(f"overwriter{number}", overwriter(world, number), skew_us=number * 700)
     for make, count in (
         (cleaner, shape.cleaners),
         (reader, shape.readers),

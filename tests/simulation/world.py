@@ -41,6 +41,8 @@ class Shape:
     changes_each: int = 2
     alterers: int = 0
     alterations_each: int = 6
+    overwriters: int = 0
+    overwrites_each: int = 3
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ def commit_ids(shape: Shape) -> Iterator[str]:
         yield from (commit_id(number, turn) for turn in range(shape.appends_each))
     for number in range(shape.changers):
         yield from (change_id(number, turn) for turn in range(shape.changes_each))
+    for number in range(shape.overwriters):
+        yield from (overwrite_id(number, turn) for turn in range(shape.overwrites_each))
 
 
 def commit_id(appender: int, turn: int) -> str:
@@ -145,3 +149,8 @@ def commit_id(appender: int, turn: int) -> str:
 def change_id(changer: int, turn: int) -> str:
     """Return the id of a changer's change number ``turn``."""
     return f"change-{changer}-{turn}"
+
+
+def overwrite_id(overwriter: int, turn: int) -> str:
+    """Return the id of an overwriter's overwrite number ``turn``."""
+    return f"overwrite-{overwriter}-{turn}"

@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.core.tables.metric import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import QueryGranularity, Rollup
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
@@ -24,6 +25,7 @@ from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
+from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.table.table import Table
 from tests.spark.conftest import MakeTable
 from tests.unit.table.test_change import Late
@@ -269,3 +271,22 @@ def test_a_rollup_table_forgets_by_predicate(
         with pytest.raises(InvalidInput, match=said):
             bad()
     table.ports.coordinator.close()
+
+
+def test_an_interval_and_touched_chunks_are_overwritten(spark: SparkSession, table: Table) -> None:
+    """A day's rows go and others come, once for a commit id; rows outside leave nothing behind."""
+    day = spark.sql(ROWS).where("n between 100 and 109")  # nine hours of 2013-01-10
+    when = "2013-01-10/2013-01-11"
+    for _ in range(2):
+        done = overwrite(table.ports, day, interval=when, commit_id="again")
+    assert (done.deleted, done.inserted) == (11, 10)
+    version = table.state().n
+    with pytest.raises(InvalidInput, match="10 of 10 rows"):
+        overwrite(table.ports, day, interval="2013-01-11/2013-01-12")
+    assert overwrite(table.ports, day.limit(0), interval=when, dry_run=True).deleted == 10
+    replaced = overwrite(table.ports, day, interval="chunks")
+    assert replaced.n == version + 1
+    chunk = table.state().layout.chunk(table.state().timeline.segments().__next__().time_min)
+    assert chunk.encloses(Interval.parse(when))
+    assert [n for n in numbers(table) if 100 <= n < 110] == [*range(100, 110)]
+    assert numbers(table) == on_spark(spark, table)

@@ -1,4 +1,4 @@
-"""``segtable ingest``: append files to a table."""
+"""``segtable ingest``: append files to a table, or overwrite rows by them."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airflow_provider_segtable.cli.changing import tell
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
@@ -18,7 +19,9 @@ from airflow_provider_segtable.cli.input.options import (
     TableUri,
     ZooKeeper,
 )
+from airflow_provider_segtable.cli.overwriting import overwritten
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.overwrite import extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 
 if TYPE_CHECKING:
@@ -48,6 +51,14 @@ def ingest(  # noqa: PLR0913 - each is an option
             metavar="NAME",
         ),
     ] = None,
+    overwrite: Annotated[
+        str | None,
+        typer.Option(
+            help="Replace the rows of this time by those of the files, in one event; 'chunks': of "
+            "the time chunks that the rows touch.",
+            metavar="START/END",
+        ),
+    ] = None,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = None,
     zookeeper: ZooKeeper = None,
@@ -58,6 +69,8 @@ def ingest(  # noqa: PLR0913 - each is an option
 
     [green]segtable ingest ./flights january.parquet february.parquet[/]
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
+    [green]segtable ingest ./flights night.csv --overwrite 2026-01-31/2026-02-01[/]
+        load a day again: its rows go, those of all files come, at once
     [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
 
     Columns and types must match the table's, and every row needs an event time.
@@ -67,6 +80,23 @@ def ingest(  # noqa: PLR0913 - each is an option
         raise InvalidInput(
             "--rows-per-append works only with --engine local: leave out one of them"
         )
+    extent = extent_of(overwrite)
+    if extent is not None:
+        if rows_per_append:
+            raise InvalidInput(
+                "--rows-per-append makes several appends, and an overwrite is one event: leave "
+                "out one of them"
+            )
+        with writable_table(table, storage_options, zookeeper) as opened:
+            local = _local_does(files, engine, None)
+            told = overwritten(
+                *(table, opened, files, format_, extent),
+                commit_id=commit_id,
+                local=local,
+                master=master,
+            )
+        tell(told, as_json=as_json)
+        return
     _check_names(files, commit_id)
     with writable_table(table, storage_options, zookeeper) as opened:
         if not _local_does(files, engine, rows_per_append):

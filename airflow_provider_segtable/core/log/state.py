@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.deletes.deletion import (
 )
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
@@ -34,6 +35,7 @@ class State:
     ``pending_delete`` are paths of unneeded files that the log does not record as deleted yet.
     ``vectors`` are the deletions that readers may need, by root, and ``predicate_deletes`` those
     of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed.
+    ``overwritten`` are the times that recent overwrites replaced, oldest first.
     """
 
     n: int
@@ -52,6 +54,7 @@ class State:
     vectors: Vectors = field(default_factory=dict)
     predicate_deletes: tuple[PredicateDelete, ...] = ()
     vectors_pruned_through: int = 0
+    overwritten: tuple[Overwritten, ...] = ()
 
     def keeps(self, n: int) -> bool:
         """Return whether version ``n`` can be read: it is retained or tagged."""

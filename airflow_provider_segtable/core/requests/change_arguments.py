@@ -28,6 +28,9 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.secret import is_secret_name
 
+KINDS = (ChangeKind.DELETE.value, ChangeKind.UPDATE.value, ChangeKind.MERGE.value)
+"""The changes that the application ``change`` makes; ``ingest`` overwrites."""
+
 
 def arguments_of(request: ChangeRequest) -> tuple[str, ...]:
     """Return the kind of change and its options.
@@ -101,7 +104,7 @@ def _name(what: str, name: str) -> str:
 def add_change_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that ``request_of`` reads."""
     add = parser.add_argument
-    add("kind", choices=[kind.value for kind in ChangeKind], help="what to do")
+    add("kind", choices=KINDS, help="what to do")
     add("--where", metavar="CONDITION", help="rows to select, in SQL; 'true' selects all")
     add("--set", type=_pair, action="append", default=[], metavar="COLUMN=EXPRESSION")
     add("--matches", metavar="PATH", help="file of rows to match")

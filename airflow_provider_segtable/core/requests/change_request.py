@@ -28,6 +28,7 @@ class ChangeKind(StrEnum):
     DELETE = "delete"
     UPDATE = "update"
     MERGE = "merge"
+    OVERWRITE = "overwrite"
 
 
 class Matched(StrEnum):

@@ -19,6 +19,11 @@ def is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
+def is_date(kind: pa.DataType) -> bool:
+    """Return whether a column of this type has dates, without a time of the day."""
+    return bool(pa.types.is_date(kind))
+
+
 def instants(column: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
     """Return event times as microseconds since the epoch, UTC; null stays null."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

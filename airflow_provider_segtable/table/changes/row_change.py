@@ -1,4 +1,4 @@
-"""Row changes: deletes, updates and merges, each one event, without a lock on deleted rows.
+"""Row changes (delete, update, merge, overwrite): one event each, without a lock on deleted rows.
 
 1. ``find`` reads one snapshot and returns the rows to delete, by root address, and the rows to
    append. Deletion vectors and new segments are written, then committed together.
@@ -8,7 +8,8 @@
    chunks and written again. They are the same rows: nothing is evaluated again.
 4. If another change landed first in one of our roots, its vectors are read; if the vectors were
    cleaned, our rows are looked up in the newest snapshot. If the rows differ, our change is put
-   again unchanged. If both are plain deletes, ours leaves the common rows out. Otherwise ``find``
+   again unchanged. If theirs is a plain delete and our new rows do not depend on the deleted ones
+   (a delete, an overwrite), ours leaves the common rows out. Otherwise ``find``
    runs again on the newest snapshot, a bounded number of times (snapshot isolation, first
    committer wins). ``find`` never runs again for any other reason.
 5. Files are deleted only when the change certainly did not land.
@@ -32,9 +33,11 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.overwritten import rival
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.segment_filters import deleted_rows
 from airflow_provider_segtable.data.deletes.vector_file import Rows, write_vectors
 from airflow_provider_segtable.table.changes.matching import present
@@ -70,6 +73,7 @@ class Found:
         matched: number of matching rows.
         prepare: plans and writes the rows to append (``table.writes.append``), if any.
         predicate: the predicate delete of a rollup table, instead of ``rows``.
+        overwritten: of an overwrite, outer bounds of the event times that it replaces.
         count: returns the number of rows to append, for a dry run.
     """
 
@@ -77,6 +81,7 @@ class Found:
     matched: int
     prepare: Prepare | None = None
     predicate: Predicate | None = None
+    overwritten: tuple[Interval, ...] = ()
     count: Callable[[], int] = lambda: 0
 
     @property
@@ -155,8 +160,9 @@ def change(
     """
     log = ports.log
     state = log.refresh(state) if state else log.load()
-    if commit_id in state.commits:
-        return _landed(log, state.commits[commit_id], state)
+    before = landed_before(log, commit_id, state)
+    if before is not None:
+        return before
     asked = _Asked(ports, kind, reason, commit_id, wait_s, priority)
     lost = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
@@ -172,6 +178,12 @@ def change(
         f"{kind} in {ports.uri} was overtaken {TRIES} times: {lost.reason}{won}; nothing was "
         "changed: run it again, or make changes of the same rows one after another"
     )
+
+
+def landed_before(log: EventLog, commit_id: str | None, state: State) -> ChangeResult | None:
+    """Return the change that the log has under a commit id; None if it has not landed."""
+    n = state.commits.get(commit_id) if commit_id else None
+    return None if n is None else _landed(log, n, state)
 
 
 def _landed(log: EventLog, n: int, state: State) -> ChangeResult:
@@ -295,6 +307,7 @@ class _Settling:
             predicate=self.found.predicate,
             matched=self.found.matched,
             reason=self.asked.reason,
+            overwritten=self.found.overwritten,
         )
         return Change(action=action, commit_id=self.asked.commit_id, guard=self.guard)
 
@@ -304,6 +317,8 @@ class _Settling:
         On None, ``state`` becomes the newest version, in which the remaining rows are visible.
         """
         newest = self.log.refresh(self.state)
+        if rival(newest.overwritten, self.state.n, self.found.overwritten):
+            return conflict
         try:
             if newest.vectors_pruned_through > self.state.n:
                 lost = None if self._all_there(newest) else conflict
@@ -336,7 +351,8 @@ class _Settling:
         return None
 
     def _plain(self) -> bool:
-        return self.asked.kind is ChangeKind.DELETE and not self.segments
+        """Return whether the new rows, if any, do not depend on the deleted ones."""
+        return self.asked.kind in (ChangeKind.DELETE, ChangeKind.OVERWRITE)
 
     def _leave_out(self, common: Rows) -> None:
         left = {root: rows - common.get(root, BitMap()) for root, rows in self.rows.items()}

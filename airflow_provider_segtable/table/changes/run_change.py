@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.requests.change_request import (
     Merge,
     check_fits,
 )
+from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.table.changes.row_change import (
     ChangeResult,
@@ -51,7 +52,13 @@ def run_change(
         InvalidInput: the request does not fit this table, or the engine cannot evaluate it.
         ChangeConflict, LockLost, CommitUnknown: as ``row_change.change``.
     """
-    find = partial(find_rows, request, engine)
+    return carry_out(ports, request, partial(find_rows, request, engine), wait_s=wait_s)
+
+
+def carry_out(
+    ports: TableContext, request: ChangeRequest | Overwrite, find: Find, *, wait_s: float
+) -> ChangeResult:
+    """Commit what ``find`` finds, or count it in a dry run; errors as ``run_change``."""
     if request.dry_run:
         return _tried(find, Snapshot(ports=ports, state=ports.log.load()))
     return change(

@@ -8,6 +8,7 @@ from airflow_provider_segtable.core.deletes.predicate import decode_predicate, e
 from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
+from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path, vectors_path
@@ -17,6 +18,7 @@ from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
 from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import decode_overrides, encode_overrides
 
 
@@ -42,6 +44,7 @@ def encode_head(state: State) -> dict[str, Any]:
             [each.n, encode_predicate(each.predicate)] for each in state.predicate_deletes
         ],
         "forgotten": state.vectors_pruned_through,
+        **_encode_overwritten(state.overwritten),
     }
 
 
@@ -75,7 +78,17 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
             for n, body in head.get("erasures", [])
         ),
         vectors_pruned_through=head.get("forgotten", 0),
+        overwritten=tuple(
+            Overwritten(n, tuple(map(Interval.from_name, names)))
+            for n, names in head.get("overwritten", ())
+        ),
     )
+
+
+def _encode_overwritten(recent: tuple[Overwritten, ...]) -> dict[str, Any]:
+    if not recent:
+        return {}
+    return {"overwritten": [[each.n, [one.name for one in each.intervals]] for each in recent]}
 
 
 def _deletion(n: int, path: str, rows: int, checksum: str = "") -> Deletion:

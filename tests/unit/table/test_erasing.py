@@ -9,6 +9,7 @@ import pytest
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import (
     Metric,
     MetricKind,
@@ -165,3 +166,18 @@ def test_only_conditions_in_sql_delete(table: Table) -> None:
     with pytest.raises(InvalidInput, match="cannot be merged"):
         table.merge(hours(), on=["carrier"])
     assert table.state().n == 2
+
+
+def test_a_day_of_a_rollup_table_is_loaded_again(table: Table) -> None:
+    """An overwrite's predicate spares its own rows; a step that it would split is refused."""
+    day, again = "2013-01-02/2013-01-03", hours().slice(24)
+    for commit_id in ("monday", "tuesday", "tuesday"):
+        done = table.overwrite(again, interval=day, commit_id=commit_id)
+    assert (done.n, done.deleted) == (4, None)
+    found = table.snapshot().rolled_up(columns=["at", "rows"]).sort_by("at")
+    assert found.column("rows").to_pylist() == [2] * 24 + [1] * 24
+    assert list(violations(table.state())) == []
+    with pytest.raises(InvalidInput, match="within a step of the query granularity 'hour'"):
+        table.overwrite(again, interval="2013-01-01T00:30/2013-01-03")
+    table.overwrite(again.slice(0, 0), interval=day)
+    assert len(seen(table)) == 24

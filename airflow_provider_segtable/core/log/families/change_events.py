@@ -1,4 +1,4 @@
-"""Changes of rows: a delete, an update or a merge deletes and appends atomically.
+"""Changes of rows: a delete, update, merge or overwrite deletes and appends atomically.
 
 1. Rows of a table that keeps them as they came are deleted by root address (deletion vectors),
    rows of a rollup table by a predicate (``core.deletes.deletion``).
@@ -6,6 +6,8 @@
    every compaction, because root addresses never change. It is refused if one of its roots has a
    deletion that its author had not read: the author has to check for equal rows. It is refused,
    too, if such deletions may have been pruned by a cleaning.
+3. *An overwrite* is refused, too, if another one replaced rows of the same time that its author had
+   not read (``core.log.overwritten``). In a rollup table its predicate spares its own rows.
 
 On disk the event is called ``Changed``.
 """
@@ -23,6 +25,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.families import append_events
+from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -33,6 +36,7 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_segments,
     encode_vectors,
 )
+from airflow_provider_segtable.core.time.interval import Interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +44,14 @@ class RowsChanged:
     """Rows are deleted and others appended, visible together.
 
     Attributes:
-        kind: ``delete``, ``update`` or ``merge``.
+        kind: ``delete``, ``update``, ``merge`` or ``overwrite``.
         segments: the appended first-generation segments.
         vectors: the deleted rows, by root address; disjoint from all vectors up to ``seen``.
         seen: the newest event that the author had read.
         predicate: the deleted rows of a rollup table.
         matched: the number of matching rows.
         reason: the request, for people.
+        overwritten: of an overwrite, outer bounds of the event times that it replaces.
     """
 
     kind: str
@@ -56,6 +61,7 @@ class RowsChanged:
     predicate: Predicate | None = None
     matched: int = 0
     reason: str = ""
+    overwritten: tuple[Interval, ...] = ()
 
     @property
     def deleted(self) -> int:
@@ -65,6 +71,7 @@ class RowsChanged:
 
 def _encode_changed(action: RowsChanged) -> Json:
     predicate = action.predicate and encode_predicate(action.predicate)
+    overwritten = [interval.name for interval in action.overwritten]
     return {
         "kind": action.kind,
         "segments": encode_segments(action.segments),
@@ -73,6 +80,7 @@ def _encode_changed(action: RowsChanged) -> Json:
         "matched": action.matched,
         "reason": action.reason,
         **({"predicate": predicate} if predicate else {}),
+        **({"overwritten": overwritten} if overwritten else {}),
     }
 
 
@@ -85,6 +93,7 @@ def _decode_changed(body: Mapping[str, Any]) -> RowsChanged:
         matched=body["matched"],
         reason=body["reason"],
         predicate=decode_predicate(body["predicate"]) if "predicate" in body else None,
+        overwritten=tuple(map(Interval.from_name, body.get("overwritten", ()))),
     )
 
 
@@ -96,6 +105,9 @@ KINDS = (
 def apply(state: State, action: RowsChanged, n: int) -> State:
     """Return the state with rows deleted and segments published by event ``n``."""
     published = delete_rows(publish(state, action.segments), action.vectors, n)
+    if action.overwritten:
+        kept = (*state.overwritten, Overwritten(n, action.overwritten))[-KEPT:]
+        published = replace(published, overwritten=kept)
     if action.predicate is None:
         return published
     predicate_delete = PredicateDelete(n=n, predicate=action.predicate)
@@ -104,6 +116,9 @@ def apply(state: State, action: RowsChanged, n: int) -> State:
 
 def admit(action: RowsChanged, state: State) -> RowsChanged | Conflict:
     """Return the change with its appends under free ids, or the conflict."""
+    winner = rival(state.overwritten, action.seen, action.overwritten)
+    if winner:
+        return Conflict(reason=f"event {winner} overwrote the same time", winner=winner)
     if action.vectors and action.seen < state.vectors_pruned_through:
         pruned = state.vectors_pruned_through
         reason = f"deletions up to event {pruned} were cleaned since event {action.seen}"
@@ -113,4 +128,13 @@ def admit(action: RowsChanged, state: State) -> RowsChanged | Conflict:
         if winner > action.seen:
             return Conflict(reason=f"event {winner} deleted rows of {root}, too", winner=winner)
     found = append_events.placed(action.segments, state)
-    return found if isinstance(found, Conflict) else replace(action, segments=found)
+    if isinstance(found, Conflict):
+        return found
+    return replace(action, segments=_spared(action, found, state.n + 1))
+
+
+def _spared(action: RowsChanged, segments: tuple[Segment, ...], n: int) -> tuple[Segment, ...]:
+    """Return new segments that the event's own predicate does not apply to."""
+    if action.predicate is None:
+        return segments
+    return tuple(replace(segment, deletes_applied_through=n) for segment in segments)

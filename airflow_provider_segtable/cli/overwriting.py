@@ -1,0 +1,59 @@
+"""Carry out ``segtable ingest --overwrite``: the rows of all files replace others, in one event."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from airflow_provider_segtable.cli.display.output import Facts, progress
+from airflow_provider_segtable.core.requests.overwrite import Extent
+from airflow_provider_segtable.planning.engine import Engine
+
+
+def overwritten(
+    uri: str,
+    table: Any,
+    files: Sequence[Path],
+    format_: str | None,
+    extent: Extent,
+    *,
+    commit_id: str | None,
+    local: bool,
+    master: str | None,
+) -> Facts:
+    """Overwrite, and return the result as those of other changes."""
+    start = monotonic()
+    before = commit_id is not None and commit_id in table.state().commits
+    with progress() as bar:
+        bar.add_task("overwriting", total=None)
+        if local:
+            result = table.overwrite(
+                _rows(table, files, format_), interval=extent, commit_id=commit_id
+            )
+        else:
+            from airflow_provider_segtable.cli.on_spark import overwrite_by_files
+
+            result = overwrite_by_files(table, files, format_, extent, commit_id, master)
+    return {
+        "table": uri,
+        "version": result.state.n,
+        "kind": "overwrite",
+        "dry_run": False,
+        "engine": (Engine.LOCAL if local else Engine.SPARK).value,
+        "event": result.n,
+        "matched": result.matched,
+        "deleted": result.deleted,
+        "inserted": result.inserted,
+        "changed_before": before,
+        "seconds": round(monotonic() - start, 3),
+    }
+
+
+def _rows(table: Any, files: Sequence[Path], format_: str | None) -> Any:
+    import pyarrow as pa
+
+    from airflow_provider_segtable.data.files.input_files import read_rows
+    from airflow_provider_segtable.table.definition import given_schema
+
+    schema = given_schema(table.state().table)
+    return pa.concat_tables([read_rows(path, schema, format_) for path in files])

@@ -1,0 +1,170 @@
+"""The changes of ``Table``: delete, update, merge and overwrite rows, each in one event.
+
+Each method makes one request and carries it out in this process.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.requests.change_request import (
+    ChangeRequest,
+    Delete,
+    Matched,
+    Merge,
+    Unmatched,
+    Update,
+    Where,
+    action,
+)
+from airflow_provider_segtable.core.requests.overwrite import Extent, Overwrite, extent_of
+from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
+from airflow_provider_segtable.table.changes.new_arrow_rows import new_arrow_rows
+from airflow_provider_segtable.table.changes.overwriting import run_overwrite
+from airflow_provider_segtable.table.changes.row_change import ChangeResult
+from airflow_provider_segtable.table.changes.run_change import run_change
+from airflow_provider_segtable.table.context import TableContext
+
+
+class TableChanges:
+    """Changes of the rows of one table; a part of ``Table``."""
+
+    __slots__ = ()
+    ports: TableContext
+
+    def delete(
+        self,
+        where: Where | None = None,
+        *,
+        rows: pa.Table | None = None,
+        addresses: pa.Table | None = None,
+        commit_id: str | None = None,
+        dry_run: bool = False,
+    ) -> ChangeResult:
+        """Delete rows in one atomic event, without locks or waiting.
+
+        Args:
+            where: delete the rows that match a condition: SQL (``data.arrow.sql`` defines the
+                subset; Spark accepts more) or a ``pyarrow.compute.Expression``. ``"true"``
+                matches all rows.
+            rows: delete the rows that equal one of these in all their columns; null equals null.
+            addresses: delete the rows at these root addresses: columns ``__segtable_root`` and
+                ``__segtable_row`` as in ``Snapshot.addressed``. Addresses without a visible row
+                are ignored.
+            commit_id: equal ids delete once; random by default.
+            dry_run: only count the rows that would be deleted.
+
+        Raises:
+            InvalidInput: the condition, rows or addresses do not fit this table. A rollup table
+                accepts only SQL over dimensions and time.
+            ChangeConflict: other writers repeatedly updated the same rows first.
+            CommitUnknown: run again with the same commit id.
+        """
+        wanted = Delete(
+            where=where,
+            rows=None if rows is None else arrow_rows(rows),
+            addresses=None if addresses is None else arrow_rows(addresses),
+            commit_id=commit_id,
+            dry_run=dry_run,
+        )
+        return self.change(wanted)
+
+    def update(
+        self,
+        set: Mapping[str, Any],  # noqa: A002 - SQL's word
+        where: Where,
+        *,
+        commit_id: str | None = None,
+        dry_run: bool = False,
+    ) -> ChangeResult:
+        """Update rows: delete them and append their new values, in one atomic event.
+
+        Args:
+            set: new values by column: a value, or a ``pyarrow.compute.Expression`` over the old
+                row.
+            where: a condition, as for ``delete``; ``"true"`` matches all rows.
+            commit_id: equal ids update once; random by default.
+            dry_run: only count the rows that would be updated.
+
+        Raises:
+            InvalidInput: a column does not exist or does not accept the value, or the table is
+                a rollup table.
+            ChangeConflict: other writers repeatedly changed the same rows first.
+            LockLost, CommitUnknown: as ``append``.
+        """
+        return self.change(Update(set=set, where=where, commit_id=commit_id, dry_run=dry_run))
+
+    def merge(
+        self,
+        source: pa.Table,
+        *,
+        on: Sequence[str],
+        matched: str = "update",
+        unmatched: str = "insert",
+        commit_id: str | None = None,
+        dry_run: bool = False,
+    ) -> ChangeResult:
+        """Merge source rows into the table by key columns, in one atomic event.
+
+        Args:
+            source: rows with some of the table's columns, including those of ``on``.
+            on: the key columns; null equals nothing.
+            matched: if a table row has a source key, it gets the source's other columns
+                (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
+            unmatched: if a source row has no match, it is inserted (``"insert"``; missing columns
+                are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key.
+            commit_id: equal ids merge once; random by default.
+            dry_run: only count the rows that would be deleted and inserted.
+
+        Raises:
+            InvalidInput: the columns do not fit, or several source rows would update one row.
+            ChangeConflict, LockLost, CommitUnknown: as ``update``.
+        """
+        wanted = Merge(
+            source=arrow_rows(source),
+            on=(on,) if isinstance(on, str) else tuple(on),
+            matched=action(Matched, matched),
+            unmatched=action(Unmatched, unmatched),
+            commit_id=commit_id,
+            dry_run=dry_run,
+        )
+        return self.change(wanted)
+
+    def overwrite(
+        self,
+        rows: pa.Table,
+        *,
+        interval: Extent | str | None = None,
+        where: Where | None = None,
+        commit_id: str | None = None,
+        dry_run: bool = False,
+    ) -> ChangeResult:
+        """Replace rows by others, in one atomic event; without rows, delete.
+
+        Rows that others append while it runs stay. Of two overwrites of the same time, the later
+        one replaces what the earlier one wrote. In deltalake this is ``write_deltalake`` with
+        ``mode="overwrite"`` and a predicate, in pyiceberg ``Table.overwrite``.
+
+        Args:
+            rows: the new rows, as for ``append``; each must be among those that are replaced.
+            interval: replace the rows with event times in it, ``"2013-01-01/2013-02-01"``, too;
+                ``"chunks"`` means the time chunks that ``rows`` touch.
+            where: instead, replace the rows that match a condition, as for ``delete``.
+            commit_id: equal ids overwrite once, another one replaces again; random by default.
+            dry_run: only count.
+
+        Raises:
+            InvalidInput, SchemaMismatch, TimeOutOfRange: rows do not fit; nothing is written.
+            ChangeConflict: other writers repeatedly changed the same rows first.
+            LockLost, CommitUnknown: as ``append``.
+        """
+        wanted = Overwrite(
+            extent=extent_of(interval), where=where, commit_id=commit_id, dry_run=dry_run
+        )
+        new = new_arrow_rows(self.ports.log.load(), rows)
+        return run_overwrite(self.ports, wanted, new, ArrowEngine())
+
+    def change(self, request: ChangeRequest) -> ChangeResult:
+        """Carry out a change request, in this process; the common form of the first three."""
+        return run_change(self.ports, request, ArrowEngine())

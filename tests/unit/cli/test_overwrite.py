@@ -1,0 +1,49 @@
+"""``segtable ingest --overwrite``: the guide's commands work, what does not fit is refused."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tests.unit.cli.conftest import Run, trips
+from tests.unit.cli.test_commands import Facts
+
+PAGE = Path(__file__).parents[3] / "docs" / "guides" / "loading-again.md"
+
+
+def test_the_commands_of_the_guide_load_a_day_again(run: Run, facts: Facts, tmp_path: Path) -> None:
+    """The day is there once after each command, in one event each time that it changes."""
+    pq.write_table(trips(48), tmp_path / "trips.parquet")
+    pq.write_table(trips(20, first_hour=24), tmp_path / "day.parquet")
+    pq.write_table(trips(24, first_hour=24), tmp_path / "corrected.parquet")
+    assert run("table", "create", "trips", "--like", "trips.parquet", "--time", "at").exit_code == 0
+    assert run("ingest", "trips", "trips.parquet", "--rows-per-append", "12").exit_code == 0
+    block = re.search(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    told = []
+    for line in block[1].splitlines():
+        program, *arguments = shlex.split(line.removeprefix("$ "))
+        assert program == "segtable"
+        told.append(facts(*arguments))
+    counts = [(each["event"], each["deleted"], each["inserted"]) for each in told]
+    assert counts == [(5, 24, 20), (5, 24, 20), (6, 20, 24), (7, 24, 24)]
+    assert [each["changed_before"] for each in told] == [False, True, False, False]
+    assert facts("table", "scan", "trips", "--count")["rows"] == 48
+    assert "overwrite: 24 rows deleted" in run("table", "timeline", "trips").stdout.replace(
+        "\n", " "
+    )
+
+
+def test_what_does_not_fit_is_refused(run: Run, table: str, tmp_path: Path) -> None:
+    """Rows outside the interval, several appends, and what is no interval are wrong arguments."""
+    pq.write_table(trips(48), tmp_path / "both.parquet")
+    day = ("--overwrite", "2013-01-01/2013-01-02")
+    for options, word in (
+        (day, "24 of 48 rows"),
+        ((*day, "--rows-per-append", "5"), "an overwrite is one event"),
+        (("--overwrite", "monday"), "START/END"),
+    ):
+        refused = run("ingest", table, "both.parquet", *options)
+        assert refused.exit_code == 2, refused.stdout
+        assert word in " ".join(refused.stderr.split())
