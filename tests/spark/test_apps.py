@@ -104,7 +104,7 @@ def test_no_java(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     assert compact.main([*where(table), "--all-pending"]) == 1
-    assert "JavaMissing: no java on PATH" in capsys.readouterr().err
+    assert "JavaMissing: Java is missing: none on PATH" in capsys.readouterr().err
 
 
 def test_changes(
@@ -178,8 +178,8 @@ def test_what_the_log_does_not_tell_is_left_for_who_waits(
         (["update", "--where=true"], "--set COLUMN=EXPRESSION"),
         (["update", "--where=true", "--set=n=1", "--set=n=2"], "set more than once"),
         (["merge", "--source=x.csv"], "--on"),
-        (["merge", "--source=x.csv", "--on=n", "--where=true"], "--where says nothing"),
-        (["delete", "--where=true", "--set=n=1"], "--set says nothing"),
+        (["merge", "--source=x.csv", "--on=n", "--where=true"], "--where has no meaning for a merge"),
+        (["delete", "--where=true", "--set=n=1"], "--set has no meaning for a delete"),
         (["vacuum"], "invalid choice"),
     ],
 )

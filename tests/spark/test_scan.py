@@ -50,7 +50,7 @@ def test_a_condition_reads_what_arrow_reads(spark: SparkSession, make_table: Mak
     assert sorted(row.n for row in found.collect()) == sorted(wanted)
     assert wanted
     assert scan(spark, snapshot, where="length(who) = 2 and n % 7 = 0").count() == 1429
-    with pytest.raises(InvalidInput, match="in SQL, which Spark needs"):
+    with pytest.raises(InvalidInput, match="Spark needs the condition in SQL"):
         scan(spark, snapshot, where=pc.field("n") == 1)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="nobody"):
         scan(spark, snapshot, where="nobody = 1")
