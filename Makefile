@@ -108,6 +108,10 @@ docs-check: venv ## Check that links, targets and paths named in the documents e
 
 ##@ Now and then
 
+.PHONY: docs
+docs: venv ## Write the API reference from docstrings into build/docs
+	@AIRFLOW_HOME=$(CURDIR)/build/airflow $(BIN)/python docs/reference.py build/docs
+
 .PHONY: constraints
 constraints: venv ## Pin what .venv holds now into constraints.txt
 	@{ sed -n '/^#/p' constraints.txt; \

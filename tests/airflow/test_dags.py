@@ -1,6 +1,7 @@
 """The DAGs we ship and the factory that makes them."""
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -15,16 +16,17 @@ from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.testing.processes import importable
 from tests.unit.services.toys.polish_plan import PolishPlan
 
-DAGS = Path(__file__).parents[2] / "dags"
+ROOT = Path(__file__).parents[2]
+DAGS = ROOT / "dags"
 SECONDS_TO_PARSE = 5.0
 
 
-def dagbag() -> "DagBag":  # noqa: F821
+def dagbag(folder: Path = DAGS) -> "DagBag":  # noqa: F821
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Airflow's about itself
         from airflow.dag_processing.dagbag import DagBag
 
-        return DagBag(str(DAGS))
+        return DagBag(str(folder))
 
 
 @pytest.mark.airflow
@@ -52,6 +54,18 @@ def test_the_shipped_dags_survive_serialization() -> None:
     for dag in dagbag().dags.values():
         data = DagSerialization.to_dict(dag)
         assert DagSerialization.from_dict(data).task_dict.keys() == dag.task_dict.keys()
+
+
+@pytest.mark.airflow
+@pytest.mark.usefixtures("airflow_db")
+def test_the_dag_file_of_the_readme_loads(tmp_path: Path) -> None:
+    """It gives the DAG that loads, the planner and one for each kind, as it stands there."""
+    text = (ROOT / "README.md").read_text()
+    (block,) = re.findall(r"DAG file loads a table.*?```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "trips.py").write_text(block)
+    found = dagbag(tmp_path)
+    assert found.import_errors == {}
+    assert len(found.dags) == 5
 
 
 def test_parsing_a_dag_file_is_cheap() -> None:

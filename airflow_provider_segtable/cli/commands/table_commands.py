@@ -263,6 +263,9 @@ def describe(
 
     [green]segtable table describe ./flights[/]
     [green]segtable table describe ./flights --json | jq .health.small_segments[/]
+
+    Read rows by "table scan", Python or Spark. Other readers of the table's
+    folder also see deleted and replaced rows.
     """
     state = open_table(table, storage_options).state()
     answer = facts.describe_facts(table, state)
@@ -290,7 +293,8 @@ def segments(
     [green]segtable table segments ./flights --all[/]
 
     "root" is the range \[start, end) of appended partitions that a segment
-    stands for; "minor" counts its generations of minor compaction.
+    stands for; "minor" counts its generations of minor compaction. The files
+    also hold deleted rows: read them by "table scan".
     """
     wanted = Interval.parse(interval) if interval else None
     state = open_table(table, storage_options).snapshot(version=version).state
