@@ -178,8 +178,8 @@ def test_what_the_log_does_not_tell_is_left_for_who_waits(
         (["update", "--where=true"], "--set COLUMN=EXPRESSION"),
         (["update", "--where=true", "--set=n=1", "--set=n=2"], "set more than once"),
         (["merge", "--source=x.csv"], "--on"),
-        (["merge", "--source=x.csv", "--on=n", "--where=true"], "--where has no meaning for a merge"),
-        (["delete", "--where=true", "--set=n=1"], "--set has no meaning for a delete"),
+        (["merge", "--source=x.csv", "--on=n", "--where=true"], "--where has no meaning"),
+        (["delete", "--where=true", "--set=n=1"], "--set has no meaning"),
         (["vacuum"], "invalid choice"),
     ],
 )
