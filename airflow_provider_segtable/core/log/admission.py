@@ -14,6 +14,8 @@ append                 never waits: if its chunk has moved to another version or
 change                 its appends likewise; its deletions commute with every compaction, because
                        root addresses never change. Refused if one of its roots has a deletion
                        that its author had not read: it has to check for equal rows
+overwrite              as a change. Refused, too, if another overwrite of the same time landed that
+                       its author had not read: it has to replace that one's rows
 compaction completed   commutes with appends, changes and compactions of other groups; a new
                        version carries over segments appended meanwhile
                        (``core.segments.replacement``). Refused if the plan is finished, another

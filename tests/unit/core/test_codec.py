@@ -217,6 +217,7 @@ ACTIONS: tuple[Action, ...] = (
         table=replace(DEFINITION, schema=ALTERED, earlier=(DEFINITION.schema,), altered=23),
         reason="the log was torn; repaired",
     ),
+    RowsChanged(kind="overwrite", seen=3, overwritten=(CHUNK.interval,), reason="a day again"),
 )
 
 
