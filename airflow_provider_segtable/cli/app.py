@@ -12,6 +12,7 @@ from airflow_provider_segtable.cli.commands.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.locks_command import locks
 from airflow_provider_segtable.cli.commands.plan_command import plan
 from airflow_provider_segtable.cli.commands.repair_command import repair
+from airflow_provider_segtable.cli.commands.restore_command import restore
 from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
 from airflow_provider_segtable.cli.commands.table_commands import tables
 from airflow_provider_segtable.cli.commands.verify_command import verify
@@ -72,6 +73,7 @@ def root(
     """Hold the options of the command itself."""
 
 
+tables.command()(restore)
 app.add_typer(tables, name="table")
 app.command()(ingest)
 app.command()(delete)

@@ -15,6 +15,7 @@ their libraries. A message names the offending value and the way out.
     │   ├── NotATable
     │   ├── TableExists
     │   ├── VersionExpired          cleaned: too old, and not tagged
+    │   ├── RestoreRefused          the version cannot come back by metadata alone
     │   ├── UnsupportedFormat       written by a newer segtable
     │   └── CorruptTable            a file of the table breaks the format
     │       └── ChecksumMismatch    its bytes differ from those written
@@ -84,6 +85,10 @@ class TableExists(TableError):
 
 class VersionExpired(TableError):
     """The version is no longer kept; the message names the oldest kept one."""
+
+
+class RestoreRefused(TableError):
+    """The version cannot be restored by metadata; the message has the reason and the way out."""
 
 
 class UnsupportedFormat(TableError):

@@ -2,8 +2,9 @@
 
 1. Each file that a deletion names exists, is readable, and has the number of rows of each root
    that the log records.
-2. No row of a root is deleted by two events. No row number exceeds the root's rows, if a segment
-   that contains only this root is present.
+2. No row of a root is deleted by two events. But a restore may undo a deletion, so of those up to
+   ``State.vectors_pruned_through`` only the ones that a visible segment still has to apply count.
+   No row number exceeds the root's rows, if a segment that contains only this root is present.
 3. A missing file is lost only if the newest log still names it.
 """
 
@@ -41,6 +42,7 @@ def check_vectors(ports: TableContext, state: State) -> Iterator[Finding]:
         except StorageError as error:
             yield unread_vectors(path, error)
     yield from _lost(ports, state, missing)
+    due = set(_due(state))
     sizes = dict(root_sizes(state.timeline.segments()))
     for root, some in state.vectors.items():
         given = {each.path: read[each.path] for each in some if each.path in read}
@@ -48,7 +50,17 @@ def check_vectors(ports: TableContext, state: State) -> Iterator[Finding]:
             if each.path in given:
                 for what in _wrong(root, each.rows, given[each.path], sizes):
                     yield damaged_vectors(each.path, "wrong-vectors", what, each.rows)
-        yield from _overlapping(root, given)
+        yield from _overlapping(root, {p: r for p, r in given.items() if (root, p) in due})
+
+
+def _due(state: State) -> Iterator[tuple[SegmentId, str]]:
+    """Yield the deletions that no restore can have undone: root and path."""
+    for root, some in state.vectors.items():
+        later = (each for each in some if each.n > state.vectors_pruned_through)
+        yield from ((root, each.path) for each in later)
+    for segment in state.timeline.visible_segments():
+        for root, some in state.deletions(segment).items():
+            yield from ((root, each.path) for each in some)
 
 
 def _lost(ports: TableContext, state: State, missing: list[str]) -> Iterator[Finding]:

@@ -19,7 +19,6 @@ from datetime import datetime
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.tables.append_kind import Append
@@ -41,13 +40,13 @@ from airflow_provider_segtable.table.log.committer import Committed
 from airflow_provider_segtable.table.scan import Scan, version_read
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table_changes import TableChanges
-from airflow_provider_segtable.table.tags import put_tag, remove_tag
+from airflow_provider_segtable.table.versions import TableVersions
 from airflow_provider_segtable.table.writes.append import append
 from airflow_provider_segtable.table.writes.incoming import incoming
 
 
 @dataclass(frozen=True, slots=True)
-class Table(TableChanges):
+class Table(TableChanges, TableVersions):
     """One table; it has no state besides its ports. ``TableChanges`` deletes, updates and more."""
 
     ports: TableContext
@@ -127,10 +126,6 @@ class Table(TableChanges):
         table = Table(ports)
         table.state()
         return table
-
-    def state(self) -> State:
-        """Return the newest state of the log."""
-        return self.ports.log.load()
 
     def snapshot(
         self,
@@ -228,24 +223,6 @@ class Table(TableChanges):
         """
         wanted = Alteration(set=dict(set or {}), unset=tuple(unset), columns=tuple(columns))
         return alter(self.ports, wanted, commit_id=commit_id or self.ports.randomness.token())
-
-    def tag(self, name: str, *, version: int | None = None) -> int:
-        """Tag a version, the newest by default, so that it is kept; return its number.
-
-        Raises:
-            InvalidName: the name is not a valid file name.
-            VersionExpired: the version is no longer kept.
-            CommitConflict: the tag exists, or the version was cleaned meanwhile.
-        """
-        return put_tag(self.ports, name, version)
-
-    def untag(self, name: str) -> None:
-        """Remove a tag; the next cleaning may delete files that only this tag kept.
-
-        Raises:
-            CommitConflict: the tag does not exist.
-        """
-        remove_tag(self.ports, name)
 
     def append(self, rows: pa.Table, *, commit_id: str | None = None) -> Committed:
         """Append rows: one segment per time chunk, in one event.

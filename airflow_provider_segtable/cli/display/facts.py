@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     Tagged,
     Untagged,
+    VersionRestored,
     Voided,
 )
 from airflow_provider_segtable.core.log.state import State
@@ -223,6 +224,8 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
             return f"tag {name} deleted"
         case TableRepaired(segments=segments, lost=lost, reason=reason):
             return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
+        case VersionRestored(version=n, segments=segments):
+            return f"version {n} again: {_made(segments)}"
         case _:
             assert_never(action)
 

@@ -29,6 +29,8 @@ repair                 refused if an id to remove is absent or one to add is pre
 cleaned                drops ids that are needed now, or gone; refused if a version was tagged
                        that its author had not read
 swept                  drops paths that another writer swept
+restored               undoes every event before it. Refused if the version is no longer kept, or a
+                       repair has taken or changed one of its segments
 tagged                 refused if the version is no longer kept, or the name is taken
 altered                refused if another alteration landed that its author had not read, or a
                        pending plan sorts by a column that it renames or drops. Everything else
@@ -58,6 +60,7 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     Tagged,
     Untagged,
+    VersionRestored,
     Voided,
 )
 from airflow_provider_segtable.core.log.families import (
@@ -66,6 +69,7 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
     plan_events,
     repair_events,
+    restore_events,
     table_events,
     tag_events,
 )
@@ -96,5 +100,7 @@ def admit(action: Action, state: State) -> Action | Conflict:
             return tag_events.admit(action, state)
         case TableRepaired():
             return repair_events.admit(action, state)
+        case VersionRestored():
+            return restore_events.admit(action, state)
         case _:
             assert_never(action)

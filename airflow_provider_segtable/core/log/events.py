@@ -14,7 +14,8 @@
 6. Cleaning is ``Cleaned`` (segments leave the timeline, their files are pending delete), then the
    files are deleted, then ``Swept`` records that. A version that is ``Tagged`` is kept.
 7. A repair is one event, ``TableRepaired``: it restores to the log what the files prove.
-8. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
+8. A restore is one event, ``VersionRestored``: an earlier version is carried over to new ids.
+9. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -30,6 +31,7 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
     plan_events,
     repair_events,
+    restore_events,
     table_events,
     tag_events,
 )
@@ -49,6 +51,7 @@ from airflow_provider_segtable.core.log.families.plan_events import (
     PlanYielded,
 )
 from airflow_provider_segtable.core.log.families.repair_events import TableRepaired
+from airflow_provider_segtable.core.log.families.restore_events import VersionRestored
 from airflow_provider_segtable.core.log.families.table_events import (
     TableAltered,
     TableCreated,
@@ -74,11 +77,19 @@ __all__ = [
     "TableRepaired",
     "Tagged",
     "Untagged",
+    "VersionRestored",
     "Voided",
 ]
 
 Action: TypeAlias = (
-    TableEvent | AppendEvent | RowsChanged | PlanEvent | CleaningEvent | TagEvent | TableRepaired
+    TableEvent
+    | AppendEvent
+    | RowsChanged
+    | PlanEvent
+    | CleaningEvent
+    | TagEvent
+    | TableRepaired
+    | VersionRestored
 )
 
 KINDS: tuple[EventKind[Any], ...] = (
@@ -89,6 +100,7 @@ KINDS: tuple[EventKind[Any], ...] = (
     *cleaning_events.KINDS,
     *tag_events.KINDS,
     *repair_events.KINDS,
+    *restore_events.KINDS,
 )
 
 KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}

@@ -28,6 +28,7 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     Tagged,
     Untagged,
+    VersionRestored,
     Voided,
 )
 from airflow_provider_segtable.core.log.families import (
@@ -36,6 +37,7 @@ from airflow_provider_segtable.core.log.families import (
     cleaning_events,
     plan_events,
     repair_events,
+    restore_events,
     table_events,
     tag_events,
 )
@@ -100,5 +102,7 @@ def _acted(state: State, event: Event) -> State:
             return tag_events.apply(state, event.action)
         case TableRepaired():
             return repair_events.apply(state, event.action, event.n)
+        case VersionRestored():
+            return restore_events.apply(state, event.action, event)
         case _:
             assert_never(event.action)

@@ -34,8 +34,9 @@ class State:
     ``retained_from`` is the oldest version kept for its age; ``tags`` are versions kept by name;
     ``pending_delete`` are paths of unneeded files that the log does not record as deleted yet.
     ``vectors`` are the deletions that readers may need, by root, and ``predicate_deletes`` those
-    of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed.
-    ``overwritten`` are the times that recent overwrites replaced, oldest first.
+    of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed
+    by a cleaning, or undone by a restore. ``overwritten`` are the times that recent overwrites and
+    restores replaced, oldest first.
     """
 
     n: int

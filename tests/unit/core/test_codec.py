@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.log.events import (
     TableRepaired,
     Tagged,
     Untagged,
+    VersionRestored,
     Voided,
 )
 from airflow_provider_segtable.core.segments.segment import (
@@ -218,6 +219,12 @@ ACTIONS: tuple[Action, ...] = (
         reason="the log was torn; repaired",
     ),
     RowsChanged(kind="overwrite", seen=3, overwritten=(CHUNK.interval,), reason="a day again"),
+    VersionRestored(
+        version=3,
+        segments=(replace(CARRIED, deletes_applied_through=25), REST),
+        vectors=(replace(VECTORS, size=0, checksum="0123456789abcdef"),),
+        overrides=(GranularityOverride(CHUNK.interval, Granularity.DAY),),
+    ),
 )
 
 

@@ -273,7 +273,10 @@ def test_a_change_looks_again_if_deletions_were_cleaned_meanwhile() -> None:
     seen = RowsChanged(kind="delete", vectors=(file,), seen=3)
     assert admit(seen, state) == seen
     conflict = refused(replace(seen, seen=2), state)
-    assert conflict.reason == "deletions up to event 3 were cleaned since event 2; look again"
+    assert (
+        conflict.reason
+        == "deletions up to event 3 were cleaned or undone since event 2; look again"
+    )
     assert conflict.winner == 3
     appending = RowsChanged(kind="update", segments=(first(4),), seen=2)
     assert admit(appending, state) == appending

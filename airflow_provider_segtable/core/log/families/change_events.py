@@ -5,9 +5,10 @@
 2. *Admission*: its appends get other ids as those of an append do. Its deletions commute with
    every compaction, because root addresses never change. It is refused if one of its roots has a
    deletion that its author had not read: the author has to check for equal rows. It is refused,
-   too, if such deletions may have been pruned by a cleaning.
-3. *An overwrite* is refused, too, if another one replaced rows of the same time that its author had
-   not read (``core.log.overwritten``). In a rollup table its predicate spares its own rows.
+   too, if such deletions may have been pruned by a cleaning, or undone by a restore.
+3. *An overwrite* is refused, too, if another one, or a restore, replaced rows of the same time that
+   its author had not read (``core.log.overwritten``). In a rollup table its predicate spares its
+   own rows.
 
 On disk the event is called ``Changed``.
 """
@@ -121,7 +122,7 @@ def admit(action: RowsChanged, state: State) -> RowsChanged | Conflict:
         return Conflict(reason=f"event {winner} overwrote the same time", winner=winner)
     if action.vectors and action.seen < state.vectors_pruned_through:
         pruned = state.vectors_pruned_through
-        reason = f"deletions up to event {pruned} were cleaned since event {action.seen}"
+        reason = f"deletions up to event {pruned} were cleaned or undone since event {action.seen}"
         return Conflict(reason=f"{reason}; look again", winner=pruned)
     for root in (root for file in action.vectors for root in file.rows):
         winner = max((each.n for each in state.vectors.get(root, ())), default=0)

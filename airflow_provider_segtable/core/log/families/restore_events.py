@@ -1,0 +1,298 @@
+"""Restore: the table shows the rows of an earlier version again, by one event.
+
+1. What the version showed is *carried over* to a new version of its time chunks: other ids, the
+   same files (``Segment.carried``). Tombstones hide the rest. Nothing leaves the timeline, so all
+   kept versions stay readable, and cleaning goes by its ordinary rules.
+2. Regions of time that show the same rows now as then are left alone.
+3. Deletions of later events do not apply to carried segments: their ``deletes_applied_through`` is
+   raised. Deletions that the version had, but its segments had not applied, are recorded again
+   under the restore's event. In a rollup table later predicate deletes are dropped.
+4. Where a restored chunk had segments without rows, these are carried over, too: they tell the
+   balance check that deleted rows were left out there.
+5. The granularity overrides are those of the version. The definition, tags and ids stay.
+6. Pending plans whose interval overlaps a restored region are aborted: their inputs are hidden.
+7. Every row change that its author began before the restore is refused if it deletes rows: its
+   author has to look again (``State.vectors_pruned_through``). So is every overwrite of a restored
+   region (``State.overwritten``).
+8. *Admission*: the author names the version and what it showed. What changes is found out against
+   the newest state: an event before the restore is undone, one after it is kept. Refused if the
+   version is no longer kept, a repair took or changed one of its segments, or parts of one root's
+   rows have applied different deletions (``_uneven``).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile
+from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten
+from airflow_provider_segtable.core.log.stamp import Stamp
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.transitions import delete_rows, publish
+from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, tombstones
+from airflow_provider_segtable.core.segments.segment import (
+    FIRST_GENERATION_IDS,
+    ChunkKey,
+    Segment,
+    SegmentId,
+)
+from airflow_provider_segtable.core.segments.segment_codec import (
+    Json,
+    decode_segments,
+    decode_vectors,
+    encode_segments,
+    encode_vectors,
+)
+from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time.layout import (
+    GranularityOverride,
+    Layout,
+    decode_overrides,
+    encode_overrides,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRestored:
+    """The rows of an earlier version are visible again.
+
+    Attributes:
+        version: the restored version.
+        segments: as requested, all segments that the version showed; as committed, those of changed
+            regions under their new ids, and tombstones.
+        vectors: as committed, the deletions that the carried segments have not applied.
+        overrides: the version's granularity overrides.
+    """
+
+    version: int
+    segments: tuple[Segment, ...]
+    vectors: tuple[VectorFile, ...] = ()
+    overrides: tuple[GranularityOverride, ...] = ()
+
+
+def _encode(action: VersionRestored) -> Json:
+    return {
+        "version": action.version,
+        "segments": encode_segments(action.segments),
+        "vectors": [encode_vectors(file) for file in action.vectors],
+        "zones": encode_overrides(action.overrides),
+    }
+
+
+def _decode(body: Mapping[str, Any]) -> VersionRestored:
+    return VersionRestored(
+        version=body["version"],
+        segments=decode_segments(body["segments"]),
+        vectors=tuple(map(decode_vectors, body["vectors"])),
+        overrides=decode_overrides(body["zones"]),
+    )
+
+
+KINDS = (EventKind(type=VersionRestored, name="VersionRestored", encode=_encode, decode=_decode),)
+
+
+def restoration(old: State) -> VersionRestored:
+    """Return the request to restore a version."""
+    return VersionRestored(
+        version=old.n, segments=old.timeline.visible_segments(), overrides=old.overrides
+    )
+
+
+def apply(state: State, action: VersionRestored, at: Stamp) -> State:
+    """Return the state that shows the version's rows again."""
+    regions = {segment.id.interval for segment in action.segments}
+    note = f"version {action.version} was restored"
+    replaced = Overwritten(at.n, tuple(sorted(regions)))
+    undone = replace(
+        state,
+        overwritten=(*state.overwritten, replaced)[-KEPT:],
+        overrides=action.overrides,
+        predicate_deletes=tuple(e for e in state.predicate_deletes if e.n <= action.version),
+        vectors_pruned_through=at.n,
+        plans={i: _ended(plan, regions, note, at) for i, plan in state.plans.items()},
+    )
+    return delete_rows(publish(undone, action.segments), action.vectors, at.n)
+
+
+def _ended(plan: PlanState, regions: Iterable[Interval], note: str, at: Stamp) -> PlanState:
+    touched = plan.status.pending and any(plan.plan.interval.overlaps(each) for each in regions)
+    return plan.finished(PlanStatus.ABORTED, note, at) if touched else plan
+
+
+def admit(action: VersionRestored, state: State) -> VersionRestored | Conflict:
+    """Return what the restore changes in this state, or the conflict that forbids it."""
+    if not state.keeps(action.version):
+        kept = f"kept are {state.retained_from} to {state.n}, and tagged versions"
+        return Conflict(reason=f"version {action.version} was cleaned: {kept}")
+    for segment in action.segments:
+        if state.timeline.get(segment.id) != segment:
+            return Conflict(
+                reason=f"version {action.version} showed {segment.id}, which a repair has "
+                "removed or changed since; choose a version after the repair"
+            )
+    layout = Layout(granularity=state.table.granularity, overrides=action.overrides)
+    changed = tuple(changes(action, state, layout))
+    refused = _uneven(changed, action.version, state)
+    if refused:
+        return refused
+    segments = tuple(_carried(changed, action.version, state))
+    for segment, winner in hidden_by_equals(segments):
+        return Conflict(
+            reason=f"chunks of version {action.version} overlap: {winner} would hide rows of "
+            f"{segment.id}; read the version and write its rows again"
+        )
+    vectors = _waiting([s for c in changed for s in c.then], action.version, state)
+    return replace(action, segments=segments, vectors=vectors)
+
+
+def changes_anything(action: VersionRestored, state: State) -> bool:
+    """Return whether an admitted restore changes what readers of the newest state see."""
+    erased = any(each.n > action.version for each in state.predicate_deletes)
+    return bool(action.segments) or erased or action.overrides != state.overrides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionChange:
+    """A region of time whose rows differ: the segments that the version showed, and those now."""
+
+    region: Interval
+    then: tuple[Segment, ...]
+    now: tuple[Segment, ...]
+
+
+def changes(action: VersionRestored, state: State, layout: Layout) -> Iterator[RegionChange]:
+    """Yield the regions that a restore changes; ``layout`` is the one of the version."""
+    chunks = {segment.id.interval for segment in action.segments}
+    chunks.update(chunk.interval for chunk in state.timeline.visible_chunks())
+    by_start = sorted(action.segments, key=lambda segment: segment.id.interval.start)
+    at = 0
+    for region in _regions(chunks, layout):
+        first = at
+        while at < len(by_start) and by_start[at].id.interval.start < region.end:
+            at += 1
+        then = tuple(by_start[first:at])
+        now = state.timeline.visible_segments(region)
+        recut = layout.granularities(region) != state.layout.granularities(region)
+        if recut or _differ(then, now, action.version, state):
+            yield RegionChange(region=region, then=then, now=now)
+
+
+def _regions(chunks: Iterable[Interval], layout: Layout) -> Iterator[Interval]:
+    """Yield disjoint regions that split neither these chunks nor those of a layout."""
+    held: Interval | None = None
+    for chunk in sorted(_widened(chunk, layout) for chunk in chunks):
+        if held and chunk.start < held.end:
+            held = Interval(held.start, max(held.end, chunk.end))
+            continue
+        if held:
+            yield held
+        held = chunk
+    if held:
+        yield held
+
+
+def _widened(region: Interval, layout: Layout) -> Interval:
+    before = None
+    while region != before:
+        before = region
+        for cut in (layout.chunk(region.start), layout.chunk(region.end - 1)):
+            region = Interval(min(region.start, cut.start), max(region.end, cut.end))
+    return region
+
+
+def _differ(then: Sequence[Segment], now: Sequence[Segment], version: int, state: State) -> bool:
+    if {s.id for s in then if s.rows} != {s.id for s in now if s.rows}:
+        return True
+    later = (d for s in then for some in state.deletions(s).values() for d in some)
+    return any(deletion.n > version for deletion in later)
+
+
+def _pending(segment: Segment, version: int, state: State) -> dict[SegmentId, list[Deletion]]:
+    """Return the deletions that the version had and the segment had not applied, by root."""
+    found = {
+        root: [each for each in some if each.n <= version]
+        for root, some in state.deletions(segment).items()
+    }
+    return {root: some for root, some in found.items() if some}
+
+
+def _waiting(segments: Iterable[Segment], version: int, state: State) -> tuple[VectorFile, ...]:
+    """Return the vector files of all these deletions, with the roots that still need them."""
+    files: dict[str, tuple[Deletion, dict[SegmentId, int]]] = {}
+    for segment in segments:
+        for root, some in _pending(segment, version, state).items():
+            for each in some:
+                files.setdefault(each.path, (each, {}))[1][root] = each.rows
+    return tuple(
+        VectorFile(path=path, size=0, rows=rows, checksum=first.checksum)
+        for path, (first, rows) in sorted(files.items())
+    )
+
+
+def _uneven(changed: Iterable[RegionChange], version: int, state: State) -> Conflict | None:
+    """Refuse if a compaction's balance could not tell which rows are deleted afterwards.
+
+    A carried segment has applied all recorded deletions, or none. So a root whose rows are spread
+    over segments that had applied different ones cannot be carried over.
+    """
+    for change in changed:
+        by_root: dict[SegmentId, tuple[Segment, frozenset[int]]] = {}
+        pending = {s.id: _pending(s, version, state) for s in change.then}
+        roots = {root for some in pending.values() for root in some}
+        for segment in change.then:
+            for root in (root for root in roots if segment.may_hold(root)):
+                mine = frozenset(each.n for each in pending[segment.id].get(root, ()))
+                other, theirs = by_root.setdefault(root, (segment, mine))
+                if mine != theirs and pending[segment.id] and pending[other.id]:
+                    return Conflict(
+                        reason=f"in version {version}, {segment.id} and {other.id} had applied "
+                        f"different deletes to rows of {root}; read the version and write its "
+                        "rows again"
+                    )
+    return None
+
+
+def _carried(changed: Sequence[RegionChange], version: int, state: State) -> Iterator[Segment]:
+    """Yield the segments of each region under their new ids, and tombstones."""
+    above = _new_version(changed, state)
+    for change in changed:
+        members: dict[Interval, list[Segment]] = {}
+        for segment in change.then:
+            members.setdefault(segment.id.interval, []).append(segment)
+        filled = {i: some for i, some in members.items() if any(s.rows for s in some)}
+        for interval, some in filled.items():
+            chunk = ChunkKey(interval, above)
+            for partition, segment in enumerate(some):
+                carried = segment.carried(chunk.segment(partition), len(some))
+                yield _undeleted(carried, segment, version, state)
+        yield from tombstones(change.region, filled, above, state.time)
+
+
+def _undeleted(carried: Segment, segment: Segment, version: int, state: State) -> Segment:
+    """Return the carried segment without the deletions of events after the version (rule 3)."""
+    match state.table.kind.deletion:
+        case DeletionForm.PREDICATE:
+            return carried
+        case DeletionForm.VECTORS:
+            waits = bool(_pending(segment, version, state))
+            return replace(carried, deletes_applied_through=state.n if waits else state.n + 1)
+
+
+def _new_version(changed: Iterable[RegionChange], state: State) -> Instant:
+    """Return a version above all versions of these regions, whose ids nobody used."""
+    changed = tuple(changed)
+    above = max((state.version_above(each.region) for each in changed), default=0)
+    version = max(state.time, above) + 1
+    chunks = {s.id.interval for each in changed for s in each.then}
+    while any(_used(ChunkKey(interval, version), state) for interval in chunks):
+        version += 1
+    return version
+
+
+def _used(chunk: ChunkKey, state: State) -> bool:
+    return state.id_space(chunk, Generation.FIRST).next > FIRST_GENERATION_IDS.start
