@@ -4,7 +4,8 @@
    any kind spans two areas, and each area can be planned alone.
 2. An area's *bound* is at least the urgency (``selection``) of every plan in it. It is computed
    from chunk summaries only: a plan of k segments removes at most k - 1, copies at least the k
-   smallest, and tidies (sorts, or frees of deleted rows) each copied byte at most once.
+   smallest, and tidies each copied byte at most once for each cause: it is unsorted or replaced,
+   or rows in it are deleted.
 3. The bound is 0 if no plan can be due: the area is one chunk, no finder expects a plan
    (``Finder.may_be_due``), and no row is deleted.
 
@@ -13,8 +14,7 @@ budget is used up.
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.log.state import State
@@ -59,14 +59,26 @@ def areas(found: PlannerContext) -> Iterator[Area]:
         first = at
         while at < len(chunks) and chunks[at].interval.start < interval.end:
             at += 1
-        inside = tuple(chunks[first:at])
-        summaries = [known[chunk] for chunk in inside]
+        inside = {chunk: known[chunk] for chunk in chunks[first:at]}
+        summaries = [*inside.values()]
+        dirty = deleted.may_hold(interval)
         possible = (
             len(inside) > 1
-            or deleted.may_hold(interval)
+            or dirty
             or any(finder.may_be_due(found, interval, summaries) for finder in searching)
         )
-        yield _area(found.policy, interval, inside, summaries, possible=possible)
+        bound = 0.0
+        if possible:
+            tidy = any(finder.may_tidy(found, inside) for finder in searching)
+            bound = _most(_sizes(summaries), found.policy, causes=tidy + dirty)
+        yield Area(
+            interval=interval,
+            chunks=tuple(inside),
+            segments=sum(summary.visible for summary in summaries),
+            size=sum(summary.size for summary in summaries),
+            bound=bound,
+            least=least_size(min((min(s.sizes, default=0) for s in summaries), default=0)),
+        )
 
 
 def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval]:
@@ -79,6 +91,9 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
     for chunk in chunks:
         interval = chunk.interval
         edges = [layout.chunk(interval.start)]
+        if edges[0] == interval and not cut:
+            wide.append(interval)
+            continue
         if edges[0] != interval:
             edges.append(layout.chunk(interval.end - 1))
         if cut:
@@ -102,39 +117,36 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
     yield from united(every)
 
 
-def _area(
-    policy: Policy,
-    interval: Interval,
-    chunks: tuple[ChunkKey, ...],
-    summaries: Sequence[ChunkSummary],
-    *,
-    possible: bool,
-) -> Area:
-    sizes: Counter[int] = Counter()
+def _sizes(summaries: Iterable[ChunkSummary]) -> dict[int, int]:
+    """Return the number of segments by the bit length of their size; without a file it is 0."""
+    sizes: dict[int, int] = {}
     for summary in summaries:
-        sizes.update(summary.sizes)
-    return Area(
-        interval=interval,
-        chunks=chunks,
-        segments=sum(summary.visible for summary in summaries),
-        size=sum(summary.size for summary in summaries),
-        bound=_most(sizes, policy) if possible else 0.0,
-        least=least_size(min(sizes, default=0)),
-    )
+        for bits, count in summary.sizes.items():
+            sizes[bits] = sizes.get(bits, 0) + count
+        without_file = summary.visible - sum(summary.sizes.values())
+        if without_file:
+            sizes[0] = sizes.get(0, 0) + without_file
+    return sizes
 
 
-def _most(sizes: Mapping[int, int], policy: Policy) -> float:
+def _most(sizes: Mapping[int, int], policy: Policy, *, causes: int) -> float:
     """Return an upper bound of gain per cost over all sets of segments (rule 2).
 
-    Among segments of equal size the quotient is monotone in k, so only both ends are computed.
+    Among segments of equal size the quotient is monotone in k, so only both ends are computed. It
+    falls with the size, unless tidying a MiB gains more than a segment. Tidying alone gains no
+    more than the first value.
     """
-    best, count, size = 0.0, 0, 0
+    tidying = causes * MIB / policy.target_size
+    together = tidying <= 1
+    best, count, size = tidying, 0, 0
     for bits, n in sorted(sizes.items()):
         for more in (1, n):
             taken, copied = count + more, size + more * least_size(bits)
-            best = max(best, (taken - 1) / (1 + copied / MIB))
+            if taken > 1:
+                tidied = causes * copied / policy.target_size if together else 0
+                best = max(best, (taken - 1 + tidied) / (1 + copied / MIB))
         count, size = count + n, size + n * least_size(bits)
-    return best + 2 * MIB / policy.target_size
+    return best if together else best + tidying
 
 
 class _Deleted:

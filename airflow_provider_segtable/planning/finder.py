@@ -8,11 +8,12 @@
 4. Candidates of one kind contest nothing among themselves. A candidate of a larger kind replaces
    the smaller ones whose segments or interval it claims (``planning.table_plan``).
 5. ``may_be_due`` and the bound of an area (``planning.areas``) are upper bounds: a candidate of k
-   segments gains at most the k - 1 that it removes, and tidies each copied byte at most twice.
+   segments gains at most the k - 1 that it removes, and tidies each copied byte at most twice: if
+   rows in it are deleted, and for another cause (``may_tidy``).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import ClassVar
@@ -43,6 +44,11 @@ class Finder(ABC):
         self, found: PlannerContext, interval: Interval, summaries: Sequence[ChunkSummary]
     ) -> bool:
         """Return whether a plan may be due in an area, beside those for deleted rows."""
+
+    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+        """Return whether a plan in an area may gain by tidying, deleted rows aside."""
+        del found, chunks
+        return True
 
     def in_interval(
         self, found: PlannerContext, skipped: list[Skipped]

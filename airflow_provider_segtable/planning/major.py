@@ -83,7 +83,8 @@ def major_due(found: PlannerContext, skipped: list[Skipped]) -> tuple[Candidate 
     cut = found.policy.cut
     needed = dict(_needed(found, cut))
     for region in disjoint(found, needed, cut):
-        needs = tuple(_needs(found, region, cut)) or _needs_inside(region, needed)
+        needs = needed.get(region) or tuple(_needs(found, region, cut))
+        needs = needs or _needs_inside(region, needed)
         chunk = found.segments(region)[0].id.chunk
         why_not = _not_due(found, region, needs)
         waits_for = found.pending_in(region)
@@ -234,6 +235,13 @@ class MajorFinder(Finder):
             if summary.late and (merges or summary.any_larger(policy.largest_output)):
                 return True
         return False
+
+    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+        """Return whether a chunk may be cold: it ended, and its oldest segment was written."""
+        policy, oldest = found.policy, [summary.oldest or 0 for summary in chunks.values()]
+        begun = max(min(oldest), min(chunk.interval.end for chunk in chunks))
+        cold = (found.now - begun) / MINUTE_US >= policy.major_after_minutes
+        return policy.major != OFF and cold
 
     def in_interval(
         self, found: PlannerContext, skipped: list[Skipped]

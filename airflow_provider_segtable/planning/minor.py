@@ -16,7 +16,7 @@
     P0 P1 P2 [P3 large] P4 P5 (hole) P7   ->   runs: P0 P1 P2 | P4 P5 | P7
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -75,6 +75,8 @@ def minor_candidates(
 
 
 def _purged(found: PlannerContext, batch: Run) -> float:
+    if found.deleted.nothing:
+        return 0.0
     return found.deleted.bytes_of(members(batch)) / found.policy.target_size
 
 
@@ -217,6 +219,11 @@ class MinorFinder(Finder):
         del interval
         small_size = found.policy.small_size
         return any(summary.smaller(small_size) > 1 for summary in summaries)
+
+    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+        """Return False: joining neither sorts nor replaces."""
+        del found, chunks
+        return False
 
     def in_chunk(
         self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]

@@ -8,10 +8,12 @@
 3. An unexamined area has a bound: no candidate in it is more urgent. The area is examined when its
    bound is the highest urgency left. To limit planning time, a run examines ``LOOKS`` segments;
    the rest is left for the next run. Areas without a candidate that fits the budget do not count,
-   so they never block others. A table with fewer segments is examined completely, with the same
-   result as without bounds.
+   so they never block others. The result is the same as without bounds, unless that limit is met.
+   A table with fewer segments is examined completely, for the sake of its reasons.
 4. If a larger compaction is due but a smaller one is pending, no new plan is made there: the area
    *drains*, so that a steady stream of appends does not postpone the larger one forever.
+5. At equal urgency the earlier time goes first, so that an area whose bound is met by a candidate
+   of an earlier one need not be examined.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +22,7 @@ from heapq import heapify, heappop, heappush
 
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.planning.policy import MIB, Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
 
@@ -57,6 +59,7 @@ class Unlooked:
 
     Attributes:
         bound: upper bound of the candidates' urgency; 0 means no candidate.
+        start: no candidate begins earlier.
         least: lower bound of a plan's size in bytes.
         chunks: the chunks.
         segments: number of segments to examine.
@@ -65,6 +68,7 @@ class Unlooked:
     """
 
     bound: float
+    start: Instant
     least: int
     chunks: tuple[ChunkKey, ...]
     segments: int
@@ -98,13 +102,15 @@ def choose(
     unlooked: Iterable[Unlooked] = (),
 ) -> Planned:
     """Choose plans within the budget; add a reason to ``skipped`` for all others."""
-    heap = [*map(_entry, candidates), *map(_unlooked, unlooked)]
+    areas = tuple(unlooked)
+    explained = LOOKS if sum(area.segments for area in areas) <= LOOKS else 0
+    heap = [*map(_entry, candidates), *map(_unlooked, areas)]
     heapify(heap)
     chosen: list[Plan] = []
     vain: list[Unlooked] = []
     left, looked = policy.max_plan_bytes, 0
     while heap:
-        best = heappop(heap)[2]
+        best = heappop(heap)[-1]
         if isinstance(best, Candidate):
             over = _over(best.plan, len(chosen), left, policy)
             if over is None:
@@ -126,7 +132,7 @@ def choose(
         for other in found:
             heappush(heap, _entry(other))
     over = _used_up(len(chosen), policy)
-    skipped.extend(_explained(vain, LOOKS - looked, over))
+    skipped.extend(_explained(vain, explained - looked, over))
     return Planned(chosen=tuple(chosen), skipped=tuple(skipped))
 
 
@@ -153,16 +159,16 @@ def skipped_plan(plan: Plan, reason: str) -> Skipped:
     return Skipped(chunk=plan.chunk, partitions=partitions, reason=reason, kind=plan.kind)
 
 
-_Entry = tuple[float, str, Candidate | Unlooked]
-"""Negative urgency, name, item: at equal urgency, unexamined chunks come first, by name."""
+_Entry = tuple[float, Instant, str, Candidate | Unlooked]
+"""Negative urgency, start, id, item: at equal urgency and start, unexamined chunks come first."""
 
 
 def _entry(candidate: Candidate) -> _Entry:
-    return -candidate.urgency, candidate.plan.id, candidate
+    return -candidate.urgency, candidate.plan.interval.start, candidate.plan.id, candidate
 
 
 def _unlooked(one: Unlooked) -> _Entry:
-    return -one.bound, f" {one.chunks[0]}", one
+    return -one.bound, one.start, "", one
 
 
 def _over(plan: Plan, chosen: int, left: int, policy: Policy) -> str | None:

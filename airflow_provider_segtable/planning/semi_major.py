@@ -20,7 +20,7 @@ Source of the idea: "semi-major" is named but not built in Druid's proposal for 
 share and interval follow Druid's switch from minor to full compaction and Amoro's full compaction.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import ClassVar
 
@@ -217,6 +217,10 @@ class SemiMajorFinder(Finder):
         del interval
         order = found.policy.clustering
         return bool(order) and any(summary.unsorted(order) for summary in summaries)
+
+    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+        """Return whether segments have another clustering than the policy's."""
+        return any(summary.unsorted(found.policy.clustering) for summary in chunks.values())
 
     def in_chunk(
         self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]

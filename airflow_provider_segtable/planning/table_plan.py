@@ -46,6 +46,7 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
     def unlooked_area(area: Area) -> Unlooked:
         return Unlooked(
             bound=area.bound,
+            start=area.interval.start,
             least=area.least,
             chunks=area.chunks,
             segments=area.segments,

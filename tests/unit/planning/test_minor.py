@@ -7,12 +7,16 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, PlanAborted, PlanRequested, Voided
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.planning import selection
 from airflow_provider_segtable.planning.minor import plan_minor
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first
 
 POLICY = Policy(target_size=1000, min_segments=4)
@@ -165,3 +169,24 @@ def test_wrong_properties_are_refused_by_name(properties: dict[str, str], words:
     """A typo never silently means a default."""
     with pytest.raises(InvalidInput, match=words):
         Policy.read(properties)
+
+
+def test_a_large_table_is_examined_only_where_plans_are_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 30 equal chunks the two earliest win; no other is decoded, and all have a reason."""
+    months = Granularity.MONTH
+    chunks = [ChunkKey(months.chunk(BASE), BASE)]
+    while len(chunks) < 30:
+        chunks.append(ChunkKey(months.chunk(chunks[-1].interval.end), BASE))
+    state = table(*(s for chunk in chunks for s in sized(*[8] * 10, chunk=chunk)))
+    packed = read_checkpoint(write_checkpoint(state))
+    monkeypatch.setattr(selection, "LOOKS", 50)
+    planned = plan_all(packed, replace(POLICY, max_plans=2), NOW)
+    assert [plan.chunk for plan in planned.chosen] == chunks[:2]
+    some = next(packed.timeline.chunks())
+    assert isinstance(some, PackedChunk)
+    assert isinstance(some.source, CheckpointChunks)
+    assert some.source.chunk.cache_info().misses == 2
+    assert {skipped.chunk for skipped in planned.skipped} >= set(chunks[2:])
+    assert "over the budget of 2 plans a run: 10 segments of 80 B in all" in reasons(planned)
