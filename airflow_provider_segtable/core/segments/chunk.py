@@ -32,7 +32,8 @@ from airflow_provider_segtable.core.segments.segment import (
 from airflow_provider_segtable.core.segments.spans import Spans
 
 BULK = 64
-"""Least number of changed groups that rebuilds the chunk; at least an eighth of its segments."""
+"""Least number of changed groups that rebuilds the chunk; at least an eighth of its segments.
+An empty chunk is always built anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +168,7 @@ class Chunk:
         growth = sum(len(new.segments) if new else 0 for _, new in changed)
         shrink = sum(len(old.segments) if old else 0 for old, _ in changed)
         held = replace(self, later=draft.later, count=self.count + growth - shrink)
-        if len(changed) >= max(BULK, self.count // 8):
+        if not self.count or len(changed) >= max(BULK, self.count // 8):
             return _rebuilt(held, changed)
         layers, visible = self.layers, self.visible
         for old, new in changed:
@@ -196,13 +197,15 @@ class _Draft:
     def add(self, segment: Segment) -> None:
         partition, key = segment.id.partition, segment.shard.group
         home = _home(partition, self.later)
-        known = self._of(home).get(partition) if home else None
+        members = self._of(key)
+        own = members if home == key else self._of(home) if home else {}
+        known = own.get(partition)
         if known and known != segment:
             raise CorruptTable(
                 f"two different segments are called {segment.id}: {known.path!r} "
                 f"and {segment.path!r}; remove the one that the log does not name"
             )
-        self._of(key)[partition] = segment
+        members[partition] = segment
         if partition not in FIRST_GENERATION_IDS and not known:
             self._own_later()[partition] = key
 
@@ -241,6 +244,8 @@ def _group(key: GroupKey, members: Mapping[int, Segment]) -> Group | None:
         return None
     segments = tuple(members[partition] for partition in sorted(members))
     wanted = segments[0].shard.group_size
+    if len(segments) == wanted == 1:
+        return Group(key=key, segments=segments)
     if len(segments) > wanted or any(s.shard.group_size != wanted for s in segments):
         sizes = {str(s.id): s.shard.group_size for s in segments}
         raise CorruptTable(

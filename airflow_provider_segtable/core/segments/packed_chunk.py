@@ -68,7 +68,8 @@ class ChunkSummary:
 
     def smaller(self, size: float) -> int:
         """Return the most segments that may be smaller than this, in bytes."""
-        return sum(n for bits, n in self.sizes.items() if least_size(bits) < size)
+        larger = sum(n for bits, n in self.sizes.items() if least_size(bits) >= size)
+        return self.visible - larger
 
     def any_larger(self, size: float) -> bool:
         """Return whether a segment may be larger than this, in bytes."""

@@ -93,6 +93,7 @@ class CheckpointChunks:
         self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(self._decode)
         self.summary = lru_cache(maxsize=None)(self._summary)
         columns = self._columns
+        self._plain = [(name, columns[name]) for name in _PLAIN]
         self._keys = tuple(
             ChunkKey(Interval(start, end), version)
             for start, end, version in zip(
@@ -157,11 +158,20 @@ class CheckpointChunks:
         return found
 
     def _summary(self, at: int) -> ChunkSummary:
-        columns = self._columns
-        plain = {name: columns[name][at] for name in _PLAIN}
-        sizes, clustered = (json.loads(columns[name][at] or "{}") for name in _NESTED)
-        by_bits = {int(bits): count for bits, count in sizes.items()}
-        return ChunkSummary(**plain, sizes=by_bits, clustered=clustered)
+        plain = {name: column[at] for name, column in self._plain}
+        sizes, clustered = (self._columns[name][at] for name in _NESTED)
+        return ChunkSummary(**plain, sizes=_by_bits(sizes), clustered=_by_name(clustered))
+
+
+@lru_cache(maxsize=4096)  # many chunks have the same few segments
+def _by_bits(text: str | None) -> Mapping[int, int]:
+    return {int(bits): count for bits, count in json.loads(text or "{}").items()}
+
+
+@lru_cache(maxsize=4096)
+def _by_name(text: str | None) -> Mapping[str, int]:
+    found: dict[str, int] = json.loads(text or "{}")
+    return found
 
 
 class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
