@@ -8,6 +8,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -62,6 +63,7 @@ def physical_schema(shown: pa.Schema, kind: TableKind) -> pa.Schema:
     return pa.schema([*shown, *to_arrow(Schema(kind.hidden))])
 
 
+@lru_cache(maxsize=1024)  # each append needs the types of all columns
 def parse_type(text: str) -> pa.DataType:
     """Parse a type as Arrow prints it.
 

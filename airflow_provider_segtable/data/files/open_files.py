@@ -21,7 +21,11 @@ from airflow_provider_segtable.data.files.arrow_files import ArrowFiles
 from airflow_provider_segtable.data.files.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
-__all__ = ["ArrowFiles", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
+__all__ = ["ArrowFiles", "JoiningFile", "LocalFiles", "MemoryFiles", "SinkFile", "open_files"]
+
+
+HELD = 64 << 10
+"""The most bytes that ``JoiningFile`` holds."""
 
 
 class MemorySource:
@@ -114,6 +118,37 @@ class SinkFile(io.RawIOBase):
         """Append bytes."""
         self._sink.write(data)
         return len(data)
+
+
+class JoiningFile(SinkFile):
+    """A ``SinkFile`` that joins small writes; whoever uses the sink itself calls ``settle`` first.
+
+    It does not write when it is closed or collected: then the sink may be closed, too.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        """Append to ``sink``."""
+        super().__init__(sink)
+        self._held = bytearray()
+
+    def tell(self) -> int:
+        """Return the number of bytes written, including those still held."""
+        return self._sink.position + len(self._held)
+
+    def write(self, data: Any) -> int:
+        """Append bytes, now or later."""
+        if len(self._held) + len(data) > HELD:
+            self.settle()
+        if len(data) > HELD:
+            return super().write(data)
+        self._held += data
+        return len(data)
+
+    def settle(self) -> None:
+        """Pass on what is held."""
+        if self._held:
+            held, self._held = bytes(self._held), bytearray()
+            self._sink.write(held)
 
 
 _MEMORY: dict[str, MemoryFiles] = {}

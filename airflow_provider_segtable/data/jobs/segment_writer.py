@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
-from airflow_provider_segtable.data.files.open_files import SinkFile
+from airflow_provider_segtable.data.files.open_files import JoiningFile
 from airflow_provider_segtable.data.parquet.descriptor import (
     KEY,
     decode_definition,
@@ -187,20 +187,21 @@ def check_times(
     if not len(column):
         return None
     times = instants(column)
+    bounds = pc.min_max(times)
+    first, last = bounds["min"].as_py(), bounds["max"].as_py()
+    if not times.null_count and first >= ALL_TIME.start and last < ALL_TIME.end:
+        return first, last
     bad = pc.invert(
         pc.and_(pc.greater_equal(times, ALL_TIME.start), pc.less(times, ALL_TIME.end))
     ).fill_null(True)
     row = pc.index(bad, True).as_py()
-    if row >= 0:
-        found = column.cast(column.type).slice(row, 1)
-        value = found.cast(_plain(found.type))[0].as_py()
-        shown = "null" if value is None else f"{value} ({found.type})"
-        raise TimeOutOfRange(
-            f"row {first_row + row}: event time {name} is {shown}: it must lie in {ALL_TIME}; "
-            "drop such rows, or check the unit"
-        )
-    bounds = pc.min_max(times)
-    return bounds["min"].as_py(), bounds["max"].as_py()
+    found = column.cast(column.type).slice(row, 1)
+    value = found.cast(_plain(found.type))[0].as_py()
+    shown = "null" if value is None else f"{value} ({found.type})"
+    raise TimeOutOfRange(
+        f"row {first_row + row}: event time {name} is {shown}: it must lie in {ALL_TIME}; "
+        "drop such rows, or check the unit"
+    )
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -276,12 +277,15 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     with files.create(path) as plain:
         sink = ChecksumSink(plain)
         schema, number = _identified(first.schema, definition)
-        with pq.ParquetWriter(SinkFile(sink), schema, **PARQUET) as writer:
+        file = JoiningFile(sink)
+        with pq.ParquetWriter(file, schema, **PARQUET) as writer:
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
             segment = replace(written, path=path, created=created, schema=number)
             entries = {KEY: encode_descriptor(segment), **definition_entry(definition)}
+            file.settle()  # the checksums' entry follows the last page
             writer.add_key_value_metadata(entries | sink.entry())
+        file.settle()
         segment = replace(segment, size=sink.position, footer=sink.footer)
         sink.commit()
     return segment

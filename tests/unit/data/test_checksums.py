@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.segments.segment import FooterChecksum, Segment
-from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from airflow_provider_segtable.data.files.open_files import HELD, JoiningFile, MemoryFiles
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles, check_footers
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
@@ -160,3 +160,18 @@ def test_bytes_behind_the_body_are_the_tail() -> None:
         other.entry()
         other.copy_from(source, 4, 4)
         assert other.footer == sink.footer == FooterChecksum(4, zlib.crc32(b"tail"))
+
+
+def test_joined_writes_arrive_in_order_before_the_sink_is_used() -> None:
+    """Small writes arrive together, a large one behind them, and only settled bytes count."""
+    files = MemoryFiles()
+    with files.create("a") as sink:
+        file = JoiningFile(sink)
+        for part in (b"a", b"b", b"c" * HELD, b"d" * (HELD + 1), b"e"):
+            file.write(part)
+        assert (file.tell(), sink.position) == (2 * HELD + 4, 2 * HELD + 3)
+        file.close()
+        assert sink.position == 2 * HELD + 3
+        file.settle()
+        sink.commit()
+    assert files.store["a"] == b"ab" + b"c" * HELD + b"d" * (HELD + 1) + b"e"
