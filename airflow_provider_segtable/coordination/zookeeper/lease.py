@@ -8,12 +8,14 @@
 3. ``publish`` creates the lock's state in a transaction that checks the lock; a rival that revokes
    creates the same node. After a lost reply the winner is unknown and the lease doubtful. If
    ``publish`` then finds its own state, it counts as done.
+4. ``release`` deletes no state if the last check found none, which costs the server a transaction.
+   If a rival revoked the lock since, the next request that contests deletes the state (``view``).
 """
 
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
@@ -57,7 +59,7 @@ class ZooKeeperLease:
         self._verified = generation
         self._why_lost = "it was revoked" if lock.revoked else ""
         self._released = self._publishing = False
-        self._reported = False
+        self._reported = self._stateless = False
 
     @property
     def token(self) -> FencingToken:
@@ -106,6 +108,7 @@ class ZooKeeperLease:
         """Create the state; return False if that failed or its outcome is unknown."""
         if (known := self._known()) is not LeaseState.HELD:
             self._refuse(known)
+        self._stateless = False
         multi = self._link.transaction()
         multi.check(self._path, 0)  # under a later session it would outlive the lock
         multi.create(self._state_path, PUBLISHING, ephemeral=True)
@@ -150,9 +153,18 @@ class ZooKeeperLease:
         """Release the locks; no error if they have ended already."""
         if not self._released and self._link.session == self._session:
             reported = (self._progress_path,) if self._reported else ()
-            self._link.delete((self._path, self._state_path, *reported))
+            state = () if self._stateless else (self._state_path,)
+            self._link.delete((self._path, *state, *reported))
         self._released = True
         self._why_lost = self._why_lost or "it was released"
+
+    def _read_state(self, call: Any) -> None:
+        try:
+            self._lock = with_state(self._lock, self._link.wait(call)[0])
+        except NoNodeError:
+            self._stateless = True
+        else:
+            self._stateless = False
 
     def _known(self) -> LeaseState:
         session = self._link.session
@@ -171,8 +183,7 @@ class ZooKeeperLease:
             lock = self._link.begin(client.exists_async, self._path)
             state = self._link.begin(client.get_async, self._state_path)
             stat = self._link.wait(lock)
-            with suppress(NoNodeError):
-                self._lock = with_state(self._lock, self._link.wait(state)[0])
+            self._read_state(state)
         except (Interrupted, KazooException):
             known = self._known()
             return known if known is LeaseState.LOST else LeaseState.DOUBTFUL
