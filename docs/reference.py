@@ -23,6 +23,7 @@ from airflow_provider_segtable.provider_info import get_provider_info
 PACKAGE = "airflow_provider_segtable"
 LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.table": ("Table",),
+    "table.table_changes": ("TableChanges",),
     "table.scan": ("Scan",),
     "table.snapshot": ("Snapshot",),
     "table.log.committer": ("Committed",),
