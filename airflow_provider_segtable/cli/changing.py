@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
+from airflow_provider_segtable.cli.input.engines import check_spark
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
@@ -46,6 +47,7 @@ def changed(
         if used is Engine.LOCAL:
             result = table.change(with_rows(request, lambda file: _read(file, schema)))
         else:
+            check_spark()
             from airflow_provider_segtable.cli.on_spark import change_rows
 
             result = change_rows(table, request, master)

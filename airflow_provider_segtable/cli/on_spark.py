@@ -10,12 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, print_warning
+from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
 from airflow_provider_segtable.core.requests.overwrite import Extent
 from airflow_provider_segtable.data.files.input_files import file_format
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import read_source
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
@@ -41,6 +43,7 @@ def ingest_files(
     table: Table,
     files: Sequence[Path],
     format_: str | None,
+    columns: FileColumns,
     commit_id: str | None,
     master: str | None,
 ) -> Generator[Callable[[], Facts]]:
@@ -51,7 +54,7 @@ def ingest_files(
 
             def append(path: Path = path, name: str | None = name) -> Facts:
                 again = name is not None and name in table.state().commits
-                rows = _read(spark, table, path, file_format(path, format_))
+                rows = _read(spark, table, path, file_format(path, format_), columns)
                 committed = ingest(table.ports, rows, commit_id=name)
                 return append_facts(table, committed.n, path, again=again)
 
@@ -62,30 +65,34 @@ def overwrite_by_files(
     table: Table,
     files: Sequence[Path],
     format_: str | None,
+    columns: FileColumns,
     extent: Extent,
     commit_id: str | None,
     master: str | None,
 ) -> ChangeResult:
     """Replace rows by those of all files."""
     with session(master, "ingest", table) as spark:
-        frames = (_read(spark, table, path, file_format(path, format_)) for path in files)
+        frames = (_read(spark, table, path, file_format(path, format_), columns) for path in files)
         rows = reduce(DataFrame.unionByName, frames)
         return overwrite(table.ports, rows, interval=extent, commit_id=commit_id)
 
 
-def _read(spark: SparkSession, table: Table, path: Path, kind: str) -> DataFrame:
+def _read(
+    spark: SparkSession, table: Table, path: Path, kind: str, columns: FileColumns
+) -> DataFrame:
+    """Return a file's rows; texts are read in the table's types, like by the local engine."""
+    definition = table.state().table
+    schema = given_schema(definition)
     place = "file:" + re.sub(r"([*?\[\]{}\\,])", r"\\\1", str(path.absolute()))
-    if kind == "parquet":
-        return spark.read.parquet(place)
-    if kind == "csv":
-        return spark.read.csv(place, header=True, inferSchema=True)
-    rows = spark.read.json(place)  # JSON has no time type: times are texts
-    given = given_schema(table.state().table)
-    times = {field.name for field in given if str(field.type).startswith("timestamp")}
-    for name, found in rows.dtypes:
-        if name in times and found == "string":
-            rows = rows.withColumn(name, rows[name].cast("timestamp"))
-    return rows
+    rows = read_source(spark, place, kind, schema=columns.in_file(schema))
+    sources = columns.sources(rows.columns, definition)
+    types = {each.name: each.dataType for each in spark_schema(readable(schema)).fields}
+    return rows.select(
+        [
+            (rows[old].cast(types[new]) if columns.cast and new in types else rows[old]).alias(new)
+            for new, old in sources.items()
+        ]
+    )
 
 
 def change_rows(table: Table, request: ChangeRequest, master: str | None) -> ChangeResult:

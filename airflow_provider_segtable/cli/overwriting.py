@@ -6,15 +6,18 @@ from time import monotonic
 from typing import Any
 
 from airflow_provider_segtable.cli.display.output import Facts, progress
+from airflow_provider_segtable.cli.input.engines import check_spark
+from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.core.requests.overwrite import Extent
 from airflow_provider_segtable.planning.engine import Engine
 
 
-def overwritten(
+def overwritten(  # noqa: PLR0913 - each is an option
     uri: str,
     table: Any,
     files: Sequence[Path],
     format_: str | None,
+    columns: FileColumns,
     extent: Extent,
     *,
     commit_id: str | None,
@@ -28,12 +31,13 @@ def overwritten(
         bar.add_task("overwriting", total=None)
         if local:
             result = table.overwrite(
-                _rows(table, files, format_), interval=extent, commit_id=commit_id
+                _rows(table, files, format_, columns), interval=extent, commit_id=commit_id
             )
         else:
+            check_spark()
             from airflow_provider_segtable.cli.on_spark import overwrite_by_files
 
-            result = overwrite_by_files(table, files, format_, extent, commit_id, master)
+            result = overwrite_by_files(table, files, format_, columns, extent, commit_id, master)
     return {
         "table": uri,
         "version": result.state.n,
@@ -49,11 +53,8 @@ def overwritten(
     }
 
 
-def _rows(table: Any, files: Sequence[Path], format_: str | None) -> Any:
+def _rows(table: Any, files: Sequence[Path], format_: str | None, columns: FileColumns) -> Any:
     import pyarrow as pa
 
-    from airflow_provider_segtable.data.files.input_files import read_rows
-    from airflow_provider_segtable.table.definition import given_schema
-
-    schema = given_schema(table.state().table)
-    return pa.concat_tables([read_rows(path, schema, format_) for path in files])
+    definition = table.state().table
+    return pa.concat_tables([columns.read(path, format_, definition) for path in files])

@@ -10,7 +10,7 @@ from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.cli.exits import Exit
-from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption
+from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption, check_spark
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     Properties,
@@ -42,7 +42,7 @@ def _patience() -> str:
 PlanIds = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar=r"\[PLAN...]", help="Plan ids; all pending ones if left out.", show_default=False
+        metavar="PLAN", help="Plan ids; all pending ones if left out.", show_default=False
     ),
 ]
 Kind = Annotated[
@@ -207,6 +207,7 @@ def _carry_out(
 
         if local:
             return carry_out(table.ports, plans, in_process(), wait_s=wait_s, report=tell)
+        check_spark()
         from airflow_provider_segtable.cli.on_spark import session
         from airflow_provider_segtable.spark.driver.distribution import spark_execute
 

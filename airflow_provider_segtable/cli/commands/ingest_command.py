@@ -12,7 +12,8 @@ from airflow_provider_segtable.cli.changing import tell
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
-from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption
+from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption, check_spark
+from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     StorageOptions,
@@ -39,6 +40,19 @@ def ingest(  # noqa: PLR0913 - each is an option
         str | None,
         typer.Option("--format", help="parquet, csv or json; by the file's suffix if left out."),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these columns of the files; NEW=OLD takes a column under another name. A "
+            "rollup table takes by default what it needs, other tables all columns.",
+            metavar="A,NEW=OLD,...",
+            show_default=False,
+        ),
+    ] = None,
+    cast: Annotated[
+        bool,
+        typer.Option("--cast", help="Cast to the table's types where no value is lost by it."),
+    ] = False,
     rows_per_append: Annotated[
         int | None,
         typer.Option(min=1, help="Split each file into appends of N rows (local engine)."),
@@ -73,6 +87,8 @@ def ingest(  # noqa: PLR0913 - each is an option
         load a day again: its rows go, those of all files come, at once
     [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
 
+    [green]segtable ingest ./flights raw.parquet --columns carrier,delay=dep_delay --cast[/]
+
     Columns and types must match the table's, and every row needs an event time.
     An invalid file appends nothing; the files before it stay appended.
     """
@@ -80,6 +96,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         raise InvalidInput(
             "--rows-per-append works only with --engine local: leave out one of them"
         )
+    taken = FileColumns.parse(columns, cast=cast)
     extent = extent_of(overwrite)
     if extent is not None:
         if rows_per_append:
@@ -90,7 +107,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         with writable_table(table, storage_options, zookeeper) as opened:
             local = _local_does(files, engine, None)
             told = overwritten(
-                *(table, opened, files, format_, extent),
+                *(table, opened, files, format_, taken, extent),
                 commit_id=commit_id,
                 local=local,
                 master=master,
@@ -99,12 +116,14 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     _check_names(files, commit_id)
     with writable_table(table, storage_options, zookeeper) as opened:
+        _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
         if not _local_does(files, engine, rows_per_append):
+            check_spark()
             from airflow_provider_segtable.cli.on_spark import ingest_files
 
-            appends = ingest_files(opened, files, format_, commit_id, master)
+            appends = ingest_files(opened, files, format_, taken, commit_id, master)
         else:
-            appends = _local(opened, files, format_, rows_per_append, commit_id)
+            appends = _local(opened, files, format_, taken, rows_per_append, commit_id)
         with closing(appends):  # ends the session now, not at garbage collection
             done = list(_watched(appends, len(files)))
         version = opened.state().n
@@ -138,15 +157,13 @@ def _local(
     table: Any,
     files: list[Path],
     format_: str | None,
+    columns: FileColumns,
     rows_per_append: int | None,
     commit_id: str | None,
 ) -> Generator[Callable[[], Facts]]:
-    from airflow_provider_segtable.data.files.input_files import read_rows
-    from airflow_provider_segtable.table.definition import given_schema
-
-    schema = given_schema(table.state().table)
+    definition = table.state().table
     for path in files:
-        rows = read_rows(path, schema, format_)
+        rows = columns.read(path, format_, definition)
         size = rows_per_append or max(rows.num_rows, 1)
         for start in range(0, max(rows.num_rows, 1), size):
             name = f"{commit_id}/{path.name}/{start}" if commit_id else None

@@ -82,7 +82,7 @@ def create(  # noqa: PLR0913 - each is an option
             "--metric",
             help="A metric of rolled-up rows: sum, min, max, first, last, hll, theta or kll of "
             "a column, or count; repeat.",
-            metavar=r"NAME=KIND\[(COLUMN\[,ARG])]",
+            metavar="NAME=KIND[(COLUMN[,ARG])]",
         ),
     ] = None,
     query_granularity: Annotated[
@@ -137,7 +137,7 @@ def set_properties(
     table: TableUri,
     given: Annotated[
         list[str] | None,
-        typer.Argument(metavar=r"\[KEY=VALUE]...", help="Properties to set.", show_default=False),
+        typer.Argument(metavar="KEY=VALUE", help="Properties to set.", show_default=False),
     ] = None,
     *,
     unset: Annotated[

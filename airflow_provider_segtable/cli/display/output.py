@@ -13,9 +13,11 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.text import Text
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.secret import redacted
@@ -69,13 +71,23 @@ def error_facts(error: SegtableError) -> Facts:
     return {"error": type(error).__name__, "message": redacted(str(error))}
 
 
+class Done(MofNCompleteColumn):
+    """How much of a task is done: ``3/12``, or ``3`` while the total is unknown."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text for a task."""
+        if task.total is not None:
+            return super().render(task)
+        return Text(str(int(task.completed)), style="progress.download")
+
+
 def progress() -> Progress:
     """Return a progress bar on standard error, which shows only on a terminal."""
     return Progress(
         SpinnerColumn(),
         TextColumn("[progress.description]{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        Done(),
         TimeElapsedColumn(),
         console=err,
         transient=True,

@@ -17,3 +17,14 @@ MasterOption = Annotated[
     str | None,
     typer.Option(help="Spark master, with --engine spark; this machine by default.", metavar="URL"),
 ]
+
+
+def check_spark() -> None:
+    """Check that Spark can start here, before a module that needs PySpark is imported.
+
+    Raises:
+        JavaMissing, DependencyMissing: the message says what is missing and how to get it.
+    """
+    from airflow_provider_segtable.spark.driver.session import check_machine
+
+    check_machine()

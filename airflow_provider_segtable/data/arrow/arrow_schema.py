@@ -30,6 +30,7 @@ _PRIMITIVES: dict[str, pa.DataType] = {
         *(pa.date32(), pa.date64(), pa.null()),
         *(pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
         *(pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")),
+        *(pa.duration(unit) for unit in ("s", "ms", "us", "ns")),
     )
 }
 
@@ -86,7 +87,10 @@ def _field(text: str) -> pa.Field:
 
 
 def _map(inside: str) -> pa.DataType:
-    key, item = _split(inside)[:2]
+    key, *items = _split(inside)
+    if not items:
+        raise SchemaMismatch(f"map<{inside}> has one type: a map has two, of keys and of values")
+    item = items[0]
     return pa.map_(parse_type(key), parse_type(item))
 
 
@@ -105,6 +109,10 @@ _PARAMETRIC: tuple[tuple[str, Callable[..., pa.DataType]], ...] = (
     (r"timestamp\[(\w+), tz=([^\]]+)\]", pa.timestamp),
     (r"decimal128\((\d+), (-?\d+)\)", lambda p, s: pa.decimal128(int(p), int(s))),
     (r"fixed_size_binary\[(\d+)\]", lambda width: pa.binary(int(width))),
+    (
+        r"fixed_size_list<(.+)>\[(\d+)\]",
+        lambda inside, size: pa.list_(_field(inside), int(size)),
+    ),
     (r"list<(.+)>", lambda inside: pa.list_(_field(inside))),
     (r"large_list<(.+)>", lambda inside: pa.large_list(_field(inside))),
     (r"struct<(.+)>", lambda inside: pa.struct([_field(part) for part in _split(inside)])),

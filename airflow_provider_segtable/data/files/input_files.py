@@ -1,11 +1,13 @@
 """Read a user's files: Parquet, CSV and JSON lines, by their suffixes.
 
-1. Formats without types (CSV, JSON) are read in the table's types.
+1. Formats without types (CSV, JSON) are read in the table's types. Their times follow one rule
+   (``data.arrow.text_times``), however many rows have a zone.
 2. If a file cannot be read, ``InvalidInput`` names the file and the reason.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,8 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.data.arrow.storable_types import storable
+from airflow_provider_segtable.data.arrow.text_times import TIME, are_times, parsed_times
 
 FORMATS = ("parquet", "csv", "json")
 _OF_A_VALUE = ("conversion error", "error parsing", "changed from", "expected a zone")
@@ -43,13 +47,8 @@ def schema_of(path: Path, given: str | None = None) -> pa.Schema:
     """Return the schema of a file, in types that a table can store."""
     kind = file_format(path, given)
     with _readable(path):
-        if kind == "parquet":
-            schema = pq.read_schema(path)
-        elif kind == "csv":
-            schema = pc.open_csv(path).schema
-        else:
-            schema = pj.open_json(path).schema
-    return pa.schema([_storable(field) for field in schema])
+        schema = pq.read_schema(path) if kind == "parquet" else _inferred(_opened(path, kind))
+    return pa.schema([storable(field) for field in schema])
 
 
 def read_rows(path: Path, schema: pa.Schema, given: str | None = None) -> pa.Table:
@@ -70,33 +69,51 @@ def read_rows(path: Path, schema: pa.Schema, given: str | None = None) -> pa.Tab
         return read[kind]()
 
 
-def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
-    # Arrow infers times, so that it reads them with and without zone; the table's own check then
-    # casts them. With an explicit zone it would refuse times without one.
-    types = {f.name: f.type for f in schema if not pa.types.is_timestamp(f.type)}
-    options = pc.ConvertOptions(
-        column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
+def _opened(path: Path, kind: str) -> pa.RecordBatchReader:
+    if kind == "csv":
+        return pc.open_csv(path, convert_options=pc.ConvertOptions(strings_can_be_null=True))
+    return pj.open_json(path)
+
+
+def _inferred(reader: pa.RecordBatchReader) -> pa.Schema:
+    """Return the types of a text file's first rows, with one type for all times."""
+    rows = pa.Table.from_batches(list(islice(reader, 1)), reader.schema)
+    timed = (pa.types.is_timestamp(f.type) or _of_times(rows, f) for f in rows.schema)
+    return pa.schema(
+        [f.with_type(TIME) if is_time else f for f, is_time in zip(rows.schema, timed, strict=True)]
     )
-    return pc.read_csv(path, convert_options=options)
+
+
+def _of_times(rows: pa.Table, field: pa.Field) -> bool:
+    return bool(pa.types.is_string(field.type)) and are_times(rows.column(field.name))
+
+
+def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
+    options = pc.ConvertOptions(
+        column_types=_as_text(schema), strings_can_be_null=True, quoted_strings_can_be_null=False
+    )
+    return _timed(pc.read_csv(path, convert_options=options), schema)
 
 
 def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
-    types = pa.schema([f for f in schema if not pa.types.is_timestamp(f.type)])
-    rows = pj.read_json(path, parse_options=pj.ParseOptions(explicit_schema=types))
+    options = pj.ParseOptions(explicit_schema=_as_text(schema))
+    return _timed(pj.read_json(path, parse_options=options), schema)
+
+
+def _as_text(schema: pa.Schema) -> pa.Schema:
+    """Return the types that Arrow reads a text file in: times as texts."""
+    return pa.schema(
+        [f.with_type(pa.string()) if pa.types.is_timestamp(f.type) else f for f in schema]
+    )
+
+
+def _timed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows of a text file with their times parsed."""
     for at, name in enumerate(rows.column_names):
-        column = rows.column(at)
-        wanted = schema.field(name).type if name in schema.names else column.type
-        if pa.types.is_timestamp(wanted) and pa.types.is_string(column.type):
-            rows = rows.set_column(at, name, _times(column, wanted))
+        wanted = schema.field(name).type if name in schema.names else None
+        if wanted is not None and pa.types.is_timestamp(wanted):
+            rows = rows.set_column(at, name, parsed_times(rows.column(at), wanted.unit))
     return rows
-
-
-def _times(texts: pa.ChunkedArray, wanted: pa.TimestampType) -> pa.ChunkedArray:
-    """Parse ISO 8601 times; without a zone they are UTC."""
-    try:
-        return texts.cast(pa.timestamp(wanted.unit, "UTC"))
-    except pa.ArrowInvalid:
-        return texts.cast(pa.timestamp(wanted.unit))
 
 
 @contextmanager
@@ -112,8 +129,3 @@ def _readable(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInput(f"{path} cannot be read: {reason}: check the path") from error
-
-
-def _storable(field: pa.Field) -> pa.Field:
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    return pa.field(field.name, pa.string() if pa.types.is_null(kind) else kind, field.nullable)

@@ -113,6 +113,8 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
     """Return whether two types differ in representation at most."""
+    if isinstance(found, pa.BaseExtensionType):
+        return _akin(found.storage_type, expected)
     if pa.types.is_dictionary(found):
         return _akin(found.value_type, expected)
     if pa.types.is_dictionary(expected):

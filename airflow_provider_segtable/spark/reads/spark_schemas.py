@@ -3,8 +3,8 @@
 1. A column of a table is read from Parquet by the narrowest Spark type that holds all its values:
    unsigned integers become the next wider signed type, ``uint64`` becomes ``decimal(20, 0)``.
 2. Spark's Parquet reader supports neither nanoseconds nor half floats; ``readable`` gives the
-   nearest types. Spark cannot hold times of day: such a column is refused by name, but only when
-   it is requested.
+   nearest types. Spark reads neither times of day nor durations from Parquet: such a column is
+   refused by name, but only when it is requested.
 3. A DataFrame fits if it has exactly the table's columns, in any order, of types that can be cast
    without loss. ``data.jobs.segment_writer.check_rows`` decides, called with an empty batch.
 """
@@ -31,6 +31,8 @@ _WIDER: dict[pa.DataType, T.DataType] = {
     pa.date64(): T.DateType(),
 }
 
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return the Spark schema that reads files of a table with Arrow schema ``schema``.
@@ -47,7 +49,7 @@ def _spark_type(field: "pa.Field[Any]") -> T.DataType:
         return _WIDER[kind]
     if pa.types.is_struct(kind):
         return spark_schema(pa.schema(list(kind)))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if any(of(kind) for of in _LISTS):
         return T.ArrayType(_spark_type(kind.value_field), True)
     if pa.types.is_map(kind):
         return T.MapType(_spark_type(kind.key_field), _spark_type(kind.item_field), True)
@@ -64,7 +66,8 @@ def _spark_type(field: "pa.Field[Any]") -> T.DataType:
 
 def _illegal(kind: pa.DataType) -> bool:
     nanoseconds = pa.types.is_timestamp(kind) and kind.unit == "ns"
-    return bool(nanoseconds or pa.types.is_float16(kind) or pa.types.is_time(kind))
+    unheld = (pa.types.is_float16, pa.types.is_time, pa.types.is_duration)
+    return bool(nanoseconds or any(of(kind) for of in unheld))
 
 
 def readable(schema: pa.Schema) -> pa.Schema:

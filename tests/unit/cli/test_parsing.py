@@ -33,6 +33,24 @@ def test_commas_inside_brackets_do_not_end_a_column() -> None:
         ("date", pa.date32()),
         ("timestamp", pa.timestamp("us", "UTC")),
         ("BOOLEAN", pa.bool_()),
+        ("bigint", pa.int64()),
+        ("DOUBLE", pa.float64()),
+        ("double  precision", pa.float64()),
+        ("varchar(20)", pa.string()),
+        ("decimal(10,2)", pa.decimal128(10, 2)),
+        ("numeric(9)", pa.decimal128(9, 0)),
+        ("timestamp(3) with time zone", pa.timestamp("us", "UTC")),
+        ("timestamp without time zone", pa.timestamp("us")),
+        ("timestamp[ms, UTC]", pa.timestamp("ms", "UTC")),
+        ("list<bigint>", pa.list_(pa.int64())),
+        ("array<varchar not null>", pa.list_(pa.field("item", pa.string(), nullable=False))),
+        ("text[]", pa.list_(pa.string())),
+        ("float[768]", pa.list_(pa.float32(), 768)),
+        ("fixed_size_list<item: float>[3]", pa.list_(pa.float32(), 3)),
+        ("duration[ms]", pa.duration("ms")),
+        ("interval", pa.duration("us")),
+        ("map<varchar, list<int>>", pa.map_(pa.string(), pa.list_(pa.int64()))),
+        ("struct<a: int, B bytea>", pa.struct([("a", pa.int64()), ("B", pa.binary())])),
     ],
 )
 def test_everyday_names_of_types_are_understood(written: str, meant: pa.DataType) -> None:
@@ -47,7 +65,14 @@ def test_a_colon_may_stand_between_name_and_type() -> None:
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [("a", "'a'"), ("a int64, a string", "'a' twice"), ("a money", "'money'"), ("", "no columns")],
+    [
+        ("a", "'a'"),
+        ("a int64, a string", "'a' twice"),
+        ("a money", "'money'"),
+        ("a decimal(50, 2)", "38"),
+        ("a map<text>", "'map<text>'"),
+        ("", "no columns"),
+    ],
 )
 def test_what_is_no_schema_is_named(text: str, named: str) -> None:
     """The message shows the column that cannot be understood."""
