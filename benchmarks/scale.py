@@ -9,8 +9,8 @@
    of a checkpoint of the state that was opened.
 4. After each shape with goals, each goal is printed with what was measured, and whether it is met.
 
-Usage: ``python benchmarks/scale.py [--quick | --goals] [--only SHAPE]``; ``--goals`` measures only
-the shapes that have goals, in under three minutes.
+Usage: ``python benchmarks/scale.py [--quick | --goals] [--only SHAPE]``; ``--goals`` measures
+the shapes that have goals except the largest, whose table takes longest to make.
 """
 
 import argparse
@@ -57,7 +57,7 @@ SHAPES = {
     "10000 x 10": (10_000, 10),
     "100000 x 10": (100_000, 10),
 }
-GOALS_S = {"1000 x 1000": 0.5, "100000 x 10": 2.0}
+GOALS_S = {"1000 x 1000": 0.5, "10000 x 10": 0.5, "100000 x 10": 2.0}
 """The most seconds for each of opening, an append and a plan."""
 GOAL_MIB = 500
 GOAL_FOLD_MS = 0.2
@@ -202,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Make the tables, measure each in a process of its own, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the smallest table of each shape")
-    parser.add_argument("--goals", action="store_true", help="the shapes that have goals")
+    parser.add_argument("--goals", action="store_true", help="all shapes with goals but the largest")
     parser.add_argument("--only", choices=SHAPES, help="one shape")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
@@ -213,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given.quick:
         names = ["10 x 1000", "1000 x 10"]
     if given.goals:
-        names = list(GOALS_S)
+        names = list(GOALS_S)[:-1]
     steps = ("open", "append", "plan", "scan", "checkpoint")
     print("seconds, and seconds of processor time")
     print(f"{'shape':<14}{''.join(f'{step:>15}' for step in steps)}{'fold':>10}{'peak':>11}")
