@@ -202,7 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Make the tables, measure each in a process of its own, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the smallest table of each shape")
-    parser.add_argument("--goals", action="store_true", help="all shapes with goals but the largest")
+    parser.add_argument(
+        "--goals", action="store_true", help="all shapes with goals but the largest"
+    )
     parser.add_argument("--only", choices=SHAPES, help="one shape")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
