@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.display.append_facts import append_facts
@@ -84,7 +85,13 @@ def _read(
     definition = table.state().table
     schema = given_schema(definition)
     place = "file:" + re.sub(r"([*?\[\]{}\\,])", r"\\\1", str(path.absolute()))
-    rows = read_source(spark, place, kind, schema=columns.in_file(schema))
+    given = columns.in_file(schema)
+    # Spark leaves out the keys of JSON that a given schema does not have
+    rows = (
+        _json(spark, place, given)
+        if kind == "json"
+        else read_source(spark, place, kind, schema=given)
+    )
     sources = columns.sources(rows.columns, definition)
     types = {each.name: each.dataType for each in spark_schema(readable(schema)).fields}
     return rows.select(
@@ -93,6 +100,16 @@ def _read(
             for new, old in sources.items()
         ]
     )
+
+
+def _json(spark: SparkSession, place: str, given: pa.Schema) -> DataFrame:
+    """Return all columns of a JSON file; JSON has no time type, so times are texts."""
+    rows = spark.read.json(place)
+    times = {field.name for field in given if pa.types.is_timestamp(field.type)}
+    for name, found in rows.dtypes:
+        if name in times and found == "string":
+            rows = rows.withColumn(name, rows[name].cast("timestamp"))
+    return rows
 
 
 def change_rows(table: Table, request: ChangeRequest, master: str | None) -> ChangeResult:
