@@ -11,7 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Table": "airflow_provider_segtable.table.table",
+    "Table": "airflow_provider_segtable.library.table",
     "SegtableError": "airflow_provider_segtable.core.errors",
     "spark_app_path": "airflow_provider_segtable.spark.driver.app_files",
 }

@@ -22,11 +22,12 @@ from airflow_provider_segtable.provider_info import get_provider_info
 
 PACKAGE = "airflow_provider_segtable"
 LIBRARY: Mapping[str, tuple[str, ...]] = {
+    "library.table": ("Table",),
     "table.table": ("Table",),
     "table.table_changes": ("TableChanges",),
     "table.scan": ("Scan",),
     "table.snapshot": ("Snapshot",),
-    "table.log.committer": ("Committed",),
+    "table.writes.append": ("AppendResult",),
     "table.changes.row_change": ("ChangeResult",),
     "core.tables.rollup_kind": ("Metric", "QueryGranularity", "Rollup"),
     "core.tables.evolution": (

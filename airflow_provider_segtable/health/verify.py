@@ -43,8 +43,10 @@ from airflow_provider_segtable.core.recovery.damage_findings import (
 )
 from airflow_provider_segtable.core.recovery.diagnosis import (
     Finding,
+    Severity,
     shared_files,
     violations_since,
+    worst,
 )
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -92,6 +94,17 @@ class Verification:
     files: int
     rows: int
     findings: tuple[Finding, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Return whether nothing is wrong, and everything could be looked at."""
+        return worst(self.findings) in (None, Severity.INFO)
+
+    def __repr__(self) -> str:
+        """Return the verdict and the counts, on one line."""
+        counts = {"version": self.version, "files": self.files, "findings": len(self.findings)}
+        said = ", ".join(f"{name}={count}" for name, count in counts.items())
+        return f"Verification(sound={self.sound}, {said})"
 
 
 def verify(

@@ -93,6 +93,13 @@ class CleaningRun:
     log_from: int = 0
     log_files: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Return the counts, on one line."""
+        found = (self.segments, self.files, self.vectors, self.orphans, self.log_files)
+        names = ("segments", "files", "vectors", "orphans", "log_files")
+        counts = (f"{name}={len(each)}" for name, each in zip(names, found, strict=True))
+        return f"CleaningRun(version={self.version}, {', '.join(counts)})"
+
     @property
     def bytes_freed(self) -> int:
         """Return the total known size of the deleted files."""

@@ -61,6 +61,10 @@ class TableContext:
         """Create the log, which caches its newest state."""
         object.__setattr__(self, "log", EventLog(self.storage))
 
+    def __repr__(self) -> str:
+        """Return the table's place; the ports hold credentials and caches."""
+        return f"TableContext({self.uri!r})"
+
     @property
     def coordinator(self) -> Coordinator:
         """Return the coordinator, or raise ``CoordinatorUnavailable`` if none is configured."""

@@ -11,6 +11,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.arrow.frames import pandas_frame, polars_frame
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
@@ -84,6 +86,13 @@ class Scan:
         found = None if where is None else condition(where, known, self.state.table.time_column)
         object.__setattr__(self, "where", found)
 
+    def __repr__(self) -> str:
+        """Return the table, the version, and what is read of it."""
+        of = self.request
+        asked = {"columns": of.columns, "where": of.where, "interval": of.interval}
+        said = [f"{name}={value!s}" for name, value in asked.items() if value is not None]
+        return f"Scan({', '.join([repr(self.ports.uri), f'version={self.version}', *said])})"
+
     @property
     def version(self) -> int:
         """Return the number of the last event that the scan sees."""
@@ -120,6 +129,30 @@ class Scan:
     def to_arrow(self) -> pa.Table:
         """Read the rows into one Arrow table."""
         return pa.Table.from_batches(self.to_batches(), self.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader of the rows, which are read while it is used."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a stream of the rows for DuckDB, Polars and others: each call reads anew."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> Any:
+        """Read the rows into a pandas DataFrame.
+
+        Raises:
+            DependencyMissing: pandas is not installed.
+        """
+        return pandas_frame(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """Read the rows into a Polars DataFrame.
+
+        Raises:
+            DependencyMissing: polars is not installed.
+        """
+        return polars_frame(self.to_arrow())
 
     def count(self) -> int:
         """Return the number of rows, reading as little as possible.

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Visible
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.table.context import TableContext
@@ -30,6 +30,10 @@ class Snapshot:
     state: State
     checked: bool = True
 
+    def __repr__(self) -> str:
+        """Return the table and the version."""
+        return f"Snapshot({self.ports.uri!r}, version={self.version})"
+
     @property
     def version(self) -> int:
         """Return the number of the last event in the snapshot."""
@@ -40,13 +44,14 @@ class Snapshot:
         """Return the Arrow schema."""
         return to_arrow(self.state.table.schema)
 
-    def visible(self, interval: Interval | None = None) -> tuple[Visible, ...]:
+    def visible(self, interval: TimeRange | None = None) -> tuple[Visible, ...]:
         """Return the visible groups, clipped to ``interval``."""
-        return visible_groups(self.state, interval)
+        return visible_groups(self.state, None if interval is None else as_interval(interval))
 
-    def segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
+    def segments(self, interval: TimeRange | None = None) -> tuple[Segment, ...]:
         """Return the visible segments that may have rows in ``interval``, each once, in order."""
-        segments = self.state.timeline.visible_segments(interval)
+        wanted = None if interval is None else as_interval(interval)
+        segments = self.state.timeline.visible_segments(wanted)
         return tuple(segment for segment in segments if not segment.tombstone)
 
     def scan(
@@ -54,7 +59,7 @@ class Snapshot:
         *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
-        interval: Interval | None = None,
+        interval: TimeRange | None = None,
         rolled_up: bool = False,
     ) -> Scan:
         """Return a scan of the snapshot; arguments and errors as for ``Table.scan``."""
@@ -72,7 +77,7 @@ class Snapshot:
         return self.scan().count()
 
     def batches(
-        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
+        self, *, columns: Sequence[str] | None = None, interval: TimeRange | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows, optionally restricted to some columns and event times."""
         return self.scan(columns=columns, interval=interval).to_batches()
@@ -81,7 +86,7 @@ class Snapshot:
         self,
         *,
         columns: Sequence[str] | None = None,
-        interval: Interval | None = None,
+        interval: TimeRange | None = None,
         roots: Collection[SegmentId] | None = None,
         where: Condition | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -96,13 +101,13 @@ class Snapshot:
             yield from scan.read(part, columns=columns, where=where, addressed=True)
 
     def to_arrow(
-        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
+        self, *, columns: Sequence[str] | None = None, interval: TimeRange | None = None
     ) -> pa.Table:
         """Read the rows into one Arrow table."""
         return self.scan(columns=columns, interval=interval).to_arrow()
 
     def rolled_up(
-        self, *, columns: Sequence[str] | None = None, interval: Interval | None = None
+        self, *, columns: Sequence[str] | None = None, interval: TimeRange | None = None
     ) -> pa.Table:
         """Read the rows with those of equal keys merged: of a rollup table, one row per group.
 

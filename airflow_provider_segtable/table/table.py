@@ -1,20 +1,9 @@
-"""``Table``: the public API to create, open, append, change and read; ``services`` compact.
-
-:Example:
-
->>> table = Table.create("flights", schema=schema, time_column="time_hour",
-...                      granularity="month", zookeeper="127.0.0.1:2181")
->>> table.append(rows)                     # one atomic event
->>> table.delete("carrier = 'AA'")         # another, also during a compaction
->>> table.snapshot().to_arrow()            # the newest state
->>> table.snapshot(version=3).count()      # any earlier one
->>> table.scan(columns=["carrier"], where="dep_delay > 60").to_arrow()
-"""
+"""``Table``: create, open, append, change and read; ``library.Table`` adds compaction and more."""
 
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Self
 
 import pyarrow as pa
 
@@ -24,25 +13,23 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest, re
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.table_kind import TableKind
-from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.times import Time, TimeRange
+from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.creation import begin_log
 from airflow_provider_segtable.table.definition import (
     checked_schema,
-    given_schema,
     known_granularity,
     of_kind,
 )
-from airflow_provider_segtable.table.log.committer import Committed
 from airflow_provider_segtable.table.scan import Scan, version_read
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table_changes import TableChanges
 from airflow_provider_segtable.table.versions import TableVersions
-from airflow_provider_segtable.table.writes.append import append
-from airflow_provider_segtable.table.writes.incoming import incoming
+from airflow_provider_segtable.table.writes.append import AppendResult
+from airflow_provider_segtable.table.writes.incoming import append_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +38,13 @@ class Table(TableChanges, TableVersions):
 
     ports: TableContext
 
-    @staticmethod
+    def __repr__(self) -> str:
+        """Return the table's place."""
+        return f"{type(self).__name__}({self.ports.uri!r})"
+
+    @classmethod
     def create(  # noqa: PLR0913 - each defines the table
+        cls,
         uri: str,
         *,
         schema: pa.Schema,
@@ -64,7 +56,7 @@ class Table(TableChanges, TableVersions):
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         zookeeper_options: Mapping[str, str] | None = None,
-    ) -> "Table":
+    ) -> Self:
         """Create a table at ``uri``.
 
         Args:
@@ -87,12 +79,7 @@ class Table(TableChanges, TableVersions):
             InvalidInput: the kind of table does not fit the time chunks.
             UnsafeStorage: the store does not honour put-if-absent.
         """
-        ports = open_context(
-            uri,
-            zookeeper=zookeeper,
-            storage_options=storage_options,
-            zookeeper_options=zookeeper_options,
-        )
+        ports = cls.connect(uri, zookeeper, storage_options, zookeeper_options)
         title = name or uri.rstrip("/").rsplit("/", 1)[-1]
         definition = TableCreated(
             table_id=str(uuid.uuid4()),
@@ -102,36 +89,48 @@ class Table(TableChanges, TableVersions):
             granularity=known_granularity(granularity),
             properties=dict(properties or {}),
         )
-        return create_table(ports, of_kind(definition, kind or Append()))
+        return cls(create_table(ports, of_kind(definition, kind or Append())).ports)
 
-    @staticmethod
+    @classmethod
     def open(
+        cls,
         uri: str,
         *,
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         zookeeper_options: Mapping[str, str] | None = None,
-    ) -> "Table":
+    ) -> Self:
         """Open the table at ``uri``; ``zookeeper`` is needed for writing only.
 
         Raises:
             NotATable: the location has no table.
         """
-        ports = open_context(
+        ports = cls.connect(uri, zookeeper, storage_options, zookeeper_options)
+        table = cls(ports)
+        table.state()
+        return table
+
+    @classmethod
+    def connect(
+        cls,
+        uri: str,
+        zookeeper: str | None,
+        storage_options: Mapping[str, str] | None,
+        zookeeper_options: Mapping[str, str] | None,
+    ) -> TableContext:
+        """Return the ports of a table; arguments as for ``open``."""
+        return open_context(
             uri,
             zookeeper=zookeeper,
             storage_options=storage_options,
             zookeeper_options=zookeeper_options,
         )
-        table = Table(ports)
-        table.state()
-        return table
 
     def snapshot(
         self,
         *,
         version: int | None = None,
-        as_of: Instant | datetime | str | None = None,
+        as_of: Time | None = None,
         tag: str | None = None,
         checked: bool = True,
     ) -> Snapshot:
@@ -153,21 +152,24 @@ class Table(TableChanges, TableVersions):
         *,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
-        interval: Interval | str | None = None,
+        interval: TimeRange | None = None,
         version: int | None = None,
-        as_of: Instant | datetime | str | None = None,
+        as_of: Time | None = None,
         tag: str | None = None,
         rolled_up: bool = False,
         checked: bool = True,
     ) -> Scan:
-        """Return a scan: ``to_arrow()``, ``to_batches()`` or ``count()`` read it.
+        """Return a scan, read by ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_reader``...
+
+        DuckDB and Polars read it as it is, by the Arrow PyCapsule interface.
 
         Args:
             columns: only these, in this order.
             where: only rows that match, as for ``delete``; other files and row groups are skipped.
-            interval: only rows with event times in it; ``"2013-01-01/2013-02-01"``, too.
+            interval: only rows with event times in it: ``"2013-01-01/2013-02-01"``, or a pair of
+                times (``core.time.times``).
             version: the table after this event.
-            as_of: the table at this time, inclusive; a naive time is UTC.
+            as_of: the table at this time, inclusive: a datetime (naive means UTC), date or text.
             tag: the table at this tag.
             rolled_up: one row for each group of a rollup table; ``where`` filters these.
             checked: compare data files with their checksums.
@@ -224,24 +226,21 @@ class Table(TableChanges, TableVersions):
         wanted = Alteration(set=dict(set or {}), unset=tuple(unset), columns=tuple(columns))
         return alter(self.ports, wanted, commit_id=commit_id or self.ports.randomness.token())
 
-    def append(self, rows: pa.Table, *, commit_id: str | None = None) -> Committed:
+    def append(self, rows: Rows, *, commit_id: str | None = None) -> AppendResult:
         """Append rows: one segment per time chunk, in one event.
 
         Args:
-            rows: rows with the table's columns and types; the append sorts them by event time.
-                A rollup table takes its input columns, and rolls the rows up among themselves.
+            rows: a pandas or Polars DataFrame, an Arrow table, batch or reader, or anything with
+                ``__arrow_c_stream__``; with the table's columns and types. The append sorts the
+                rows by event time. A rollup table takes its input columns, and rolls the rows up
+                among themselves.
             commit_id: equal ids append once; random by default.
 
         Raises:
             SchemaMismatch, TimeOutOfRange: the rows do not fit; nothing is written.
             LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
         """
-        state = self.state()
-        definition = state.table
-        checked = check_rows(rows, given_schema(definition), definition.time_column)
-        rows = arrow_kind_of(definition.kind).prepared(checked, definition.time_column)
-        name = commit_id or self.ports.randomness.token()
-        return append(self.ports, incoming(self.ports, rows, state), commit_id=name, state=state)
+        return append_rows(self.ports, rows, commit_id=commit_id)
 
 
 def create_table(ports: TableContext, definition: TableCreated) -> Table:

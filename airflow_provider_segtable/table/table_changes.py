@@ -6,8 +6,6 @@ Each method makes one request and carries it out in this process.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
@@ -19,6 +17,8 @@ from airflow_provider_segtable.core.requests.change_request import (
     action,
 )
 from airflow_provider_segtable.core.requests.overwrite import Extent, Overwrite, extent_of
+from airflow_provider_segtable.core.time.times import TimeRange
+from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
 from airflow_provider_segtable.table.changes.new_arrow_rows import new_arrow_rows
 from airflow_provider_segtable.table.changes.overwriting import run_overwrite
@@ -37,8 +37,8 @@ class TableChanges:
         self,
         where: Where | None = None,
         *,
-        rows: pa.Table | None = None,
-        addresses: pa.Table | None = None,
+        rows: Rows | None = None,
+        addresses: Rows | None = None,
         commit_id: str | None = None,
         dry_run: bool = False,
     ) -> ChangeResult:
@@ -97,7 +97,7 @@ class TableChanges:
 
     def merge(
         self,
-        source: pa.Table,
+        source: Rows,
         *,
         on: Sequence[str],
         matched: str = "update",
@@ -108,7 +108,7 @@ class TableChanges:
         """Merge source rows into the table by key columns, in one atomic event.
 
         Args:
-            source: rows with some of the table's columns, including those of ``on``.
+            source: rows, as for ``append``, with some of the table's columns and all of ``on``.
             on: the key columns; null equals nothing.
             matched: if a table row has a source key, it gets the source's other columns
                 (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
@@ -133,9 +133,9 @@ class TableChanges:
 
     def overwrite(
         self,
-        rows: pa.Table,
+        rows: Rows,
         *,
-        interval: Extent | str | None = None,
+        interval: Extent | TimeRange | None = None,
         where: Where | None = None,
         commit_id: str | None = None,
         dry_run: bool = False,
@@ -148,7 +148,7 @@ class TableChanges:
 
         Args:
             rows: the new rows, as for ``append``; each must be among those that are replaced.
-            interval: replace the rows with event times in it, ``"2013-01-01/2013-02-01"``, too;
+            interval: replace the rows with event times in it, as for ``Table.scan``;
                 ``"chunks"`` means the time chunks that ``rows`` touch.
             where: instead, replace the rows that match a condition, as for ``delete``.
             commit_id: equal ids overwrite once, another one replaces again; random by default.

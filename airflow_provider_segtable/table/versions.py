@@ -1,10 +1,8 @@
 """What a table does with its versions: it names them, keeps them by tags, and restores them."""
 
-from datetime import datetime
-
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time.times import Time
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.restoration import RestoreResult, restore
 from airflow_provider_segtable.table.tags import put_tag, remove_tag
@@ -42,7 +40,7 @@ class TableVersions:
         self,
         *,
         version: int | None = None,
-        as_of: Instant | datetime | str | None = None,
+        as_of: Time | None = None,
         tag: str | None = None,
         commit_id: str | None = None,
         dry_run: bool = False,

@@ -40,6 +40,7 @@ BELOW_HOOKS = (
     "services",
     "health",
     "recovery",
+    "library",
 )
 
 

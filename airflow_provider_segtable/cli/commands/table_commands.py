@@ -16,7 +16,6 @@ from airflow_provider_segtable.cli.input.options import (
     Properties,
     StorageOptions,
     TableUri,
-    find_zookeeper,
     pairs,
     store_options,
 )
@@ -46,6 +45,8 @@ def writable_table(
     uri: str, storage_options: list[str] | None, zookeeper: str | None
 ) -> Iterator[Any]:
     """Open a table with a coordinator, if available, and end its session afterwards."""
+    from airflow_provider_segtable.coordination.discovery import find_zookeeper
+
     table = open_table(uri, storage_options, find_zookeeper(zookeeper))
     try:
         yield table

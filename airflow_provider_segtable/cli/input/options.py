@@ -107,10 +107,3 @@ def store_options(given: Iterable[str] | None) -> Mapping[str, str]:
             f"in ${OPTIONS_VARIABLE}[/]"
         )
     return SecretOptions({**options_from_environment(OPTIONS_VARIABLE), **found})
-
-
-def find_zookeeper(given: str | None) -> str | None:
-    """Return ``given``, or the address of a running embedded server, or None."""
-    from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import discover
-
-    return given or discover()

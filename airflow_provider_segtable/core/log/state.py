@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
 from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
 
 
@@ -56,6 +56,10 @@ class State:
     predicate_deletes: tuple[PredicateDelete, ...] = ()
     vectors_pruned_through: int = 0
     overwritten: tuple[Overwritten, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the table and the event number; a large table's contents fill megabytes."""
+        return f"State({self.table.name!r}, n={self.n}, time={iso(self.time)})"
 
     def keeps(self, n: int) -> bool:
         """Return whether version ``n`` can be read: it is retained or tagged."""

@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import ChangeKind, Where
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
+from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 
 
 class Touched(StrEnum):
@@ -72,14 +73,16 @@ class Overwrite:
         return "the chunks of the rows" if touched else str(self.extent)
 
 
-def extent_of(given: Extent | str | None) -> Extent | None:
-    """Return what a user's argument says: an interval, ``START/END``, or ``chunks``.
+def extent_of(given: Extent | TimeRange | None) -> Extent | None:
+    """Return what a user's argument says: an interval or ``chunks``.
 
     Raises:
         InvalidInput: a text is neither.
     """
-    if not isinstance(given, str) or isinstance(given, Touched):
+    if given is None or isinstance(given, Touched):
         return given
+    if not isinstance(given, str):
+        return as_interval(given)
     if given in tuple(Touched):
         return Touched(given)
     if "/" not in given:

@@ -3,16 +3,17 @@
 1. ``Table.scan`` and ``Table.snapshot``, Spark's scan and the command line share it. At most one of
    version, time and tag is given; without them the newest version is read.
 2. A request is checked when it is made; ``columns_read`` compares it with a table's columns.
-3. ``read_request`` also takes texts (ISO 8601 times, ``a,b`` columns), as options have them.
+3. ``read_request`` also takes times and intervals as users give them (``core.time.times``), and
+   ``a,b`` columns, as options have them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import Where
-from airflow_provider_segtable.core.time.interval import Instant, Interval, instant, parse_instant
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time.times import Time, TimeRange, as_instant, as_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +55,11 @@ class ReadRequest:
 def read_request(
     *,
     version: int | None = None,
-    as_of: Instant | datetime | str | None = None,
+    as_of: Time | None = None,
     tag: str | None = None,
     columns: Sequence[str] | str | None = None,
     where: Where | None = None,
-    interval: Interval | str | None = None,
+    interval: TimeRange | None = None,
     rolled_up: bool = False,
     checked: bool = True,
 ) -> ReadRequest:
@@ -69,15 +70,13 @@ def read_request(
     """
     if isinstance(columns, str):
         columns = [name.strip() for name in columns.split(",")]
-    if isinstance(as_of, datetime):
-        as_of = instant(as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC))
     return ReadRequest(
         version=version,
-        as_of=parse_instant(as_of) if isinstance(as_of, str) else as_of,
+        as_of=None if as_of is None else as_instant(as_of),
         tag=tag,
         columns=None if columns is None else tuple(columns),
         where=where,
-        interval=Interval.parse(interval) if isinstance(interval, str) else interval,
+        interval=None if interval is None else as_interval(interval),
         rolled_up=rolled_up,
         checked=checked,
     )

@@ -61,31 +61,66 @@ def by_predicate(predicate: Predicate, time_column: str) -> Condition:
 def by_expression(expression: pc.Expression, schema: pa.Schema) -> Condition:
     """Return the condition that an Arrow expression holds.
 
+    Arrow compares no time with a zone to one without. As a time without zone is UTC here, an
+    expression that does not fit the columns for this reason sees all of them with, or all without,
+    a zone; it skips no row groups.
+
     Raises:
         InvalidInput: it is no condition over the columns.
     """
+    views = (schema, _in_zone(schema, None), _in_zone(schema, "UTC"))
+    view = next((each for each in views if _stands(expression, _one_row(each))), schema)
 
     def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(expression)
+        if view is schema:
+            return batch.filter(expression)
+        return _viewed(_viewed(batch, view).filter(expression), batch.schema)
 
-    return Condition(columns=_bound(expression, schema), keep=keep, test=expression)
+    test = expression if view is schema else None
+    return Condition(columns=_bound(expression, view), keep=keep, test=test)
+
+
+def _in_zone(schema: pa.Schema, zone: str | None) -> pa.Schema:
+    """Return the schema with all timestamps in a zone, or without one; instants are the same."""
+    kinds = [
+        pa.timestamp(kind.unit, zone) if pa.types.is_timestamp(kind) else kind
+        for kind in schema.types
+    ]
+    return pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
+
+
+def _viewed(batch: pa.RecordBatch, like: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with its timestamps in the zones of another schema."""
+    columns = [
+        column.view(like.field(name).type)
+        if pa.types.is_timestamp(column.type) and name in like.names
+        else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    fields = [f.with_type(c.type) for f, c in zip(batch.schema, columns, strict=True)]
+    return pa.record_batch(columns, schema=pa.schema(fields, batch.schema.metadata))
 
 
 def _bound(where: pc.Expression, schema: pa.Schema) -> tuple[str, ...]:
     """Return the columns that an expression needs: it fails without any one of them."""
-    empty = schema.empty_table()
+    row = _one_row(schema)
     try:
-        empty.filter(where)
+        row.filter(where)
     except (pa.ArrowException, TypeError) as error:
         raise InvalidInput(
             f"{where} is not a condition over {', '.join(schema.names)}: {error}"
         ) from (None)
-    return tuple(name for name in schema.names if not _stands(where, empty.drop_columns([name])))
+    return tuple(name for name in schema.names if not _stands(where, row.drop_columns([name])))
 
 
-def _stands(where: pc.Expression, empty: pa.Table) -> bool:
+def _one_row(schema: pa.Schema) -> pa.Table:
+    """Return a row of nulls: Arrow compares time zones only where there is a row."""
+    return pa.table([pa.nulls(1, kind) for kind in schema.types], names=schema.names)
+
+
+def _stands(where: pc.Expression, row: pa.Table) -> bool:
     try:
-        empty.filter(where)
-    except pa.ArrowException:
+        row.filter(where)
+    except (pa.ArrowException, TypeError):
         return False
     return True

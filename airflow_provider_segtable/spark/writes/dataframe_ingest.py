@@ -45,8 +45,14 @@ from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_cen
 from airflow_provider_segtable.storage.paths import absolute
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
-from airflow_provider_segtable.table.log.committer import Committed
-from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write, append
+from airflow_provider_segtable.table.writes.append import (
+    AppendResult,
+    AppendTicket,
+    Prepare,
+    Write,
+    append,
+    made_before,
+)
 
 ROWS_A_TASK = 4_000_000
 _DEAL = "__segtable_start bigint, __segtable_first int, __segtable_files int"
@@ -62,7 +68,7 @@ def ingest(
     rows_per_segment: int | None = None,
     target_size: int | None = None,
     wait_s: float = 60.0,
-) -> Committed:
+) -> AppendResult:
     """Append the rows of a DataFrame.
 
     Args:
@@ -121,11 +127,11 @@ def ingest_some(
     commit_id: str,
     sizing: Sizing,
     wait_s: float = 60.0,
-) -> Committed | None:
+) -> AppendResult | None:
     """Append the rows of a DataFrame like ``ingest``; return None if it is empty."""
     state = ports.log.load()
     if commit_id in state.commits:
-        return Committed(n=state.commits[commit_id], state=state)
+        return made_before(ports.log, state, commit_id)
     table, schema = state.table, to_arrow(state.table.schema)
     rows = check_columns(df, given_schema(table), table.time_column)
     with spark_kind_of(table.kind).incoming(rows, schema, table.time_column) as coming:

@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys
+from airflow_provider_segtable.data.arrow.given_rows import arrow_table
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.table.changes.matching import (
@@ -45,8 +46,13 @@ from airflow_provider_segtable.table.writes.append import Prepare
 from airflow_provider_segtable.table.writes.incoming import incoming
 
 
-def arrow_rows(rows: pa.Table) -> GivenRows:
-    """Return an Arrow table as rows of a request."""
+def arrow_rows(given: Any) -> GivenRows:
+    """Return rows that speak Arrow as rows of a request.
+
+    Raises:
+        InvalidInput: they do not speak Arrow.
+    """
+    rows = arrow_table(given)
     return GivenRows(rows=rows, columns=tuple(rows.column_names), count=rows.num_rows)
 
 

@@ -11,6 +11,7 @@ from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
@@ -20,14 +21,14 @@ from airflow_provider_segtable.table.writes.append import Prepare
 from airflow_provider_segtable.table.writes.incoming import incoming, split_by_chunk
 
 
-def new_arrow_rows(seen: State, rows: pa.Table) -> "NewArrowRows":
+def new_arrow_rows(seen: State, rows: Rows) -> "NewArrowRows":
     """Return rows as the files of a table will hold them.
 
     Raises:
         SchemaMismatch, TimeOutOfRange: the rows do not fit.
     """
     definition, time_column = seen.table, seen.table.time_column
-    checked = check_rows(rows, given_schema(definition), time_column)
+    checked = check_rows(arrow_table(rows), given_schema(definition), time_column)
     if checked.num_rows:
         checked = arrow_kind_of(definition.kind).prepared(checked, time_column)
     return NewArrowRows(rows=checked, seen=seen)

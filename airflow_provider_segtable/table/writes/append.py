@@ -13,7 +13,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
@@ -35,11 +35,11 @@ from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     Change,
-    Committed,
     Unknown,
     commit_files,
     way_out,
 )
+from airflow_provider_segtable.table.log.event_log import EventLog
 
 BATCH_PRIORITY = 50
 TRIES = 5
@@ -51,6 +51,27 @@ class AppendTicket:
 
     ids: Mapping[Interval, tuple[SegmentId, ...]]
     created: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendResult:
+    """The result of an append: its event, and the rows and segments in it.
+
+    ``rows`` counts the stored rows: those of a rollup table are rolled up. ``rows`` and
+    ``segments`` are None if the append was made before, and its event has been cleaned.
+    """
+
+    n: int
+    state: State = field(repr=False)
+    rows: int | None
+    segments: int | None
+
+    def __str__(self) -> str:
+        """Return e.g. ``3 rows in 1 segment: event 7``."""
+        if self.rows is None or self.segments is None:
+            return f"appended before: event {self.n}"
+        rows, many = ("" if count == 1 else "s" for count in (self.rows, self.segments))
+        return f"{self.rows} row{rows} in {self.segments} segment{many}: event {self.n}"
 
 
 Write = Callable[[AppendTicket], Sequence[Segment]]
@@ -68,7 +89,7 @@ def append(
     wait_s: float = 60.0,
     priority: int = BATCH_PRIORITY,
     state: State | None = None,
-) -> Committed:
+) -> AppendResult:
     """Append new segments.
 
     Args:
@@ -88,7 +109,7 @@ def append(
     log = ports.log
     state = state or log.load()
     if commit_id in state.commits:
-        return Committed(n=state.commits[commit_id], state=state)
+        return made_before(log, state, commit_id)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
         counts, write = prepare(state)
@@ -104,10 +125,25 @@ def append(
             done = _write_and_commit(ports, state, lease, write, commit_id)
         finally:
             lease.release()
-        if isinstance(done, Committed):
+        if isinstance(done, AppendResult):
             return done
         outcome, state = done, log.refresh(state)
     raise CommitConflict(f"append to {ports.uri} was refused {TRIES} times: {outcome.reason}")
+
+
+def made_before(log: EventLog, state: State, commit_id: str) -> AppendResult:
+    """Return the result of an append whose commit id is known."""
+    n = state.commits[commit_id]
+    event = log.event(n)
+    found = event.action if event else None
+    if not isinstance(found, Appended):
+        return AppendResult(n=n, state=state, rows=None, segments=None)
+    return _result(n, state, found.segments)
+
+
+def _result(n: int, state: State, segments: Sequence[Segment]) -> AppendResult:
+    rows = sum(segment.rows for segment in segments)
+    return AppendResult(n=n, state=state, rows=rows, segments=len(segments))
 
 
 def append_request(
@@ -151,11 +187,13 @@ def written(ports: TableContext, lease: Lease, write: Write) -> tuple[Segment, .
 
 def _write_and_commit(
     ports: TableContext, state: State, lease: Lease, write: Write, commit_id: str
-) -> Committed | Conflict:
+) -> AppendResult | Conflict:
     segments = written(ports, lease, write)
     action = Appended(segments=segments)
     change = Change(action=action, commit_id=commit_id, guard=lease.check)
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):
         raise CommitUnknown(way_out(ports, change, outcome.n))
-    return outcome
+    if isinstance(outcome, Conflict):
+        return outcome
+    return _result(outcome.n, outcome.state, segments)

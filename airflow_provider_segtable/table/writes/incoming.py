@@ -1,8 +1,8 @@
 """Incoming rows: split by time chunk and written as one new segment each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +13,47 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
+from airflow_provider_segtable.data.jobs.segment_writer import check_rows, write_segment
 from airflow_provider_segtable.data.parquet.descriptor import encode_definition
+from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
+from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.writes.append import AppendTicket, Prepare, Write
+from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.writes.append import (
+    AppendResult,
+    AppendTicket,
+    Prepare,
+    Write,
+    append,
+)
+
+Check: TypeAlias = Callable[[pa.Table, pa.Schema, str], pa.Table]
+"""Returns rows in the types of a schema with an event time, or refuses them."""
+
+
+def append_rows(
+    ports: TableContext, rows: Rows, *, commit_id: str | None = None, check: Check = check_rows
+) -> AppendResult:
+    """Append rows as a user gives them; arguments and errors as for ``Table.append``."""
+    state = ports.log.load()
+    schema, time_column = given_schema(state.table), state.table.time_column
+    checked = check(arrow_table(rows), schema, time_column)
+    stored = arrow_kind_of(state.table.kind).prepared(checked, time_column)
+    name = commit_id or ports.randomness.token()
+    return append(ports, incoming(ports, stored, state), commit_id=name, state=state)
+
+
+def check_filled(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
+    """Check rows as ``check_rows`` does, with nulls in the nullable columns that they leave out.
+
+    The event time is never left out. Columns that were added later have their own default.
+    """
+    for field in schema:
+        known = field.name in (*rows.column_names, time_column) or may_be_left_out(field)
+        if field.nullable and not known:
+            rows = rows.append_column(field.name, pa.nulls(rows.num_rows, field.type))
+    return check_rows(rows, schema, time_column)
 
 
 def incoming(ports: TableContext, rows: pa.Table, seen: State) -> Prepare:

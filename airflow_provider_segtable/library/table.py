@@ -1,0 +1,148 @@
+"""``Table``: the library's public class, which reads, writes, and has its services carried out.
+
+1. Reads, writes and changes are those of ``table.table.Table``. This class adds what needs a layer
+   above it: compaction, cleaning and verification, all in this process.
+2. Without ``zookeeper=`` it finds the server as the command line does: by ``$SEGTABLE_ZOOKEEPER``,
+   or else the running embedded server (``segtable zookeeper start``).
+
+:Example:
+
+>>> table = Table.open("flights")
+>>> table.append(frame)                    # pandas, Polars, Arrow
+>>> table.compact()                        # what the table's policy asks for
+>>> table.history(limit=3)
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from airflow_provider_segtable.coordination.discovery import find_zookeeper
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.times import TimeRange, as_interval
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.arrow.given_rows import Rows
+from airflow_provider_segtable.health.verify import Verification, verify
+from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.services.cleaning import CleaningRun, clean
+from airflow_provider_segtable.services.compaction.compact_table import (
+    CompactionResult,
+    compact_table,
+)
+from airflow_provider_segtable.table import table as base
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.history import HistoryEntry, history
+from airflow_provider_segtable.table.writes.append import AppendResult
+from airflow_provider_segtable.table.writes.incoming import append_rows, check_filled
+
+
+class Table(base.Table):
+    """One table; it has no state besides its ports."""
+
+    __slots__ = ()
+
+    @classmethod
+    def connect(
+        cls,
+        uri: str,
+        zookeeper: str | None,
+        storage_options: Mapping[str, str] | None,
+        zookeeper_options: Mapping[str, str] | None,
+    ) -> TableContext:
+        """Return the ports of a table, with the ZooKeeper that is given or found."""
+        return super().connect(uri, find_zookeeper(zookeeper), storage_options, zookeeper_options)
+
+    def append(self, rows: Rows, *, commit_id: str | None = None) -> AppendResult:
+        """Append rows, as ``table.table.Table`` does; nullable columns may be left out.
+
+        Files that the command line and Airflow append must have all columns: there, a missing one
+        is more likely a mistake.
+        """
+        return append_rows(self.ports, rows, commit_id=commit_id, check=check_filled)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the newest version."""
+        return to_arrow(self.state().table.schema)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return the properties that are set; the others have their defaults."""
+        return dict(self.state().table.properties)
+
+    def history(self, limit: int | None = None) -> list[HistoryEntry]:
+        """Return the newest events, newest first; all that the log keeps without a limit."""
+        return history(self.ports.log, limit)
+
+    def compact(
+        self,
+        kind: str | None = None,
+        *,
+        interval: TimeRange | None = None,
+        granularity: Granularity | str | None = None,
+        clustering: str | None = None,
+        wait_s: float | None = None,
+    ) -> CompactionResult:
+        """Compact the table in this process, while others append to it and read it.
+
+        Without a kind, the table's policy decides what is worth it, until nothing is left. With a
+        kind, the rows of the interval are compacted now, whatever the policy.
+
+        Args:
+            kind: ``minor`` joins small neighbours, ``semi-major`` sorts each chunk, ``major``
+                writes whole chunks into a new version.
+            interval: with a kind: only chunks that overlap these event times.
+            granularity: with ``major``: the new length of time chunks.
+            clustering: with ``semi-major`` or ``major``: sort by these columns,
+                ``"carrier,origin"`` or ``"zorder(carrier,origin)"``.
+            wait_s: how long to wait for locks; by default as long as the kind is worth.
+
+        Raises:
+            InvalidInput: only Spark can compact the table, or there is nothing to compact.
+            ExecutionFailed: a plan failed; the others were carried out.
+            CoordinatorUnavailable: there is no ZooKeeper.
+        """
+        return compact_table(
+            self.ports,
+            kind=kind,
+            interval=None if interval is None else as_interval(interval),
+            granularity=granularity,
+            clustering=clustering,
+            wait_s=wait_s,
+        )
+
+    def clean(
+        self,
+        *,
+        retention_hours: float | None = None,
+        retention_versions: int | None = None,
+        orphan_hours: float | None = None,
+        dry_run: bool = False,
+    ) -> CleaningRun:
+        """Delete files that no kept version needs; by default versions are kept by the properties.
+
+        Args:
+            retention_hours: keep all versions of the last hours.
+            retention_versions: keep at least so many versions.
+            orphan_hours: keep unreferenced files younger than this. With 0, an append that is
+                being written loses its files.
+            dry_run: return what would be deleted; delete nothing.
+        """
+        given = {
+            "hours": retention_hours,
+            "versions": retention_versions,
+            "orphan_hours": orphan_hours,
+        }
+        own = Retention.read(self.state().table.properties)
+        wanted = {name: value for name, value in given.items() if value is not None}
+        return clean(self.ports, retention=replace(own, **wanted), dry_run=dry_run)  # type: ignore[arg-type]
+
+    def verify(self, *, deep: bool = False, all_versions: bool = False) -> Verification:
+        """Check the log, the files, and that both agree; reads only.
+
+        Args:
+            deep: decode every row, too.
+            all_versions: check every version that is kept.
+        """
+        return verify(self.ports, deep=deep, all_versions=all_versions)

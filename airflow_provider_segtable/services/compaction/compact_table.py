@@ -1,0 +1,116 @@
+"""Compact a table in this process: plan, carry out, and plan again until nothing is left.
+
+1. By the policy, each round plans what pays after the round before. A plan is tried once a call, so
+   a plan that cannot end here (its locks are held elsewhere, its inputs are damaged) does not make
+   the rounds endless.
+2. By a kind, all that was asked for is one round (``services.compaction.request``).
+3. Progress goes to the log ``airflow_provider_segtable.compaction``, one line a plan.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.planning.engine import only_spark
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.planner import plan_table
+from airflow_provider_segtable.table.context import TableContext
+
+_log = logging.getLogger("airflow_provider_segtable.compaction")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """The result of a compaction: the newest version, and one result per plan."""
+
+    version: int
+    plans: tuple[PlanResult, ...]
+
+    @property
+    def segments_in(self) -> int:
+        """Return the number of segments that completed plans replaced."""
+        return sum(plan.segments_in for plan in self.plans if plan.ended is Ended.COMPLETED)
+
+    @property
+    def segments_out(self) -> int:
+        """Return the number of segments that completed plans made."""
+        return sum(plan.segments_out for plan in self.plans if plan.ended is Ended.COMPLETED)
+
+    def __repr__(self) -> str:
+        """Return the counts, on one line."""
+        return (
+            f"CompactionResult(version={self.version}, plans={len(self.plans)}, "
+            f"segments_in={self.segments_in}, segments_out={self.segments_out})"
+        )
+
+
+def compact_table(
+    ports: TableContext,
+    *,
+    kind: str | None = None,
+    interval: Interval | None = None,
+    granularity: Granularity | str | None = None,
+    clustering: str | None = None,
+    wait_s: float | None = None,
+) -> CompactionResult:
+    """Compact a table in this process; arguments as for ``library.Table.compact``.
+
+    Raises:
+        InvalidInput: only Spark can compact the table, or the request is impossible.
+        ExecutionFailed: a plan failed; the others were carried out.
+    """
+    if why := only_spark(ports.log.load()):
+        raise InvalidInput(f"{ports.uri} cannot be compacted in this process: {why}; use Spark")
+    _check(kind, {"interval": interval, "granularity": granularity, "clustering": clustering})
+
+    def run(ids: Sequence[str]) -> tuple[PlanResult, ...]:
+        return carry_out(ports, ids, in_process(), wait_s=wait_s, report=_tell)
+
+    if kind is None:
+        results = _by_policy(ports, run)
+    else:
+        asked = request(
+            ports, kind, interval=interval, granularity=granularity, clustering=clustering
+        )
+        results = run([known.plan.id for known in asked])
+    _check_ended(ports, results)
+    return CompactionResult(version=ports.log.load().n, plans=results)
+
+
+def _check(kind: str | None, wishes: dict[str, object]) -> None:
+    given = [f"{name}={value!s}" for name, value in wishes.items() if value is not None]
+    if kind is None and given:
+        raise InvalidInput(f"{', '.join(given)} was given without a kind: give kind, too")
+
+
+def _by_policy(
+    ports: TableContext, run: Callable[[Sequence[str]], tuple[PlanResult, ...]]
+) -> tuple[PlanResult, ...]:
+    results: tuple[PlanResult, ...] = ()
+    while True:
+        tried = {result.plan_id for result in results}
+        launches = plan_table(ports).launches
+        fresh = [launch.plan_id for launch in launches if launch.plan_id not in tried]
+        if not fresh:
+            return results
+        results += run(fresh)
+
+
+def _tell(result: PlanResult) -> None:
+    level = logging.ERROR if result.ended is Ended.FAILED else logging.INFO
+    counts = f"{result.segments_in} -> {result.segments_out} segments, {result.rows} rows"
+    _log.log(level, "%s: %s", result.plan_id, f"{result.ended.value} {result.message or counts}")
+
+
+def _check_ended(ports: TableContext, results: Sequence[PlanResult]) -> None:
+    failed = [result for result in results if result.ended is Ended.FAILED]
+    if failed:
+        raise ExecutionFailed(
+            f"{len(failed)} of {len(results)} compaction plans of {ports.uri} failed, the first, "
+            f"{failed[0].plan_id}, with: {failed[0].message}; the others were carried out"
+        )

@@ -1,0 +1,25 @@
+"""The guide to tables from Python prints what its comments say."""
+
+import re
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.architecture.tree import ROOT
+
+GUIDE = (ROOT / "docs" / "guides" / "python.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+
+
+def test_the_examples_print_what_they_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run one after another, in an empty folder, each line printed is the comment beside it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
+    names: dict[str, object] = {}
+    for block in BLOCKS:
+        exec(block, names)  # noqa: S102 - ours
+    expected = re.findall(r"(?:^|  )# (.*)$", "".join(BLOCKS), re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == expected
