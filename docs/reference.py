@@ -41,6 +41,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "core.errors": (),  # all of them
     "spark.reads.dataframe_scan": ("scan",),
     "spark.writes.dataframe_ingest": ("ingest",),
+    "spark.writes.dataframe_overwrite": ("overwrite",),
     "dag_factory": ("CompactionDags", "compaction_dags"),
 }
 OF_AIRFLOW = re.compile(r"[A-Z]\w+(Operator|Sensor|Trigger|Hook)")
