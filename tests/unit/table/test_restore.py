@@ -1,6 +1,7 @@
 """``Table.restore``: an earlier version's rows come back, whatever changed since."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,15 +14,21 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.metric import Metric
+from airflow_provider_segtable.core.tables.rollup_kind import Rollup
+from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, commit
-from airflow_provider_segtable.table.table import Table
+from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.table.conftest import files, numbers, rows
 
 NOTHING_KEPT = Retention(hours=0, versions=1, orphan_hours=0)
@@ -189,6 +196,45 @@ def test_a_delete_begun_before_looks_again(table: Table) -> None:
     assert isinstance(late, Conflict)
     assert "undone" in late.reason
     assert table.delete("row = 2").deleted == 1
+
+
+def test_an_overwrite_begun_before_looks_again(table: Table) -> None:
+    """Rows that came back in its time would be doubled."""
+    old = table.state()
+    table.delete("true")
+    state, hour = table.state(), Interval(0, HOUR_US)
+    table.restore(version=old.n)
+    action = RowsChanged(kind="overwrite", seen=state.n, overwritten=(hour,))
+    late = commit(table.ports, state, Change(action=action, commit_id="late"))
+    assert isinstance(late, Conflict)
+    assert late.winner == table.state().n
+
+
+def test_a_rollup_table_is_restored(table: Table) -> None:
+    """Its deletes are conditions: those of the version stay, later ones are undone."""
+    kind = Rollup(
+        dimensions=("name",),
+        metrics=(Metric.parse("total=sum(price)"), Metric.parse("rows=sum(row)")),
+    )
+    clock = table.ports.clock
+    ports = replace(table.ports, storage=MemoryStorage(clock=clock), files=MemoryFiles())
+    plain = replace(table.state().table, table_id="r")
+    daily = create_table(ports, of_kind(plain, kind))
+    for turn in range(3):
+        daily.append(rows(range(turn * 10, turn * 10 + 10)))
+    daily.delete("name = 'n1'")
+    daily.append(rows(range(30, 40)))
+    old = daily.state().n
+    daily.delete("name = 'n2'")
+    compacted(daily, "major")
+    daily.restore(version=old)
+    assert contents(daily) == contents(daily, version=old)
+    daily.delete("name = 'n2'")
+    before = contents(daily)
+    assert {row["name"] for row in before} == {None, "n1"}
+    compacted(daily, "minor")
+    assert sum(r["total"] for r in contents(daily)) == sum(r["total"] for r in before)
+    assert list(violations(daily.state())) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
