@@ -18,7 +18,7 @@ from airflow_provider_segtable.core.segments.segment import ROW, Segment
 from airflow_provider_segtable.data.deletes import filtered_concat as sifting
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.parquet import blocks
-from airflow_provider_segtable.table import snapshot
+from airflow_provider_segtable.table import scan
 from airflow_provider_segtable.table.changes import row_change as change
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -70,7 +70,7 @@ def test_overwriters_beside_everybody(faults: Any, seed: int) -> None:
 def test_overwrites_that_do_not_notice_each_other_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the log's memory of overwrites, an hour is there twice, and the ledger says so."""
     monkeypatch.setattr(change_events, "rival", lambda *_: 0)
-    world = build(3, LOADED, wiped(3))
+    world = build(4, LOADED, wiped(4))
     with pytest.raises(AssertionError, match="extra"):
         run(world)
 
@@ -117,13 +117,13 @@ def caught(shape: Shape = RIVALS, seeds: int = 40) -> bool:
 
 def test_ignoring_vectors_after_a_compaction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Did readers take compacted files as they are, deleted rows would be back."""
-    right = snapshot.row_filters
+    right = scan.row_filters
 
     def forgetful(files: Any, state: State, segments: Iterable[Segment]) -> Any:
         found = right(files, state, segments)
         return {i: s if i.partition < 32768 else replace(s, deleted={}) for i, s in found.items()}
 
-    monkeypatch.setattr(snapshot, "row_filters", forgetful)
+    monkeypatch.setattr(scan, "row_filters", forgetful)
     assert caught()
 
 

@@ -12,6 +12,7 @@ from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import PlanCompleted, PlanRequested
 from airflow_provider_segtable.core.log.families import append_events, plan_events
 from airflow_provider_segtable.core.plans import major_plan
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.id_space import IdSpace
@@ -127,8 +128,9 @@ def carried_by_a_coarser_cut(storage: MemoryStorage) -> int:
     carried = 0
     for event in EventLog(storage).events(0):
         action = event.action
-        if isinstance(action, PlanRequested) and action.plan.granularity is Granularity.DAY:
-            days.add(action.plan.id)
+        plan = action.plan if isinstance(action, PlanRequested) else None
+        if isinstance(plan, MajorPlan) and plan.granularity is Granularity.DAY:
+            days.add(plan.id)
         if isinstance(action, PlanCompleted) and action.plan_id in days:
             carried += sum(s.file_id.chunk != s.id.chunk for s in action.segments)
     return carried
@@ -178,7 +180,7 @@ def caught(
 
 def test_a_store_without_put_if_absent_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twin model: without the one guarantee that everything rests on, seeds fail."""
-    monkeypatch.setattr("airflow_provider_segtable.table.table.probe", lambda *_: None)
+    monkeypatch.setattr("airflow_provider_segtable.table.creation.probe", lambda *_: None)
     assert caught(make_storage=Careless)
 
 
