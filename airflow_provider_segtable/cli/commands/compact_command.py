@@ -1,6 +1,8 @@
 """``segtable compact``: request compactions, and carry out plans."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +32,9 @@ from airflow_provider_segtable.planning.engine import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from airflow_provider_segtable.services.compaction.compact_table import CarryOut
     from airflow_provider_segtable.services.compaction.compaction import PlanResult
 
 
@@ -99,7 +104,8 @@ def compact(  # noqa: PLR0913 - each is an option
     plans: PlanIds = None,
     *,
     all_: Annotated[
-        bool, typer.Option("--all", help="Plan first, then run every pending plan.")
+        bool,
+        typer.Option("--all", help="Plan and run all plans, again and again until none is left."),
     ] = False,
     kind: Kind = None,
     interval: OfInterval = None,
@@ -131,21 +137,27 @@ def compact(  # noqa: PLR0913 - each is an option
     [green]segtable compact ./flights --kind major --granularity day[/]
         the same, and time is cut by days from now on
 
+    --all goes on while compactions pay, also those that the first ones make
+    possible or that more plans than compaction.max_plans left for later. Plans
+    that cannot end now (another process has their locks) are counted as left.
+
     Safe to run twice, and at once: a plan is finished once, and whoever comes
     second says so. Ends with 1 if a plan failed; "done already", "running
     elsewhere", "overtaken" and "yielded" are no failures.
     """
     wishes = {"granularity": granularity, "clustering": clustering, "rollup": rollup}
     _check(plans, all_=all_, kind=kind, wishes={**wishes, "interval": interval})
-    with writable_table(table, storage_options, zookeeper) as opened:
+    with (
+        writable_table(table, storage_options, zookeeper) as opened,
+        _carry_out(opened, engine, master, wait) as carry_out,
+    ):
         _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
         if all_:
-            _plan(opened, properties)
-        if kind is not None:
-            ids = _request(opened, kind, interval, properties, wishes)
+            results = _all(opened, carry_out, properties)
+        elif kind is not None:
+            results = carry_out(_request(opened, kind, interval, properties, wishes))
         else:
-            ids = plans or [known.plan.id for known in opened.state().pending_plans()]
-        results = _carry_out(opened, ids, engine, master, wait) if ids else ()
+            results = carry_out(plans or _pending(opened))
         answer = _facts(table, opened, results)
     print_json(answer) if as_json else show(drawing.compaction(answer))
     if any(result["ended"] == "failed" for result in answer["plans"]):
@@ -167,10 +179,19 @@ def _check(
             )
 
 
-def _plan(table: Any, properties: list[str] | None) -> None:
-    from airflow_provider_segtable.services.planner import plan_table
+def _all(
+    table: Any, carry_out: "CarryOut", properties: list[str] | None
+) -> tuple["PlanResult", ...]:
+    from airflow_provider_segtable.services.compaction.compact_table import compact_by_policy
 
-    plan_table(table.ports, policy=policy_of(table.state().table.properties, properties))
+    policy = policy_of(table.state().table.properties, properties)
+    return compact_by_policy(table.ports, carry_out, policy)
+
+
+def _pending(table: Any) -> Sequence[str]:
+    from airflow_provider_segtable.services.compaction.compact_table import pending
+
+    return pending(table.state())
 
 
 def _request(
@@ -192,29 +213,40 @@ def _request(
     return [known.plan.id for known in asked]
 
 
+@contextmanager
 def _carry_out(
-    table: Any, plans: Sequence[str], engine: Engine, master: str | None, wait_s: float | None
-) -> Sequence["PlanResult"]:
+    table: Any, engine: Engine, master: str | None, wait_s: float | None
+) -> Iterator["CarryOut"]:
+    """Yield the function that carries out plans; it starts Spark once, when a round needs it."""
     from airflow_provider_segtable.services.compaction.carry_out import carry_out
     from airflow_provider_segtable.services.compaction.execution import in_process
 
-    local = _chosen(table, plans, engine).local
-    with progress() as bar:
-        task = bar.add_task("compacting", total=len(plans))
+    with ExitStack() as held, progress() as bar:
+        task = bar.add_task("compacting", total=0)
+
+        @cache
+        def spark() -> "SparkSession":
+            check_spark()
+            from airflow_provider_segtable.cli.on_spark import session
+
+            return held.enter_context(session(master, "compact", table))
 
         def tell(_: "PlanResult") -> None:
             bar.advance(task)
 
-        if local:
-            return carry_out(table.ports, plans, in_process(), wait_s=wait_s, report=tell)
-        check_spark()
-        from airflow_provider_segtable.cli.on_spark import session
-        from airflow_provider_segtable.spark.driver.distribution import spark_execute
+        def run(plans: Sequence[str]) -> tuple["PlanResult", ...]:
+            if not plans:
+                return ()
+            bar.update(task, total=(bar.tasks[0].total or 0) + len(plans))
+            how: Any = {"wait_s": wait_s, "report": tell}
+            if _chosen(table, plans, engine).local:
+                return carry_out(table.ports, plans, in_process(), **how)
+            cores = spark().sparkContext.defaultParallelism
+            from airflow_provider_segtable.spark.driver.distribution import spark_execute
 
-        with session(master, "compact", table) as spark:
-            cores = spark.sparkContext.defaultParallelism
-            how: Any = {"wait_s": wait_s, "parallelism": cores, "report": tell}
-            return carry_out(table.ports, plans, spark_execute(spark), **how)
+            return carry_out(table.ports, plans, spark_execute(spark()), parallelism=cores, **how)
+
+        yield run
 
 
 def _chosen(table: Any, plans: Sequence[str], wish: Engine) -> Choice:
@@ -244,4 +276,5 @@ def _facts(uri: str, table: Any, results: Sequence["PlanResult"]) -> Facts:
             }
             for result in results
         ],
+        "left": list(_pending(table)),
     }

@@ -256,7 +256,7 @@ def partitions(numbers: list[int]) -> str:
 
 
 def compaction(facts: Facts) -> RenderableType:
-    """Draw the outcome of each plan."""
+    """Draw the outcome of each plan, and how many are left."""
     if not facts["plans"]:
         return Text("Nothing to compact.")
     table = grid(
@@ -272,4 +272,7 @@ def compaction(facts: Facts) -> RenderableType:
             describe_size(result["bytes"]) if done else "",
             Text(result["message"]),
         )
-    return table
+    left = len(facts["left"])
+    if not left:
+        return table
+    return captioned(table, f"plans left: {left}; run the same command again")

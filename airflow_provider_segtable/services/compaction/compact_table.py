@@ -1,10 +1,12 @@
-"""Compact a table in this process: plan, carry out, and plan again until nothing is left.
+"""Compact a table: plan, carry out, and plan again until nothing is left.
 
-1. By the policy, each round plans what pays after the round before. A plan is tried once a call, so
-   a plan that cannot end here (its locks are held elsewhere, its inputs are damaged) does not make
-   the rounds endless.
+1. By the policy, each round plans what pays after the round before, and carries out all pending
+   plans. A plan is tried once a call, so a plan that cannot end here (its locks are held elsewhere,
+   its inputs are damaged) does not make the rounds endless. Such plans are ``left``.
 2. By a kind, all that was asked for is one round (``services.compaction.request``).
-3. Progress goes to the log ``airflow_provider_segtable.compaction``, one line a plan.
+3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
+4. ``compact_table`` does it in this process, and logs progress to
+   ``airflow_provider_segtable.compaction``, one line a plan.
 """
 
 import logging
@@ -12,8 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.planning.engine import only_spark
+from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.compaction.execution import in_process
@@ -23,13 +27,20 @@ from airflow_provider_segtable.table.context import TableContext
 
 _log = logging.getLogger("airflow_provider_segtable.compaction")
 
+CarryOut = Callable[[Sequence[str]], tuple[PlanResult, ...]]
+"""Carries out plans, and returns one result per plan."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """The result of a compaction: the newest version, and one result per plan."""
+    """The result of a compaction: the newest version, one result per plan, and what is left.
+
+    ``left`` has the ids of the plans that are still pending.
+    """
 
     version: int
     plans: tuple[PlanResult, ...]
+    left: tuple[str, ...] = ()
 
     @property
     def segments_in(self) -> int:
@@ -45,7 +56,8 @@ class CompactionResult:
         """Return the counts, on one line."""
         return (
             f"CompactionResult(version={self.version}, plans={len(self.plans)}, "
-            f"segments_in={self.segments_in}, segments_out={self.segments_out})"
+            f"segments_in={self.segments_in}, segments_out={self.segments_out}, "
+            f"left={len(self.left)})"
         )
 
 
@@ -72,33 +84,46 @@ def compact_table(
         return carry_out(ports, ids, in_process(), wait_s=wait_s, report=_tell)
 
     if kind is None:
-        results = _by_policy(ports, run)
+        results = compact_by_policy(ports, run)
     else:
         asked = request(
             ports, kind, interval=interval, granularity=granularity, clustering=clustering
         )
         results = run([known.plan.id for known in asked])
     _check_ended(ports, results)
-    return CompactionResult(version=ports.log.load().n, plans=results)
+    state = ports.log.load()
+    return CompactionResult(version=state.n, plans=results, left=pending(state))
+
+
+def compact_by_policy(
+    ports: TableContext, carry_out: CarryOut, policy: Policy | None = None
+) -> tuple[PlanResult, ...]:
+    """Plan and carry out compactions, again and again, until no untried plan is pending.
+
+    Args:
+        ports: the table's ports, with a coordinator.
+        carry_out: carries out the plans of a round.
+        policy: overrides the policy in the table's properties.
+    """
+    results: tuple[PlanResult, ...] = ()
+    while True:
+        plan_table(ports, policy=policy)
+        tried = {result.plan_id for result in results}
+        untried = [plan_id for plan_id in pending(ports.log.load()) if plan_id not in tried]
+        if not untried:
+            return results
+        results += carry_out(untried)
+
+
+def pending(state: State) -> tuple[str, ...]:
+    """Return the ids of all plans that wait or run."""
+    return tuple(known.plan.id for known in state.pending_plans())
 
 
 def _check(kind: str | None, wishes: dict[str, object]) -> None:
     given = [f"{name}={value!s}" for name, value in wishes.items() if value is not None]
     if kind is None and given:
         raise InvalidInput(f"{', '.join(given)} was given without a kind: give kind, too")
-
-
-def _by_policy(
-    ports: TableContext, run: Callable[[Sequence[str]], tuple[PlanResult, ...]]
-) -> tuple[PlanResult, ...]:
-    results: tuple[PlanResult, ...] = ()
-    while True:
-        tried = {result.plan_id for result in results}
-        launches = plan_table(ports).launches
-        fresh = [launch.plan_id for launch in launches if launch.plan_id not in tried]
-        if not fresh:
-            return results
-        results += run(fresh)
 
 
 def _tell(result: PlanResult) -> None:

@@ -1,5 +1,6 @@
 """``segtable compact --kind``: each of the three from the command line, and what is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,27 @@ def test_pending_plans_of_all_kinds_are_carried_out_in_turn(facts: Facts, filled
     assert [p["ended"] for p in done["plans"]] == ["completed"] * 2
     done = facts("compact", filled)
     assert [p["ended"] for p in done["plans"]] == ["overtaken"] * 2
+
+
+def test_all_goes_on_until_nothing_is_left(facts: Facts, filled: str) -> None:
+    """A budget of one plan a run makes several runs, and one command takes them all."""
+    wish = ("--property", "compaction.max_plans=1", "--property", "compaction.min_segments=4")
+    done = facts("compact", filled, "--all", *wish)
+    assert [(p["ended"], p["segments_in"]) for p in done["plans"]] == [("completed", 6)] * 2
+    assert done["left"] == []
+    assert facts("plan", filled, *wish)["chosen"] == []
+
+
+def test_all_says_what_is_left(run: Run, filled: str, tmp_path: Path) -> None:
+    """A plan that fails is tried once; the other chunk is compacted, and one plan is left."""
+    victim = min((tmp_path / filled / "data").rglob("*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-1] + b"?")
+    result = run("compact", filled, "--all", "--property", "compaction.min_segments=4")
+    assert result.exit_code == 1
+    assert "plans left: 1" in result.stdout
+    done = json.loads(run("compact", filled, "--json").stdout)
+    assert [p["ended"] for p in done["plans"]] == ["failed"]
+    assert done["left"] == [p["plan"] for p in done["plans"]]
 
 
 def test_the_plan_shows_every_kind(facts: Facts, run: Run, filled: str) -> None:
