@@ -1,7 +1,7 @@
 """Carry out ``segtable delete``, ``update`` and ``merge``, and print their results.
 
 1. This process does simple changes itself, which saves Spark's start: simple SQL
-   (``data.arrow.sql``), constant values to set, one local file that fits in memory. Spark does the
+   (``data.sql``), constant values to set, one local file that fits in memory. Spark does the
    others. ``--engine`` overrides the choice.
 2. Errors for both engines (unknown column, missing file) are reported before Spark starts.
 3. A dry run counts the rows of the newest version that would change, and commits nothing.

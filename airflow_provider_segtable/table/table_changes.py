@@ -45,7 +45,7 @@ class TableChanges:
         """Delete rows in one atomic event, without locks or waiting.
 
         Args:
-            where: delete the rows that match a condition: SQL (``data.arrow.sql`` defines the
+            where: delete the rows that match a condition: SQL (``data.sql`` defines the
                 subset; Spark accepts more) or a ``pyarrow.compute.Expression``. ``"true"``
                 matches all rows.
             rows: delete the rows that equal one of these in all their columns; null equals null.

@@ -17,7 +17,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import Mem
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
-from airflow_provider_segtable.data.arrow.sql import parse_predicate
+from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

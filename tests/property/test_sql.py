@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     reach,
 )
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
-from airflow_provider_segtable.data.arrow.sql import parse_predicate, to_sql
+from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate, to_sql
 
 DATABASE = duckdb.connect(config={"threads": 1})
 DATABASE.execute("SET TimeZone = 'UTC'")

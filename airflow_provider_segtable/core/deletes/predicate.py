@@ -7,7 +7,7 @@
    days (``Day``, since 1970-01-01).
 3. Numbers compare as in Spark: minus zero equals zero, NaN is the largest.
 4. The log stores it as JSON; ``data.arrow.arrow_predicates`` converts it to Arrow filters, and
-   ``data.arrow.sql`` to SQL.
+   ``data.sql.sql_predicates`` to SQL.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Evaluation of predicates on Arrow tables and batches, in three-valued logic.
 
 Floating columns are compared as doubles, minus zero as zero and NaN as the largest number, so that
-the result equals Spark's for the same predicate in SQL (``data.arrow.sql.to_sql``).
+the result equals Spark's for the same predicate in SQL (``data.sql.sql_predicates.to_sql``).
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,9 @@ def condition(where: Where | Predicate, schema: pa.Schema, time_column: str) -> 
         InvalidInput: the text is not parsable, or names a missing column.
     """
     if isinstance(where, str):
-        from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+        from airflow_provider_segtable.data.sql.sql_predicates import (
+            parse_predicate,  # slow to import
+        )
 
         return by_predicate(parse_predicate(where, schema), time_column)
     if isinstance(where, Predicate):

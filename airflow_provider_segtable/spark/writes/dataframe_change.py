@@ -6,7 +6,7 @@
    columns of a merge's source as ``source.column``, and the session's temporary views in
    sub-queries.
 3. A rollup table only supports deletes by a condition over dimensions and time. The log stores it
-   as a predicate delete, parsed by ``data.arrow.sql`` (no sub-queries).
+   as a predicate delete, parsed by ``data.sql.sql_predicates`` (no sub-queries).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The Arrow row engine: evaluates changes in this process.
 
-1. It reads simple SQL (``data.arrow.sql``) and Arrow expressions. New values are constants in SQL,
+1. It reads simple SQL (``data.sql``) and Arrow expressions. New values are constants in SQL,
    plain values or Arrow expressions.
 2. Rows to match and sources are Arrow tables in memory; so are the changed rows, in full. The
    table itself is read batch by batch.
@@ -181,7 +181,7 @@ def _constant(name: str, text: str, schema: pa.Schema) -> pa.Scalar | None:
         SchemaMismatch: there is no such column.
         InvalidInput: it is an expression, or not a value of the column's type.
     """
-    from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+    from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate  # slow to import
 
     if name not in schema.names:
         raise SchemaMismatch(

@@ -135,7 +135,7 @@ def _intervals(request: Overwrite, new: NewRows, snapshot: Snapshot) -> tuple[In
 def _predicate(
     request: Overwrite, intervals: tuple[Interval, ...], snapshot: Snapshot
 ) -> Predicate:
-    from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+    from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate  # slow to import
 
     table = snapshot.state.table
     if request.where is None:

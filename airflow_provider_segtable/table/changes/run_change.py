@@ -101,7 +101,7 @@ def _by_address(request: ChangeRequest, engine: RowEngine[New], snapshot: Snapsh
 
 def _by_predicate(request: Delete, engine: RowEngine[New], snapshot: Snapshot) -> Found:
     """Return a delete whose condition is SQL, as the table's kind requires it."""
-    from airflow_provider_segtable.data.arrow.sql import parse_predicate  # slow to import
+    from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate  # slow to import
 
     table = snapshot.state.table
     predicate = parse_predicate(str(request.where), snapshot.schema)

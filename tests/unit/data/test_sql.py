@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.data.arrow.sql import parse_predicate, to_sql
+from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate, to_sql
 
 SCHEMA = pa.schema(
     [

@@ -1,0 +1,1 @@
+"""SQL text: conditions and values, in the dialect of Spark."""
