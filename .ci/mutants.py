@@ -78,11 +78,89 @@ LOG = (
     "tests/unit/table/test_commit_races.py",
     "tests/unit/table/test_event_log.py",
 )
+ROW_CHANGES = (
+    "tests/unit/table/test_change.py",
+    "tests/unit/table/test_delete.py",
+    "tests/unit/table/test_dry_run.py",
+    "tests/unit/table/test_erasing.py",
+    "tests/unit/table/test_overwrite.py",
+    "tests/unit/table/test_update.py",
+    "tests/unit/services/test_changes.py",
+)
+OVERWRITES = (
+    "tests/unit/table/test_overwrite.py",
+    "tests/unit/table/test_delete.py",
+    "tests/unit/table/test_erasing.py",
+    "tests/unit/services/test_overwrites.py",
+)
+RESTORES = (
+    "tests/unit/core/test_restored.py",
+    "tests/unit/table/test_restore.py",
+    "tests/property/test_restore.py",
+)
+DEFINITIONS = (
+    "tests/unit/core/test_evolution.py",
+    "tests/unit/core/test_codec.py",
+    "tests/unit/table/test_columns.py",
+    "tests/unit/table/test_properties.py",
+    "tests/unit/cli/test_alter.py",
+    "tests/unit/cli/test_column_types.py",
+)
+CHECKPOINTS = (
+    "tests/unit/table/test_event_log.py",
+    "tests/unit/table/test_overwrite.py",
+    "tests/unit/table/test_restore.py",
+    "tests/unit/table/test_golden_table.py",
+    "tests/property/test_packed_chunks.py",
+)
+REQUESTS = (
+    "tests/unit/core/test_change_request.py",
+    "tests/unit/table/test_delete.py",
+    "tests/unit/table/test_dry_run.py",
+    "tests/unit/table/test_overwrite.py",
+    "tests/unit/table/test_scan.py",
+    "tests/unit/table/test_update.py",
+)
+PREDICATES = (
+    "tests/unit/core/test_predicate.py",
+    "tests/unit/core/test_deletion.py",
+    "tests/unit/data/test_predicates.py",
+    "tests/unit/data/test_sql.py",
+    "tests/unit/table/test_erasing.py",
+)
+SCANS = (
+    "tests/unit/table/test_scan.py",
+    "tests/unit/table/test_delete.py",
+    "tests/unit/table/test_columns.py",
+    "tests/unit/table/test_tags.py",
+)
 
 TESTS: dict[str, tuple[str, ...]] = {
     "core": CORE,
-    "planning": ("tests/unit/planning", "tests/unit/services/test_planner.py"),
+    "core/requests": REQUESTS,
+    "core/deletes/predicate": PREDICATES,
+    "core/deletes/predicate_bounds": PREDICATES,
+    "core/log/overwritten": OVERWRITES,
+    "core/log/families/restore_events": RESTORES,
+    "core/log/families/table_events": (*RULES, *DEFINITIONS),
+    "core/log/families/tag_events": ("tests/unit/table/test_tags.py", *RULES),
+    "core/tables": (*CORE, *DEFINITIONS),
+    "planning": (
+        "tests/unit/planning",
+        "tests/unit/services/test_planner.py",
+        "tests/unit/services/test_request.py",
+    ),
     "table": ("tests/unit/table", "tests/unit/services/test_changes.py"),
+    "table/alteration": DEFINITIONS,
+    "table/definition": DEFINITIONS,
+    "table/restoration": RESTORES,
+    "table/scan": SCANS,
+    "table/log/checkpoint": CHECKPOINTS,
+    "table/log/checkpoint_chunks": CHECKPOINTS,
+    "table/log/checkpoint_head": CHECKPOINTS,
+    "table/changes": ROW_CHANGES,
+    "table/changes/merge_rows": ("tests/unit/data/test_merge.py", "tests/unit/table"),
+    "table/changes/overwriting": OVERWRITES,
     "core/recovery/version_claims": CLAIMS,
     "core/plans": ("tests/unit/core/test_plans.py", *RULES),
     "core/log": RULES,
