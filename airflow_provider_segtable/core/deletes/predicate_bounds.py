@@ -66,12 +66,13 @@ def can_be(predicate: Predicate, bounds_of: BoundsOf, *, wanted: bool = True) ->
 def _in_bounds(predicate: Compare | Among | IsNull, bounds: Bounds, *, wanted: bool) -> bool:
     if isinstance(predicate, IsNull):
         return bounds.nulls is None or (bounds.nulls > 0 if wanted else bounds.nulls < bounds.rows)
-    if bounds.nulls == bounds.rows:
-        return False
+    only_nulls = bounds.nulls == bounds.rows
     if isinstance(predicate, Among):
+        if not wanted:
+            return True  # no value is in an empty set, not even null
         values = (value for value in predicate.values if value is not None)
-        return not wanted or any(_compared(Compares.EQUAL, value, bounds) for value in values)
-    if predicate.value is None:
+        return not only_nulls and any(_compared(Compares.EQUAL, each, bounds) for each in values)
+    if only_nulls or predicate.value is None:
         return False
     how = predicate.how if wanted else OPPOSITE[predicate.how]
     return _compared(how, predicate.value, bounds)
