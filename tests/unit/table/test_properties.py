@@ -4,8 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import (
+    CommitConflict,
+    CommitUnknown,
+    InvalidInput,
+    SchemaMismatch,
+)
 from airflow_provider_segtable.core.log.events import TableAltered
+from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.settings import settings
@@ -14,6 +20,7 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, commit
 from airflow_provider_segtable.table.table import Table, create_table
+from tests.unit.table.test_change import beside, lost, trapped
 
 
 def sources(table: Table, *keys: str) -> list[tuple[str, str]]:
@@ -107,6 +114,59 @@ def test_alterations_at_once_are_checked_against_each_other(table: Table) -> Non
     assert getattr(outcome, "winner", None) == 5
     table.alter(set={"retention.versions": "3"})
     assert table.state().table.properties == {"retention.hours": "1", "retention.versions": "3"}
+
+
+def test_an_alteration_that_was_overtaken_is_checked_again(table: Table, other: Table) -> None:
+    """Against the definition of then: both land, or the later one is refused by it."""
+    late = beside(table, lambda: other.alter(set={"retention.hours": "1"}))
+    assert late.alter(set={"retention.versions": "3"}) == 6
+    assert table.state().table.properties == {"retention.hours": "1", "retention.versions": "3"}
+    late = beside(table, lambda: other.alter(columns=[DropColumn(name="name")]))
+    with pytest.raises(SchemaMismatch, match="'name', which t does not have"):
+        late.alter(set={"compaction.clustering": "name"})
+    late = beside(table, lambda: other.alter(set={"retention.hours": "2"}))
+    assert late.alter(set={"retention.hours": "2"}) == table.state().n == 8
+
+
+def test_a_run_that_another_run_overtook_alters_once(table: Table, other: Table) -> None:
+    """Both have the same commit id, so the event of the first is that of both."""
+    asked = {"set": {"retention.hours": "1"}, "commit_id": "x"}
+    late = beside(table, lambda: (other.alter(**asked), other.alter(set={"retention.hours": "2"})))
+    assert late.alter(**asked) == 5
+    assert table.state().table.properties == {"retention.hours": "2"}
+
+
+def test_an_alteration_gives_up_after_twenty_others(table: Table, other: Table) -> None:
+    """It was never refused for what it is, and nothing was changed."""
+    values = iter(range(1, 100))
+    acts = [lambda: other.alter(set={"retention.hours": str(next(values))})] * 20
+    with pytest.raises(CommitConflict, match=r"altered.* 20 times in a row: run it again"):
+        beside(table, *acts).alter(set={"retention.versions": "3"})
+    assert table.state().table.properties == {"retention.hours": "20"}
+    done = beside(table, *acts[:19]).alter(set={"retention.versions": "3"})
+    assert done == table.state().n == 4 + 20 + 19 + 1
+
+
+def test_a_lost_reply_to_an_alteration_is_told(table: Table) -> None:
+    """The same commit id ends it."""
+    storage = table.ports.storage
+    asked = {"set": {"retention.hours": "1"}, "commit_id": "mine"}
+    with pytest.raises(CommitUnknown, match="'mine'"):
+        trapped(table, *[lost(storage, landed=False)] * 1000).alter(**asked)
+    assert trapped(table, lost(storage, landed=True)).alter(**asked) == 5
+    assert table.alter(**asked) == table.state().n == 5
+
+
+def test_a_column_of_the_clustering_is_dropped_only_with_it(table: Table) -> None:
+    """The same alteration may set another clustering; a new column may be part of it at once."""
+    table.alter(set={"compaction.clustering": "name,price"})
+    with pytest.raises(InvalidInput, match=r"'name' is in compaction\.clustering = 'name,price'"):
+        table.alter(columns=[DropColumn(name="name")])
+    add, drop = AddColumn(name="stops", type="int64"), DropColumn(name="name")
+    table.alter(columns=[drop, add], set={"compaction.clustering": "stops"})
+    assert table.state().table.properties == {"compaction.clustering": "stops"}
+    table.alter(columns=[DropColumn(name="stops")], unset=["compaction.clustering"])
+    assert table.state().table.properties == {}
 
 
 def test_defaults_are_listed_with_their_values(table: Table) -> None:
