@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_segtable
-from tests.architecture.tree import PACKAGE, ROOT
+from tests.architecture.tree import PACKAGE, ROOT, listed
 
 MAKEFILE = (ROOT / "Makefile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -28,6 +28,11 @@ def test_every_target_is_explained() -> None:
     phony = set(re.findall(r"^\.PHONY: (\S+)$", MAKEFILE, re.MULTILINE))
     told = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert set(re.findall(r"^  make (\S+) +\S", told.stdout, re.MULTILINE)) == phony
+
+
+def test_nothing_that_is_ignored_is_tracked() -> None:
+    """A link called .venv, once committed, takes the place of the folder in every checkout."""
+    assert listed("--cached", "--ignored", "--exclude-standard") == ()
 
 
 def test_help_is_the_default() -> None:

@@ -11,10 +11,14 @@ PACKAGE = ROOT / "airflow_provider_segtable"
 @cache
 def tracked() -> tuple[Path, ...]:
     """Return every file that git tracks and that is still there."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    paths = (ROOT / name for name in listed.split("\0") if name)
-    return tuple(path for path in paths if path.is_file())
+    return tuple(path for path in listed() if path.is_file())
+
+
+def listed(*options: str) -> tuple[Path, ...]:
+    """Return what ``git ls-files`` lists."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", *options]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return tuple(ROOT / name for name in names.split("\0") if name)
 
 
 def modules() -> tuple[Path, ...]:
