@@ -170,6 +170,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/log/families/plan_events": (*RULES, *VERSIONS),
     "core/deletes/deletion": (*CORE, *CHANGES, *CLEANING),
     "core/segments/chunk": SHADOWS,
+    "core/segments/chunk_layers": SHADOWS,
     "core/segments/id_space": (*CORE, *VERSIONS),
     "core/locks/lockbox": LOCKS,
     "core/locks/lock_types": LOCKS,

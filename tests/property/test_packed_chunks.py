@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.packed_chunk import (
-    PackedChunk,
-    is_complete,
-    shows_any,
-    summarize,
-    summary_of,
-    unpacked,
-)
+from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
@@ -46,10 +39,13 @@ def check(timeline: Timeline, present: list[Segment]) -> None:
     assert len(timeline) == len(present)
     assert list(timeline.chunk_keys()) == sorted({s.id.chunk for s in present})
     for chunk in timeline.chunks():
-        assert summary_of(chunk) == summarize(unpacked(chunk))
-        assert is_complete(chunk) == unpacked(chunk).complete()
-        assert shows_any(chunk) == bool(unpacked(chunk).visible)
-        assert timeline.core(chunk.key) == unpacked(chunk).core
+        decoded = chunk.unpacked
+        assert chunk.summary == decoded.summary
+        assert chunk.count == decoded.count
+        assert chunk.complete == decoded.complete
+        assert chunk.shows_any == bool(decoded.visible)
+        assert chunk.core == timeline.core(chunk.key) == decoded.core
+        assert [*chunk.paths()] == [*decoded.paths()]
     for key, held in naive.chunks.items():
         for group in all_groups(held):
             assert timeline.state(key, group) is naive.state(key, group)

@@ -11,11 +11,8 @@
 5. The chunk is *complete* iff visible groups cover every root that any present segment covers,
    and the whole core set of its version.
 
-How it is kept up to date. Groups lie in *layers*, one per minor version, highest first, each sorted
-by root. The visible groups are a sorted set of their own. A group that becomes full is hidden by a
-higher visible one, or replaces the groups it encloses. A visible group that is no longer full
-leaves a gap, which the layers below fill from the top down. If ranges cross, which no compaction
-makes, everything connected to the gap is computed again.
+``chunk_layers`` keeps the visible groups up to date. A chunk may also be packed, so that it is
+decoded on demand (``packed_chunk``); both answer the same questions (``AnyChunk`` there).
 """
 
 from bisect import bisect_left
@@ -23,6 +20,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.segments.chunk_layers import (
+    Group,
+    Layer,
+    layer_at,
+    layered,
+    layers_of,
+    settled,
+)
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, summarize
 from airflow_provider_segtable.core.segments.segment import (
     FIRST_GENERATION_IDS,
     ChunkKey,
@@ -34,37 +40,6 @@ from airflow_provider_segtable.core.segments.spans import Spans
 BULK = 64
 """Least number of changed groups that rebuilds the chunk; at least an eighth of its segments.
 An empty chunk is always built anew."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """The present segments of an atomic update group, at least one, by partition."""
-
-    key: GroupKey
-    segments: tuple[Segment, ...]
-
-    @property
-    def full(self) -> bool:
-        """Return whether all segments of the group are present."""
-        return len(self.segments) == self.segments[0].shard.group_size
-
-    @property
-    def start(self) -> int:
-        """Return the first root."""
-        return self.key.root_start
-
-    @property
-    def end(self) -> int:
-        """Return the first root after the group."""
-        return self.key.root_end
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The groups of one minor version."""
-
-    minor_version: int
-    groups: Spans[Group]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +73,7 @@ class Chunk:
 
     def group(self, key: GroupKey) -> Group | None:
         """Return a group that has present segments, or None."""
-        at = bisect_left(self.layers, -key.minor_version, key=_rank)
+        at = layer_at(self.layers, key.minor_version)
         if at == len(self.layers) or self.layers[at].minor_version != key.minor_version:
             return None
         return self.layers[at].groups.find(key.root_start, key.root_end, key)
@@ -125,6 +100,7 @@ class Chunk:
         rivals = self.visible.overlapping(key.root_start, key.root_end)
         return any(rival.key.minor_version > key.minor_version for rival in rivals)
 
+    @property
     def complete(self) -> bool:
         """Return whether visible groups cover the core set and all roots of present segments."""
         runs: list[tuple[int, int]] = []
@@ -137,6 +113,31 @@ class Chunk:
             if at == len(runs) or runs[at][0] > group.start:
                 return False
         return not self.core or bool(runs and runs[0][0] == 0 and runs[0][1] >= self.core)
+
+    @property
+    def shows_any(self) -> bool:
+        """Return whether any group is visible, other versions aside."""
+        return bool(self.visible)
+
+    @property
+    def unpacked(self) -> "Chunk":
+        """Return the chunk itself, which is decoded."""
+        return self
+
+    @property
+    def summary(self) -> ChunkSummary:
+        """Return the chunk's summary, computed at each call."""
+        return summarize(
+            self.segments(),
+            visible=[segment for group in self.visible for segment in group.segments],
+            core=self.core,
+            complete=self.complete,
+            minor_version=self.layers[0].minor_version if self.layers else 0,
+        )
+
+    def paths(self) -> Iterator[str]:
+        """Yield the paths of the files of all segments."""
+        return (segment.path for segment in self.segments() if segment.path)
 
     @property
     def core(self) -> int:
@@ -169,11 +170,12 @@ class Chunk:
         shrink = sum(len(old.segments) if old else 0 for old, _ in changed)
         held = replace(self, later=draft.later, count=self.count + growth - shrink)
         if not self.count or len(changed) >= max(BULK, self.count // 8):
-            return _rebuilt(held, changed)
+            layers, visible = layers_of(_groups_after(self, changed))
+            return replace(held, layers=layers, visible=visible)
         layers, visible = self.layers, self.visible
         for old, new in changed:
-            layers = _layered(layers, old, new)
-            visible = _settled(layers, visible, old, new)
+            layers = layered(layers, old, new)
+            visible = settled(layers, visible, old, new)
         return replace(held, layers=layers, visible=visible)
 
 
@@ -255,122 +257,12 @@ def _group(key: GroupKey, members: Mapping[int, Segment]) -> Group | None:
     return Group(key=key, segments=segments)
 
 
-def _rank(layer: Layer) -> int:
-    return -layer.minor_version
-
-
-def _rebuilt(chunk: Chunk, changed: Iterable[_Change]) -> Chunk:
+def _groups_after(chunk: Chunk, changed: Iterable[_Change]) -> Iterable[Group]:
+    """Return the groups of a chunk after changes."""
     groups = {group.key: group for group in chunk.groups()}
     for old, new in changed:
         if new:
             groups[new.key] = new
         elif old:
             del groups[old.key]
-    by_minor: dict[int, list[Group]] = {}
-    for group in groups.values():
-        by_minor.setdefault(group.key.minor_version, []).append(group)
-    layers = tuple(
-        Layer(minor, Spans.of(by_minor[minor])) for minor in sorted(by_minor, reverse=True)
-    )
-    filled = _filled(layers, 0, len(FIRST_GENERATION_IDS))
-    return replace(chunk, layers=layers, visible=Spans.of(filled or ()))
-
-
-def _layered(layers: tuple[Layer, ...], old: Group | None, new: Group | None) -> tuple[Layer, ...]:
-    minor = next(group.key.minor_version for group in (old, new) if group)
-    at = bisect_left(layers, -minor, key=_rank)
-    known = at < len(layers) and layers[at].minor_version == minor
-    groups: Spans[Group] = layers[at].groups if known else Spans()
-    if new:
-        groups = groups.put(new)
-    elif old:
-        groups = groups.drop(old)
-    changed = (Layer(minor, groups),) if groups else ()
-    return (*layers[:at], *changed, *layers[at + known :])
-
-
-def _settled(
-    layers: tuple[Layer, ...], visible: Spans[Group], old: Group | None, new: Group | None
-) -> Spans[Group]:
-    """Return the visible groups after ``old`` became ``new``."""
-    if new and new.full:
-        return _taken_in(layers, visible, new)
-    if old and old.full and visible.find(old.start, old.end, old.key):
-        filled = _filled(layers, old.start, old.end, old.key.minor_version)
-        if filled is not None:
-            return visible.splice(old.start, old.end, filled)
-        return _settled_anew(layers, visible, old)
-    return visible
-
-
-def _taken_in(layers: tuple[Layer, ...], visible: Spans[Group], new: Group) -> Spans[Group]:
-    mine = _priority(new)
-    crossed = False
-    for rival in visible.overlapping(new.start, new.end):
-        if _priority(rival) < mine:
-            return visible
-        crossed = crossed or rival.start < new.start or rival.end > new.end
-    if crossed:
-        return _settled_anew(layers, visible, new)
-    return visible.splice(new.start, new.end, (new,))
-
-
-def _settled_anew(layers: tuple[Layer, ...], visible: Spans[Group], about: Group) -> Spans[Group]:
-    start, end = about.start, about.end
-    wider = (-1, -1)
-    while wider != (start, end):
-        wider = (start, end)
-        for layer in layers:
-            for cell in layer.groups.cells(start, end):
-                start, end = min(start, cell.start), max(end, cell.end)
-    return visible.splice(start, end, _filled(layers, start, end) or ())
-
-
-def _priority(group: Group) -> tuple[int, int, int]:
-    return -group.key.minor_version, group.start - group.end, group.start
-
-
-def _filled(
-    layers: tuple[Layer, ...], start: int, end: int, minor: int | None = None
-) -> list[Group] | None:
-    """Return the groups of layers up to ``minor`` that fill an empty range, by root.
-
-    None if a full group crosses an edge of the range: then the range cannot be filled alone.
-    """
-    gaps = [(start, end)]
-    filled: list[Group] = []
-    for layer in layers if minor is None else layers[bisect_left(layers, -minor, key=_rank) :]:
-        left_over: list[tuple[int, int]] = []
-        for gap in gaps:
-            taken: list[Group] = []
-            for cell in layer.groups.cells(*gap):
-                full = [g for g in cell.items if g.full and g.start < gap[1] and gap[0] < g.end]
-                if any(g.start < start or g.end > end for g in full):
-                    return None
-                taken += _first_come([g for g in full if gap[0] <= g.start and g.end <= gap[1]])
-            filled += taken
-            left_over += _between(gap, taken)
-        gaps = left_over
-        if not gaps:
-            break
-    return sorted(filled, key=lambda group: group.start)
-
-
-def _first_come(groups: list[Group]) -> list[Group]:
-    if len(groups) == 1:
-        return groups
-    taken: list[Group] = []
-    for group in sorted(groups, key=_priority):
-        if not any(group.key.overlaps(other.key) for other in taken):
-            taken.append(group)
-    return sorted(taken, key=lambda group: group.start)
-
-
-def _between(gap: tuple[int, int], taken: list[Group]) -> Iterator[tuple[int, int]]:
-    at = gap[0]
-    for group in taken:
-        if at < group.start:
-            yield at, group.start
-        at = group.end
-    if at < gap[1]:
-        yield at, gap[1]
+    return groups.values()

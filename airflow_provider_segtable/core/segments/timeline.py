@@ -27,19 +27,11 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.chunk import Chunk, Group
+from airflow_provider_segtable.core.segments.chunk import Chunk
+from airflow_provider_segtable.core.segments.chunk_layers import Group
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.interval_index import IntervalIndex
-from airflow_provider_segtable.core.segments.packed_chunk import (
-    AnyChunk,
-    ChunkSummary,
-    PackedChunk,
-    core_of,
-    is_complete,
-    segments_of,
-    shows_any,
-    summary_of,
-    unpacked,
-)
+from airflow_provider_segtable.core.segments.packed_chunk import AnyChunk, PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -120,7 +112,11 @@ class Timeline:
 
     def segments(self, interval: Interval | None = None) -> Iterator[Segment]:
         """Yield the present segments whose chunk overlaps the interval, by id."""
-        return segments_of(self.chunks(interval))
+        return (segment for chunk in self.chunks(interval) for segment in chunk.segments())
+
+    def paths(self) -> Iterator[str]:
+        """Yield the paths of the files of all present segments, without decoding segments."""
+        return (path for chunk in self.chunks() for path in chunk.paths())
 
     def chunk_keys(self, interval: Interval | None = None) -> tuple[ChunkKey, ...]:
         """Return the keys of chunks with present segments, sorted."""
@@ -135,7 +131,7 @@ class Timeline:
     def summary(self, chunk: ChunkKey) -> ChunkSummary:
         """Return the summary of a chunk, without decoding it."""
         found = self._chunks.find(chunk)
-        return summary_of(found) if found else ChunkSummary(count=0)
+        return found.summary if found else ChunkSummary(count=0)
 
     def groups(self, chunk: ChunkKey) -> tuple[Group, ...]:
         """Return all groups of a chunk, full or not, sorted by key."""
@@ -148,14 +144,14 @@ class Timeline:
         return tuple(found.visible) if found else ()
 
     def complete(self, chunk: ChunkKey) -> bool:
-        """Return whether the chunk is complete (``Chunk.complete``)."""
+        """Return whether the chunk is complete (``core.segments.chunk``, rule 5)."""
         found = self._chunks.find(chunk)
-        return found is not None and is_complete(found)
+        return found is not None and found.complete
 
     def core(self, chunk: ChunkKey) -> int:
         """Return the size of the core set of a chunk's version; 0 if it has none."""
         found = self._chunks.find(chunk)
-        return core_of(found) if found else 0
+        return found.core if found else 0
 
     def max_minor(self, chunk: ChunkKey, root_start: int, root_end: int) -> int:
         """Return the highest minor version among groups over these roots, full or not, or 0."""
@@ -167,13 +163,13 @@ class Timeline:
         return tuple(
             Visible(interval=piece, chunk=chunk.key, group=group.key, segments=group.segments)
             for piece, chunk in self._winning(interval)
-            for group in unpacked(chunk).visible
+            for group in chunk.unpacked.visible
         )
 
     def visible_segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
         """Return the segments of ``lookup``, each once."""
         chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
-        groups = (group for chunk in chunks.values() for group in unpacked(chunk).visible)
+        groups = (group for chunk in chunks.values() for group in chunk.unpacked.visible)
         return tuple(segment for group in groups for segment in group.segments)
 
     def hidden_segments(self) -> Iterator[Segment]:
@@ -182,7 +178,7 @@ class Timeline:
         for chunk in self.chunks():
             summary = visible.get(chunk.key)
             if summary is None or summary.hidden:
-                found = unpacked(chunk)
+                found = chunk.unpacked
                 shown = {s.id for g in found.visible for s in g.segments} if summary else set()
                 yield from (segment for segment in found.segments() if segment.id not in shown)
 
@@ -199,7 +195,7 @@ class Timeline:
     def visible_summaries(self, interval: Interval | None = None) -> dict[ChunkKey, ChunkSummary]:
         """Return the summaries of ``visible_chunks``, in the same order, without decoding any."""
         chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
-        return {key: summary_of(chunk) for key, chunk in chunks.items()}
+        return {key: chunk.summary for key, chunk in chunks.items()}
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).
@@ -219,7 +215,7 @@ class Timeline:
 
     def _chunk(self, key: ChunkKey) -> Chunk | None:
         found = self._chunks.find(key)
-        return unpacked(found) if found else None
+        return found.unpacked if found else None
 
     def _winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
         for together in _connected(self.chunks(interval)):
@@ -228,7 +224,7 @@ class Timeline:
                 continue
             only = together[0]
             piece = only.key.interval if interval is None else only.key.interval.clip(interval)
-            if piece and shows_any(only):
+            if piece and only.shows_any:
                 yield piece, only
 
 
@@ -253,7 +249,7 @@ def _winners(
     begin: list[tuple[Interval, AnyChunk]] = []
     for chunk in chunks:
         piece = chunk.key.interval.clip(within) if within else chunk.key.interval
-        if piece and shows_any(chunk):
+        if piece and chunk.shows_any:
             begin.append((piece, chunk))
     begin.sort(key=lambda pair: pair[0].start, reverse=True)
     edges = sorted({edge for piece, _ in begin for edge in (piece.start, piece.end)})
@@ -279,7 +275,7 @@ def _winners(
 
 
 def _preference(chunk: AnyChunk) -> tuple[bool, int, int, int]:
-    return not is_complete(chunk), -chunk.key.version, -chunk.start, chunk.end
+    return not chunk.complete, -chunk.key.version, -chunk.start, chunk.end
 
 
 def _beaten(chunk: Chunk, winning: Iterable[tuple[Interval, ChunkKey]]) -> bool:

@@ -26,12 +26,7 @@ from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
-from airflow_provider_segtable.core.segments.packed_chunk import (
-    AnyChunk,
-    PackedChunk,
-    summary_of,
-    unpacked,
-)
+from airflow_provider_segtable.core.segments.packed_chunk import AnyChunk, PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.table.log.checkpoint_chunks import SCHEMA as CHUNKS
@@ -140,7 +135,7 @@ class _Copy:
         at, last = self.number(chunks[0]), self.number(chunks[-1])
         if self.source and at >= 0:
             return self.source.rows(at, last + 1)
-        return rows_of(segment for chunk in chunks for segment in unpacked(chunk).segments())
+        return rows_of(segment for chunk in chunks for segment in chunk.segments())
 
     def chunk_rows(self, chunks: list[AnyChunk], place: tuple[int, int]) -> pa.Table:
         at, last = self.number(chunks[0]), self.number(chunks[-1])
@@ -151,7 +146,7 @@ class _Copy:
         group, row = place
         rows = []
         for chunk in chunks:
-            rows.append(chunk_row(chunk.key, (group, row), summary_of(chunk), self.state.ids))
+            rows.append(chunk_row(chunk.key, (group, row), chunk.summary, self.state.ids))
             row += chunk.count
         return pa.Table.from_pylist(rows, schema=CHUNKS)
 

@@ -11,7 +11,6 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -23,8 +22,9 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.segments.chunk import Chunk
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces, SpaceKey
-from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary, PackedChunk
+from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
@@ -38,7 +38,7 @@ _UNREADABLE = (
     SegtableError,
 )
 _NESTED = ("sizes", "clustered")
-_PLAIN = tuple(field.name for field in fields(ChunkSummary) if field.name not in _NESTED)
+_PLAIN = tuple(name for name in ChunkSummary._fields if name not in _NESTED)
 _SPACES = tuple(generation.value for generation in Generation)
 
 SCHEMA = pa.schema(
@@ -90,10 +90,10 @@ class CheckpointChunks:
         }
         self._lock = Lock()
         self._group = lru_cache(maxsize=2)(self._read_group)
+        self._group_paths = lru_cache(maxsize=1)(self._read_paths)
         self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(self._decode)
-        self.summary = lru_cache(maxsize=None)(self._summary)
         columns = self._columns
-        self._plain = [(name, columns[name]) for name in _PLAIN]
+        self._summaries = _summaries(columns)
         self._keys = tuple(
             ChunkKey(Interval(start, end), version)
             for start, end, version in zip(
@@ -140,6 +140,17 @@ class CheckpointChunks:
         count = columns["first_row"][until - 1] + columns["count"][until - 1] - first
         return self._group(columns["row_group"][at]).slice(first, count)
 
+    def summary(self, at: int) -> ChunkSummary:
+        """Return the summary of a chunk."""
+        return self._summaries[at]
+
+    def paths(self, at: int) -> Sequence[str]:
+        """Return the paths of the files of a chunk's segments; only this column is read."""
+        columns = self._columns
+        first = columns["first_row"][at]
+        found = self._group_paths(columns["row_group"][at])[first : first + columns["count"][at]]
+        return [path for path in found if path]
+
     def row_group(self, at: int) -> int:
         """Return the row group of a chunk."""
         return int(self._columns["row_group"][at])
@@ -149,6 +160,12 @@ class CheckpointChunks:
             # Single-threaded: a process that ends while Arrow starts its threads is aborted.
             return in_schema(self._file.read_row_group(group, use_threads=False))
 
+    def _read_paths(self, group: int) -> Sequence[str]:
+        with self._lock:
+            rows = self._file.read_row_group(group, columns=["path"], use_threads=False)
+        paths: list[str] = rows.column(0).to_pylist()
+        return paths
+
     def _decode(self, at: int) -> Chunk:
         key = self._keys[at]
         try:
@@ -157,21 +174,21 @@ class CheckpointChunks:
             raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
         return found
 
-    def _summary(self, at: int) -> ChunkSummary:
-        plain = {name: column[at] for name, column in self._plain}
-        sizes, clustered = (self._columns[name][at] for name in _NESTED)
-        return ChunkSummary(**plain, sizes=_by_bits(sizes), clustered=_by_name(clustered))
+
+def _summaries(columns: Mapping[str, Sequence[Any]]) -> list[ChunkSummary]:
+    """Return the summaries of all chunks; chunks with equal segments share their counts."""
+    bits = {text: _by_bits(text) for text in set(columns["sizes"])}
+    names = {text: json.loads(text or "{}") for text in set(columns["clustered"])}
+    nested = {
+        "sizes": map(bits.get, columns["sizes"]),
+        "clustered": map(names.get, columns["clustered"]),
+    }
+    some = (nested.get(name) or columns[name] for name in ChunkSummary._fields)
+    return list(map(ChunkSummary._make, zip(*some, strict=True)))
 
 
-@lru_cache(maxsize=4096)  # many chunks have the same few segments
 def _by_bits(text: str | None) -> Mapping[int, int]:
     return {int(bits): count for bits, count in json.loads(text or "{}").items()}
-
-
-@lru_cache(maxsize=4096)
-def _by_name(text: str | None) -> Mapping[str, int]:
-    found: dict[str, int] = json.loads(text or "{}")
-    return found
 
 
 class _PackedSpaces(Mapping[SpaceKey, IdSpace]):

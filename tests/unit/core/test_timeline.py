@@ -1,14 +1,11 @@
 """Which version wins at which instant, by example: rules 2 to 4 of the timeline."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_provider_segtable.core.segments.chunk import Chunk
-from airflow_provider_segtable.core.segments.packed_chunk import (
-    ChunkSummary,
-    PackedChunk,
-    summarize,
-    unpacked,
-)
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment
 from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
 from airflow_provider_segtable.core.time.interval import Interval
@@ -127,18 +124,22 @@ class Decoded:
     def summary(self, number: int) -> ChunkSummary:
         """Return the summary of a chunk."""
         self.asked.add(number)
-        return summarize(self.chunks[number])
+        return self.chunks[number].summary
 
     def chunk(self, number: int) -> Chunk:
         """Return the decoded chunk."""
         self.times += 1
         return self.chunks[number]
 
+    def paths(self, number: int) -> Iterator[str]:
+        """Return the paths of a chunk's files."""
+        return self.chunks[number].paths()
+
 
 def test_summaries_of_packed_chunks_are_known_without_decoding() -> None:
     """How many segments there are, and which are counted, is read from the summaries."""
     table = shown(at(0, 9), at(9, 18), more=(first(1, rows=7, chunk=at(9, 18)),))
-    source = Decoded(*map(unpacked, table.chunks()))
+    source = Decoded(*(chunk.unpacked for chunk in table.chunks()))
     packed = Timeline.of_packed(
         [PackedChunk(chunk.key, source, number) for number, chunk in enumerate(source.chunks)], 3
     )
@@ -149,5 +150,6 @@ def test_summaries_of_packed_chunks_are_known_without_decoding() -> None:
     source.asked.clear()
     assert packed.visible_chunks(Interval(10, 11)) == (at(9, 18),)
     assert source.asked == {1}
+    assert [*packed.paths()] == [*table.paths()]
     assert source.times == 0
     assert packed == table

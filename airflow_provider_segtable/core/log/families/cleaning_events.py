@@ -35,7 +35,6 @@ from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path
-from airflow_provider_segtable.core.segments.packed_chunk import segments_of, summary_of
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
 from airflow_provider_segtable.core.segments.timeline import Group, GroupState, Timeline
@@ -162,12 +161,12 @@ def _around(intervals: Iterable[Interval], timeline: Timeline) -> Iterator[Segme
     of a file or root lie inside each chunk that they belong to.
     """
     chunks = {chunk.key: chunk for each in set(intervals) for chunk in timeline.chunks(each)}
-    return segments_of(chunks.values())
+    return (segment for chunk in chunks.values() for segment in chunk.segments())
 
 
 def _waiting(state: State) -> tuple[PredicateDelete, ...]:
     """Return the predicate deletes that are not applied yet in some present segment."""
-    found = (summary_of(chunk).least_purged for chunk in state.timeline.chunks())
+    found = (chunk.summary.least_purged for chunk in state.timeline.chunks())
     least = min(
         (
             deletes_applied_through
