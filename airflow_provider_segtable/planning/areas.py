@@ -14,71 +14,68 @@ budget is used up.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from operator import is_
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.version_claims import united
-from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary, least_size
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.finder import finders
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.policy import MIB, Policy
-from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.planning.regions import regions
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Area:
-    """A time interval, its visible chunks, and an upper bound of gain per cost.
-
-    ``least`` is a lower bound of the size of its smallest segment, in bytes.
-    """
-
-    interval: Interval
-    chunks: tuple[ChunkKey, ...]
-    segments: int
-    size: int
-    bound: float
-    least: int
-
-    @property
-    def known(self) -> str:
-        """Describe the area by its chunk summaries."""
-        return f"{self.segments} segments of {describe_size(self.size)} in all"
+from airflow_provider_segtable.planning.selection import Area
 
 
 def areas(found: PlannerContext) -> Iterator[Area]:
     """Yield the areas of a table, earliest first."""
-    known = found.summaries()
-    chunks = sorted(known, key=lambda chunk: (chunk.interval.start, chunk.interval.end))
-    deleted, searching = _Deleted(found.state), finders()
+    known = sorted(found.summaries().items(), key=_times)
+    bound = _Bounds(found)
     at = 0
-    for interval in _intervals(found, tuple(chunks)):
+    for interval in _intervals(found, tuple([chunk for chunk, _ in known])):
         first = at
-        while at < len(chunks) and chunks[at].interval.start < interval.end:
+        while at < len(known) and known[at][0].interval.start < interval.end:
             at += 1
-        inside = {chunk: known[chunk] for chunk in chunks[first:at]}
-        summaries = [*inside.values()]
-        dirty = deleted.may_hold(interval)
-        possible = (
-            len(inside) > 1
-            or dirty
-            or any(finder.may_be_due(found, interval, summaries) for finder in searching)
-        )
-        bound = 0.0
-        if possible:
-            tidy = any(finder.may_tidy(found, inside) for finder in searching)
-            bound = _most(_sizes(summaries), found.policy, causes=tidy + dirty)
-        yield Area(
-            interval=interval,
-            chunks=tuple(inside),
-            segments=sum(summary.visible for summary in summaries),
-            size=sum(summary.size for summary in summaries),
-            bound=bound,
-            least=least_size(min((min(s.sizes, default=0) for s in summaries), default=0)),
-        )
+        inside = known[first:at]
+        yield Area(interval=interval, known=inside, bound=bound.of(interval, inside))
+
+
+_Known = Sequence[tuple[ChunkKey, ChunkSummary]]
+
+
+def _times(known: tuple[ChunkKey, ChunkSummary]) -> tuple[int, int]:
+    interval = known[0].interval
+    return interval.start, interval.end
+
+
+class _Bounds:
+    """Computes the bounds of areas; equal sizes are computed once."""
+
+    def __init__(self, found: PlannerContext) -> None:
+        self._found = found
+        self._deleted = _Deleted(found.state)
+        self._finders = finders()
+        self._most: dict[tuple[_Sizes, int], float] = {}
+
+    def of(self, interval: Interval, inside: _Known) -> float:
+        """Return the bound of an area."""
+        dirty = self._deleted.may_hold(interval)
+        if not (dirty or len(inside) > 1 or self._may_be_due(interval, inside)):
+            return 0.0
+        key = _sizes(inside), dirty + self._may_tidy(inside)
+        if key not in self._most:
+            sizes, causes = key
+            self._most[key] = _most(sizes, self._found.policy, causes=causes)
+        return self._most[key]
+
+    def _may_be_due(self, interval: Interval, inside: _Known) -> bool:
+        summaries = [summary for _, summary in inside]
+        return any(f.may_be_due(self._found, interval, summaries) for f in self._finders)
+
+    def _may_tidy(self, inside: _Known) -> bool:
+        return any(finder.may_tidy(self._found, inside) for finder in self._finders)
 
 
 def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[Interval]:
@@ -87,9 +84,9 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
     Most chunks match the layout and overlap no other chunk; they need no search.
     """
     cut, layout = found.policy.cut, found.state.layout
+    intervals = [chunk.interval for chunk in chunks]
     wide = []
-    for chunk in chunks:
-        interval = chunk.interval
+    for interval in intervals:
         edges = [layout.chunk(interval.start)]
         if edges[0] == interval and not cut:
             wide.append(interval)
@@ -101,11 +98,11 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
         start = min(interval.start, *(edge.start for edge in edges))
         end = max(interval.end, *(edge.end for edge in edges))
         wide.append(Interval(start, end))
-    simple = {chunk.interval for chunk in chunks}
     joined = united(wide)
-    if all(one in simple for one in joined):
+    if len(joined) == len(chunks) and all(map(is_, joined, intervals)):
         yield from joined
         return
+    simple = set(intervals)
     starts = [chunk.interval.start for chunk in chunks]
     every: list[Interval] = []
     for one in joined:
@@ -117,19 +114,23 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
     yield from united(every)
 
 
-def _sizes(summaries: Iterable[ChunkSummary]) -> dict[int, int]:
+_Sizes = tuple[tuple[int, int], ...]
+
+
+def _sizes(inside: _Known) -> _Sizes:
     """Return the number of segments by the bit length of their size; without a file it is 0."""
     sizes: dict[int, int] = {}
-    for summary in summaries:
+    for _, summary in inside:
+        without_file = summary.visible
         for bits, count in summary.sizes.items():
             sizes[bits] = sizes.get(bits, 0) + count
-        without_file = summary.visible - sum(summary.sizes.values())
+            without_file -= count
         if without_file:
             sizes[0] = sizes.get(0, 0) + without_file
-    return sizes
+    return tuple(sorted(sizes.items()))
 
 
-def _most(sizes: Mapping[int, int], policy: Policy, *, causes: int) -> float:
+def _most(sizes: _Sizes, policy: Policy, *, causes: int) -> float:
     """Return an upper bound of gain per cost over all sets of segments (rule 2).
 
     Among segments of equal size the quotient is monotone in k, so only both ends are computed. It
@@ -139,7 +140,7 @@ def _most(sizes: Mapping[int, int], policy: Policy, *, causes: int) -> float:
     tidying = causes * MIB / policy.target_size
     together = tidying <= 1
     best, count, size = tidying, 0, 0
-    for bits, n in sorted(sizes.items()):
+    for bits, n in sizes:
         for more in (1, n):
             taken, copied = count + more, size + more * least_size(bits)
             if taken > 1:
@@ -159,7 +160,7 @@ class _Deleted:
 
     def may_hold(self, interval: Interval) -> bool:
         """Return whether the interval may have deleted rows."""
-        if self._erased:
-            return True
+        if self._erased or not self._roots:
+            return self._erased
         at = bisect_left(self._starts, interval.end)
         return at > 0 and self._roots[at - 1].overlaps(interval)

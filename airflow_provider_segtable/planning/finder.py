@@ -13,14 +13,14 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from typing import ClassVar
 
 from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.planner_context import PlannerContext
@@ -45,7 +45,9 @@ class Finder(ABC):
     ) -> bool:
         """Return whether a plan may be due in an area, beside those for deleted rows."""
 
-    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+    def may_tidy(
+        self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
+    ) -> bool:
         """Return whether a plan in an area may gain by tidying, deleted rows aside."""
         del found, chunks
         return True

@@ -26,7 +26,7 @@ from typing import ClassVar
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.planning.finder import Finder
@@ -236,10 +236,12 @@ class MajorFinder(Finder):
                 return True
         return False
 
-    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+    def may_tidy(
+        self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
+    ) -> bool:
         """Return whether a chunk may be cold: it ended, and its oldest segment was written."""
-        policy, oldest = found.policy, [summary.oldest or 0 for summary in chunks.values()]
-        begun = max(min(oldest), min(chunk.interval.end for chunk in chunks))
+        policy, oldest = found.policy, [summary.oldest or 0 for _, summary in chunks]
+        begun = max(min(oldest), min([chunk.interval.end for chunk, _ in chunks]))
         cold = (found.now - begun) / MINUTE_US >= policy.major_after_minutes
         return policy.major != OFF and cold
 

@@ -16,14 +16,14 @@
     P0 P1 P2 [P3 large] P4 P5 (hole) P7   ->   runs: P0 P1 P2 | P4 P5 | P7
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval
@@ -220,7 +220,9 @@ class MinorFinder(Finder):
         small_size = found.policy.small_size
         return any(summary.smaller(small_size) > 1 for summary in summaries)
 
-    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+    def may_tidy(
+        self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
+    ) -> bool:
         """Return False: joining neither sorts nor replaces."""
         del found, chunks
         return False

@@ -17,10 +17,12 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
+from airflow_provider_segtable.core.plans.kinds import smallest
 from airflow_provider_segtable.core.plans.plan import Plan
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.planning.policy import MIB, Policy
@@ -54,31 +56,40 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unlooked:
-    """Unexamined chunks, at least one.
+class Area:
+    """A time interval that is planned alone (``planning.areas``), before it is examined.
 
     Attributes:
+        interval: the interval; no candidate begins earlier or ends later.
+        known: its visible chunks, at least one, with their summaries.
         bound: upper bound of the candidates' urgency; 0 means no candidate.
-        start: no candidate begins earlier.
-        least: lower bound of a plan's size in bytes.
-        chunks: the chunks.
-        segments: number of segments to examine.
-        look: returns the candidates, and adds reasons for the rest.
-        known: description from the chunk summaries.
     """
 
+    interval: Interval
+    known: Sequence[tuple[ChunkKey, ChunkSummary]]
     bound: float
-    start: Instant
-    least: int
-    chunks: tuple[ChunkKey, ...]
-    segments: int
-    look: Callable[[], Sequence[Candidate]]
-    known: str
 
-    def skipped(self, why: str) -> Iterable[Skipped]:
-        """Return the skip records of these unexamined chunks."""
-        reason = f"{why}: {self.known}"
-        return (Skipped(chunk=chunk, partitions=(), reason=reason) for chunk in self.chunks)
+    @property
+    def chunks(self) -> tuple[ChunkKey, ...]:
+        """Return the visible chunks."""
+        return tuple(chunk for chunk, _ in self.known)
+
+    @property
+    def segments(self) -> int:
+        """Return the number of segments to examine."""
+        return sum([summary.visible for _, summary in self.known])
+
+    @property
+    def least(self) -> int:
+        """Return a lower bound of the size of the smallest segment, in bytes."""
+        return least_size(min(min(summary.sizes, default=0) for _, summary in self.known))
+
+    def skipped(self, why: str, kind: str) -> Iterator[Skipped]:
+        """Yield the skip records of its unexamined chunks."""
+        size = describe_size(sum([summary.size for _, summary in self.known]))
+        reason = f"{why}: {self.segments} segments of {size} in all"
+        for chunk, _ in self.known:
+            yield Skipped(chunk=chunk, partitions=(), reason=reason, kind=kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,59 +106,98 @@ class Draining:
         return f"held back: {self.kind} compaction is due, once plan {self.waits_for} is done"
 
 
+Look = Callable[[Area], Sequence[Candidate]]
+"""Returns the candidates of an area, and adds reasons for the rest."""
+
+
 def choose(
     candidates: Iterable[Candidate],
     policy: Policy,
     skipped: list[Skipped],
-    unlooked: Iterable[Unlooked] = (),
+    areas: Iterable[Area] = (),
+    look: Look = lambda _: (),
 ) -> Planned:
     """Choose plans within the budget; add a reason to ``skipped`` for all others."""
-    areas = tuple(unlooked)
-    explained = LOOKS if sum(area.segments for area in areas) <= LOOKS else 0
-    heap = [*map(_entry, candidates), *map(_unlooked, areas)]
-    heapify(heap)
-    chosen: list[Plan] = []
-    vain: list[Unlooked] = []
-    left, looked = policy.max_plan_bytes, 0
-    while heap:
-        best = heappop(heap)[-1]
-        if isinstance(best, Candidate):
-            over = _over(best.plan, len(chosen), left, policy)
-            if over is None:
-                chosen.append(best.plan)
-                left -= best.plan.size
-                skipped.extend(_needless(best))
-                continue
-            skipped.append(best.skipped(over))
-            found: Sequence[Candidate] = best.instead
-        elif not best.bound or len(chosen) == policy.max_plans or left < best.least:
-            vain.append(best)
-            continue
-        elif looked and looked + best.segments > LOOKS:
-            skipped.extend(best.skipped("left for the next run"))
-            continue
+    run = _Run(policy=policy, look=look, skipped=skipped, left=policy.max_plan_bytes)
+    unexamined = tuple(areas)
+    run.heap += map(_entry, candidates)
+    run.heap += (_unlooked(area) for area in unexamined if area.bound)
+    heapify(run.heap)
+    while run.heap and len(run.chosen) < policy.max_plans:
+        run.take(heappop(run.heap)[-1])
+    over = _used_up(len(run.chosen), policy)
+    for *_, one in sorted(run.heap):
+        if isinstance(one, Candidate):
+            skipped.extend(_all_skipped((one,), over))
         else:
-            found = best.look()
-            looked += best.segments if any(one.plan.size <= left for one in found) else 0
+            run.vain.append(one)
+    run.vain += (area for area in unexamined if not area.bound)
+    explained = LOOKS if sum([area.segments for area in unexamined]) <= LOOKS else 0
+    skipped.extend(_explained(run.vain, look, explained - run.looked, over))
+    return Planned(chosen=tuple(run.chosen), skipped=tuple(skipped))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """A choice under way.
+
+    ``left`` are the bytes of the budget that no plan uses yet, ``vain`` the areas without a plan
+    that fits them, ``looked`` is the number of segments examined.
+    """
+
+    policy: Policy
+    look: Look
+    skipped: list[Skipped]
+    left: int
+    heap: list["_Entry"] = field(default_factory=list)
+    chosen: list[Plan] = field(default_factory=list)
+    vain: list[Area] = field(default_factory=list)
+    looked: int = 0
+
+    def take(self, best: Candidate | Area) -> None:
+        """Choose, skip or examine the most urgent one."""
+        if isinstance(best, Candidate):
+            found = self._chosen(best)
+        elif self.left < best.least:
+            self.vain.append(best)
+            return
+        elif self.looked and self.looked + best.segments > LOOKS:
+            self.skipped.extend(best.skipped("left for the next run", smallest().kind))
+            return
+        else:
+            found = self.look(best)
+            fits = any(one.plan.size <= self.left for one in found)
+            self.looked += best.segments if fits else 0
         for other in found:
-            heappush(heap, _entry(other))
-    over = _used_up(len(chosen), policy)
-    skipped.extend(_explained(vain, explained - looked, over))
-    return Planned(chosen=tuple(chosen), skipped=tuple(skipped))
+            heappush(self.heap, _entry(other))
+
+    def _chosen(self, best: Candidate) -> Sequence[Candidate]:
+        """Choose a candidate, or return those to consider instead of it."""
+        if best.plan.size > self.left:
+            self.skipped.append(best.skipped(_used_up(len(self.chosen), self.policy)))
+            return best.instead
+        self.chosen.append(best.plan)
+        self.left -= best.plan.size
+        self.skipped.extend(_needless(best))
+        return ()
 
 
-def _explained(vain: Iterable[Unlooked], most: int, over: str) -> Iterator[Skipped]:
+def _explained(vain: Iterable[Area], look: Look, most: int, over: str) -> Iterator[Skipped]:
     """Yield reasons for areas without a chosen plan; details for the first ``most`` segments."""
+    kind = smallest().kind
     for one in vain:
         most -= one.segments
         if most < 0:
-            yield from one.skipped(over if one.bound else "nothing to gain")
-            continue
-        found = [*one.look()]
-        while found:
-            candidate = found.pop()
-            yield candidate.skipped(over)
-            found += candidate.instead
+            yield from one.skipped(over if one.bound else "nothing to gain", kind)
+        else:
+            yield from _all_skipped(look(one), over)
+
+
+def _all_skipped(candidates: Iterable[Candidate], over: str) -> Iterator[Skipped]:
+    """Yield the skip records of candidates and of all that they replace."""
+    for candidate in candidates:
+        yield candidate.skipped(over)
+        yield from _all_skipped(candidate.instead, over)
 
 
 def skipped_plan(plan: Plan, reason: str) -> Skipped:
@@ -159,7 +209,7 @@ def skipped_plan(plan: Plan, reason: str) -> Skipped:
     return Skipped(chunk=plan.chunk, partitions=partitions, reason=reason, kind=plan.kind)
 
 
-_Entry = tuple[float, Instant, str, Candidate | Unlooked]
+_Entry = tuple[float, Instant, str, Candidate | Area]
 """Negative urgency, start, id, item: at equal urgency and start, unexamined chunks come first."""
 
 
@@ -167,14 +217,8 @@ def _entry(candidate: Candidate) -> _Entry:
     return -candidate.urgency, candidate.plan.interval.start, candidate.plan.id, candidate
 
 
-def _unlooked(one: Unlooked) -> _Entry:
-    return -one.bound, one.start, "", one
-
-
-def _over(plan: Plan, chosen: int, left: int, policy: Policy) -> str | None:
-    if chosen == policy.max_plans or plan.size > left:
-        return _used_up(chosen, policy)
-    return None
+def _unlooked(one: Area) -> _Entry:
+    return -one.bound, one.interval.start, "", one
 
 
 def _used_up(chosen: int, policy: Policy) -> str:

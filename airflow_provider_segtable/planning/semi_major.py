@@ -20,14 +20,14 @@ Source of the idea: "semi-major" is named but not built in Druid's proposal for 
 share and interval follow Druid's switch from minor to full compaction and Amoro's full compaction.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import ClassVar
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.packed_chunk import ChunkSummary
+from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval
@@ -218,9 +218,11 @@ class SemiMajorFinder(Finder):
         order = found.policy.clustering
         return bool(order) and any(summary.unsorted(order) for summary in summaries)
 
-    def may_tidy(self, found: PlannerContext, chunks: Mapping[ChunkKey, ChunkSummary]) -> bool:
+    def may_tidy(
+        self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
+    ) -> bool:
         """Return whether segments have another clustering than the policy's."""
-        return any(summary.unsorted(found.policy.clustering) for summary in chunks.values())
+        return any(summary.unsorted(found.policy.clustering) for _, summary in chunks)
 
     def in_chunk(
         self, found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]

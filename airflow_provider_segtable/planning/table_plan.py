@@ -17,7 +17,7 @@ from dataclasses import replace
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.planning.areas import Area, areas
+from airflow_provider_segtable.planning.areas import areas
 from airflow_provider_segtable.planning.finder import Finder, finders
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
@@ -26,7 +26,7 @@ from airflow_provider_segtable.planning.planner_context import (
 )
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned, Skipped
-from airflow_provider_segtable.planning.selection import Candidate, Draining, Unlooked, choose
+from airflow_provider_segtable.planning.selection import Area, Candidate, Draining, choose
 
 
 def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
@@ -43,18 +43,10 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
     found = planner_context(state, policy, now)
     skipped: list[Skipped] = []
 
-    def unlooked_area(area: Area) -> Unlooked:
-        return Unlooked(
-            bound=area.bound,
-            start=area.interval.start,
-            least=area.least,
-            chunks=area.chunks,
-            segments=area.segments,
-            look=lambda: candidates_in(looking_at(found, area.interval), skipped),
-            known=area.known,
-        )
+    def look(area: Area) -> list[Candidate]:
+        return candidates_in(looking_at(found, area.interval), skipped)
 
-    return choose((), policy, skipped, map(unlooked_area, areas(found)))
+    return choose((), policy, skipped, areas(found), look)
 
 
 def candidates_in(found: PlannerContext, skipped: list[Skipped]) -> list[Candidate]:
