@@ -198,9 +198,11 @@ class _Draft:
 
     def add(self, segment: Segment) -> None:
         partition, key = segment.id.partition, segment.shard.group
-        home = _home(partition, self.later)
         members = self._of(key)
-        own = members if home == key else self._of(home) if home else {}
+        own, first = members, partition in FIRST_GENERATION_IDS  # its group follows from its id
+        if not first:
+            home = self.later.get(partition)
+            own = members if home == key else self._of(home) if home else {}
         known = own.get(partition)
         if known and known != segment:
             raise CorruptTable(
@@ -208,7 +210,7 @@ class _Draft:
                 f"and {segment.path!r}; remove the one that the log does not name"
             )
         members[partition] = segment
-        if partition not in FIRST_GENERATION_IDS and not known:
+        if not first and not known:
             self._own_later()[partition] = key
 
     def changed(self) -> list[_Change]:
@@ -220,10 +222,12 @@ class _Draft:
         return changes
 
     def _of(self, key: GroupKey) -> dict[int, Segment]:
-        if key not in self._members:
+        known = self._members.get(key)
+        if known is None:
             group = self._chunk.group(key)
-            self._members[key] = {s.id.partition: s for s in group.segments} if group else {}
-        return self._members[key]
+            known = {s.id.partition: s for s in group.segments} if group else {}
+            self._members[key] = known
+        return known
 
     def _own_later(self) -> dict[int, GroupKey]:
         if self.later is self._chunk.later:
@@ -244,10 +248,11 @@ def _member(group: Group, partition: int) -> Segment | None:
 def _group(key: GroupKey, members: Mapping[int, Segment]) -> Group | None:
     if not members:
         return None
-    segments = tuple(members[partition] for partition in sorted(members))
+    segments = tuple(members.values())
     wanted = segments[0].shard.group_size
     if len(segments) == wanted == 1:
         return Group(key=key, segments=segments)
+    segments = tuple(members[partition] for partition in sorted(members))
     if len(segments) > wanted or any(s.shard.group_size != wanted for s in segments):
         sizes = {str(s.id): s.shard.group_size for s in segments}
         raise CorruptTable(

@@ -1,6 +1,7 @@
 """Segments as rows of an Arrow table, one column per field, as stored in checkpoints."""
 
 import json
+from collections import namedtuple
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -55,6 +56,9 @@ SCHEMA = pa.schema(
 REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
 """Columns with few distinct values, written with dictionary encoding."""
 
+_Row: Any = namedtuple("_Row", SCHEMA.names)  # type: ignore[misc]  # noqa: PYI024
+"""A row; its fields are the columns of the schema."""
+
 _CODES: dict[pa.DataType, Literal["i", "q"]] = {pa.int32(): "i", pa.int64(): "q"}
 """The codes of ``memoryview`` for the types of integer columns."""
 _SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core")
@@ -84,9 +88,10 @@ def segments_in(rows: pa.Table) -> list[Segment]:
         SegtableError, KeyError, TypeError, ValueError: ``rows_of`` did not produce the rows.
     """
     keys: dict[tuple[int, int, int], ChunkKey] = {}
-    names = rows.column_names
-    values = zip(*map(_values, rows.columns), strict=True)
-    return [_segment(dict(zip(names, row, strict=True)), keys) for row in values]
+    known = {name: _values(rows.column(name)) for name in rows.column_names}
+    absent = [None] * rows.num_rows
+    columns = (known.get(name, absent) for name in SCHEMA.names)
+    return [_segment(row, keys) for row in map(_Row._make, zip(*columns, strict=True))]
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
@@ -123,29 +128,43 @@ def _row(segment: Segment) -> dict[str, Any]:
     }
 
 
-def _segment(row: dict[str, Any], keys: dict[tuple[int, int, int], ChunkKey]) -> Segment:
-    named = row["start"], row["end"], row["version"]
+def _segment(row: Any, keys: dict[tuple[int, int, int], ChunkKey]) -> Segment:
+    named = row.start, row.end, row.version
     chunk = keys.get(named)
     if chunk is None:
-        chunk = keys[named] = ChunkKey(Interval(row["start"], row["end"]), row["version"])
-    lineage = row["lineage"]  # a list in older formats
+        chunk = keys[named] = ChunkKey(Interval(row.start, row.end), row.version)
+    lineage = row.lineage  # a list in older formats
     if isinstance(lineage, str):
         lineage = json.loads(lineage)
     return Segment(
-        id=SegmentId(chunk.interval, chunk.version, row["partition"]),
-        path=data_path(row["path"], rows=row["rows"]),
-        shard=Shard(**{name: row[name] for name in _SHARD}),
+        id=SegmentId(chunk.interval, chunk.version, row.partition),
+        path=data_path(row.path, rows=row.rows),
+        shard=Shard(
+            partition=row.partition,
+            root_start=row.root_start,
+            root_end=row.root_end,
+            minor_version=row.minor_version,
+            group_size=row.group_size,
+            core=row.core,
+        ),
+        rows=row.rows,
+        size=row.size,
+        row_groups=row.row_groups,
+        time_min=row.time_min,
+        time_max=row.time_max,
+        created=row.created,
         lineage=decode_lineage(lineage, chunk) if lineage else (),
-        origin=SegmentId.parse(row["origin"]) if row["origin"] else None,
-        replaces=decode_roots(json.loads(row["replaces"])) if row["replaces"] else (),
-        roots=decode_roots(json.loads(row["roots"])) if row.get("roots") else (),
-        deletes_applied_through=row.get("purged", 0),
-        schema=row.get("schema", 0),
+        events=row.events,
+        clustering=row.clustering,
+        origin=SegmentId.parse(row.origin) if row.origin else None,
+        replaces=decode_roots(json.loads(row.replaces)) if row.replaces else (),
+        roots=decode_roots(json.loads(row.roots)) if row.roots else (),
+        deletes_applied_through=row.purged or 0,
+        schema=row.schema or 0,
         footer=_footer(row),
-        **{name: row[name] for name in _FACTS},
     )
 
 
-def _footer(row: dict[str, Any]) -> FooterChecksum | None:
-    start = row.get("footer_start")
-    return None if start is None else FooterChecksum(start, row["footer_crc"])
+def _footer(row: Any) -> FooterChecksum | None:
+    start = row.footer_start
+    return None if start is None else FooterChecksum(start, row.footer_crc)
