@@ -1,4 +1,8 @@
-"""The command line as a user has it: processes, a real ZooKeeper, and the examples of its page."""
+"""The command line as a user has it: processes, a real ZooKeeper, and the examples of its page.
+
+The page has thirty commands. They run in this process, because each new one takes more than a
+second to import what it needs; the other tests start processes.
+"""
 
 import json
 import os
@@ -11,7 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from airflow_provider_segtable.cli import app
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     discover,
     stop_background,
@@ -65,15 +71,19 @@ def _examples() -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ ")) for line in lines]
 
 
-def test_the_examples_of_the_page_run_as_they_stand(segtable: Segtable, tmp_path: Path) -> None:
+def test_the_examples_of_the_page_run_as_they_stand(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every command of docs/cli.md works, in order, and compaction keeps every row."""
     _orders(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEGTABLE_HOME", environment["SEGTABLE_HOME"])
     examples = _examples()
     assert len(examples) > 10
     told, noted = {}, {}
     for _segtable, *arguments in examples:
-        done = segtable(*arguments)
-        assert done.returncode == 0, (arguments, done.stderr)
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert done.exit_code == 0, (arguments, done.stderr)
         assert "Traceback" not in done.stderr
         told[" ".join(arguments)] = done.stdout
         noted[" ".join(arguments)] = done.stderr
