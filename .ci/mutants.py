@@ -80,6 +80,7 @@ LOG = (
 )
 ROW_CHANGES = (
     "tests/unit/table/test_change.py",
+    "tests/unit/table/test_change_outcomes.py",
     "tests/unit/table/test_delete.py",
     "tests/unit/table/test_dry_run.py",
     "tests/unit/table/test_erasing.py",
