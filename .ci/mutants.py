@@ -115,6 +115,7 @@ CHECKPOINTS = (
     "tests/property/test_packed_chunks.py",
 )
 REQUESTS = (
+    "tests/unit/core/test_overwrite_request.py",
     "tests/unit/core/test_change_request.py",
     "tests/unit/table/test_delete.py",
     "tests/unit/table/test_dry_run.py",
@@ -123,6 +124,7 @@ REQUESTS = (
     "tests/unit/table/test_update.py",
 )
 PREDICATES = (
+    "tests/unit/core/test_predicate_bounds.py",
     "tests/unit/core/test_predicate.py",
     "tests/unit/core/test_deletion.py",
     "tests/unit/data/test_predicates.py",
