@@ -96,6 +96,7 @@ OVERWRITES = (
 )
 RESTORES = (
     "tests/unit/core/test_restored.py",
+    "tests/unit/core/test_codec.py",
     "tests/unit/table/test_restore.py",
     "tests/property/test_restore.py",
 )

@@ -196,6 +196,20 @@ def test_time_is_cut_as_in_the_version() -> None:
     assert not changes_anything(back, old)
 
 
+def test_the_granularity_of_the_version_decides_its_regions() -> None:
+    """What was appended to a day since leaves the other days of that time alone."""
+    days = [Interval(JANUARY.start + n * DAY_US, JANUARY.start + (n + 1) * DAY_US) for n in (0, 1)]
+    of_days = [first(0, chunk=ChunkKey(day, BASE)) for day in days]
+    old = replace(with_segments(*of_days), overrides=DAILY)
+    now = after(old, Appended(segments=(first(1, chunk=ChunkKey(days[1], BASE)),)))
+    action = admitted(old, now)
+    assert action.overrides == DAILY
+    assert [s.id.interval for s in action.segments] == [days[1]]
+    later = replace(now, overrides=())
+    assert [s.id.interval for s in admitted(old, later).segments if s.rows] == days
+    assert after(later, admitted(old, later)).overrides == DAILY
+
+
 def test_a_version_that_is_not_kept_is_refused() -> None:
     """The message says which are; a tag keeps one."""
     old = loaded()
@@ -248,6 +262,9 @@ def test_regions_split_neither_chunks_nor_time() -> None:
     now = after(old, Appended(segments=(first(1),)))
     found = {s.id.interval for s in admitted(old, now).segments if s.rows}
     assert found == {JANUARY, day.interval}
+    both = after(now, Appended(segments=(first(1, chunk=FEB),)))
+    found = {s.id.interval for s in admitted(old, both).segments if s.rows}
+    assert found == {JANUARY, day.interval, FEBRUARY}
     early = replace(first(0, chunk=day), time_max=day.interval.start)
     only = with_segments(early)
     later = after(only, Appended(segments=(first(1, chunk=day),)))
@@ -266,8 +283,9 @@ def test_the_new_version_is_above_all_and_unused() -> None:
     assert version(now) == now.time + 1
     high = ChunkKey(JANUARY, now.time + DAY_US)
     assert version(after(now, Appended(segments=(first(0, chunk=high),)))) == high.version + 1
-    taken = [SegmentId(JANUARY, now.time + ahead, 0) for ahead in (1, 2, 4)]
-    assert version(replace(now, ids=now.ids.settle(taken))) == now.time + 3
+    for used, free in (((1, 2, 4), 3), ((1, 3), 2)):
+        taken = [SegmentId(JANUARY, now.time + ahead, 0) for ahead in used]
+        assert version(replace(now, ids=now.ids.settle(taken))) == now.time + free
     plan = major_plan(TWO)
     started = after(
         now,

@@ -158,11 +158,10 @@ def changes_anything(action: VersionRestored, state: State) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegionChange:
-    """A region of time whose rows differ: the segments that the version showed, and those now."""
+    """A region of time whose rows differ, and the segments that the version showed there."""
 
     region: Interval
     then: tuple[Segment, ...]
-    now: tuple[Segment, ...]
 
 
 def changes(action: VersionRestored, state: State, layout: Layout) -> Iterator[RegionChange]:
@@ -179,7 +178,7 @@ def changes(action: VersionRestored, state: State, layout: Layout) -> Iterator[R
         now = state.timeline.visible_segments(region)
         recut = layout.granularities(region) != state.layout.granularities(region)
         if recut or _differ(then, now, action.version, state):
-            yield RegionChange(region=region, then=then, now=now)
+            yield RegionChange(region=region, then=then)
 
 
 def _regions(chunks: Iterable[Interval], layout: Layout) -> Iterator[Interval]:
