@@ -13,6 +13,9 @@ from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, ri
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, extent_of
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
 from airflow_provider_segtable.table.changes.new_arrow_rows import NewArrowRows, new_arrow_rows
 from airflow_provider_segtable.table.changes.overwriting import run_overwrite
@@ -65,8 +68,8 @@ def test_the_rows_of_an_interval_are_replaced_in_one_event(table: Table) -> None
     assert list(violations(table.state())) == []
 
 
-def test_no_data_file_is_opened_for_whole_segments(table: Table) -> None:
-    """Rows of segments that lie in the interval are named by metadata alone."""
+def closed(table: Table) -> Table:
+    """Return the table where no data file can be opened."""
 
     class Closed:
         def __init__(self, files: object) -> None:
@@ -79,10 +82,27 @@ def test_no_data_file_is_opened_for_whole_segments(table: Table) -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(self.files, name)
 
-    closed = replace(table.ports, files=Closed(table.ports.files))  # type: ignore[arg-type]
+    return Table(replace(table.ports, files=Closed(table.ports.files)))  # type: ignore[arg-type]
+
+
+def test_no_data_file_is_opened_for_whole_segments(table: Table) -> None:
+    """Rows of segments that lie in the interval are named by metadata alone."""
     table.delete("row = 0")
-    done = Table(closed).overwrite(even(100), interval=FIRST_HOUR)
+    done = closed(table).overwrite(even(100), interval=FIRST_HOUR)
     assert (done.deleted, done.inserted) == (19, 5)
+
+
+def test_rows_of_joined_segments_are_named_by_their_roots(table: Table) -> None:
+    """One file holds rows of four appends; those deleted since are not deleted again."""
+    plans = [known.plan.id for known in request(table.ports, "minor")]
+    compact(table.ports, plans, in_process(table.ports.files))
+    table.delete("row IN (0, 14, 16, 38)")
+    done = closed(table).overwrite(even(100), interval=FIRST_HOUR)
+    assert (done.matched, done.deleted, done.inserted) == (16, 16, 5)
+    assert numbers(table) == sorted([*odd_rows(), 100, 102, 104, 106, 108])
+    newest = [e.rows for some in table.state().vectors.values() for e in some if e.n == done.n]
+    assert sorted(newest) == [3, 4, 4, 5]
+    assert list(violations(table.state())) == []
 
 
 def test_a_part_of_a_chunk_is_replaced(table: Table) -> None:
