@@ -101,6 +101,7 @@ RESTORES = (
     "tests/property/test_restore.py",
 )
 DEFINITIONS = (
+    "tests/unit/core/test_alterations.py",
     "tests/unit/core/test_evolution.py",
     "tests/unit/core/test_codec.py",
     "tests/unit/table/test_columns.py",
