@@ -18,7 +18,11 @@ Contract:
 5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all.
 6. ``commit_turn`` is a queue in front of the commit, first come, first served, for committers that
    lost a race. It is a hint, too: after ``wait_s``, or in doubt, a committer has its turn anyway.
-7. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
+7. ``acquire_for_append`` may *keep* locks: an append that soon follows another one of the same
+   client gets its ids from the lock of that one. A kept lock ends when no append follows soon, and
+   no later than the appends that use it when a request waits for it; ids that no append was given
+   may be allocated again. Such a lease's ``check`` may rely on what the client knows.
+8. Errors: ``CoordinatorUnavailable`` (with the address and how to start one), ``AccessRefused``,
    ``LockTimeout``, ``LockLost`` and ``LockRevoked``; ``InvalidInput`` if the group has another
    lock; ``UnreadableNode`` if a record may be a lock and cannot be read.
 """
@@ -114,6 +118,10 @@ class Coordinator(Protocol):
 
     def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
         """Grant ``request`` or raise ``LockTimeout``."""
+        ...
+
+    def acquire_for_append(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Grant an append's new ids, perhaps under a lock kept from an earlier append."""
         ...
 
     def locks(self, table: str) -> tuple[Lock, ...]:

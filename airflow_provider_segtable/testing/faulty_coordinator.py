@@ -39,10 +39,17 @@ class FaultyCoordinator:
 
     def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
         """Acquire the locks, or fail."""
+        return self._acquired(lambda: self.inner.acquire(request, wait_s=wait_s))
+
+    def acquire_for_append(self, request: LockRequest, *, wait_s: float) -> Lease:
+        """Acquire the lock of an append, or fail."""
+        return self._acquired(lambda: self.inner.acquire_for_append(request, wait_s=wait_s))
+
+    def _acquired(self, acquire: Callable[[], Lease]) -> Lease:
         self.boundary("before acquire")
         if self.faults.happens("error"):
             raise CoordinatorUnavailable("injected: the coordinator does not answer")
-        lease = self.inner.acquire(request, wait_s=wait_s)
+        lease = acquire()
         self.boundary("after acquire")
         return _FaultyLease(lease, self)
 

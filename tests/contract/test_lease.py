@@ -39,7 +39,7 @@ def test_after_a_reconnection_a_lease_is_believed_only_once_its_node_was_seen(
     """A lock node that went away unnoticed is lost though the session lives; another is held."""
     client = world.client(session_timeout_s=60.0)
     gone, stays = (client.acquire(request(group, n), wait_s=0) for n, group in enumerate("ab"))
-    world.admin.delete(gone._path)
+    world.admin.delete(gone.path)
     assert client._link
     session = client._link.session
     assert gone.state is LeaseState.HELD  # nothing is asked while the connection stands

@@ -68,16 +68,16 @@ def batch(commit_id: str) -> pa.Table:
 
 @dataclass
 class Timed:
-    """A coordinator that knows how long ``acquire`` took."""
+    """A coordinator that knows how long acquiring locks took."""
 
     inner: Coordinator
     acquiring_s: float = 0.0
 
-    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+    def acquire_for_append(self, request: LockRequest, *, wait_s: float) -> Lease:
         """Acquire, with a watch."""
         start = time.monotonic()
         try:
-            return self.inner.acquire(request, wait_s=wait_s)
+            return self.inner.acquire_for_append(request, wait_s=wait_s)
         finally:
             self.acquiring_s += time.monotonic() - start
 

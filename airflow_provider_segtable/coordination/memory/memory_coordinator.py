@@ -164,6 +164,10 @@ class MemoryCoordinator:
                 if place in box.queue:
                     box.queue.remove(place)
 
+    def acquire_for_append(self, request: LockRequest, *, wait_s: float) -> MemoryLease:
+        """Acquire the lock; it is not kept."""
+        return self.acquire(request, wait_s=wait_s)
+
     def locks(self, table: str) -> tuple[Lock, ...]:
         """Return the live locks of a table, oldest first."""
         self._contact()

@@ -20,6 +20,8 @@ from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, N
 from airflow_provider_segtable.coordination.zookeeper.access import Access
 from airflow_provider_segtable.coordination.zookeeper.announcing import Head, settle
 from airflow_provider_segtable.coordination.zookeeper.claim import Bell
+from airflow_provider_segtable.coordination.zookeeper.kept_locks import AppendLocks
+from airflow_provider_segtable.coordination.zookeeper.kept_locks import settle as release
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import Cache
 from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
@@ -67,7 +69,9 @@ class ZooKeeperClient:
         self._cache = Cache()
         self._bells: dict[str, Bell] = {}
         self._heads: dict[str, Head] = {}
+        self._append_locks: dict[str, AppendLocks] = {}
         weakref.finalize(self, settle, self._heads)  # also when the process ends
+        weakref.finalize(self, release, self._append_locks)
 
     @property
     def address(self) -> str:
@@ -83,6 +87,7 @@ class ZooKeeperClient:
         self._closed = True
         if self._pid == os.getpid() and self._link:
             settle(self._heads)
+            release(self._append_locks)
             self._link.abandon()
 
     def _refuse_if_closed(self) -> None:

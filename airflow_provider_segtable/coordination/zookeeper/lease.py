@@ -52,10 +52,10 @@ class ZooKeeperLease:
         generation: int,
     ) -> None:
         """Wrap a grant."""
-        self._link = link
+        self.link = link
+        self.path, self.state_path, self._progress_path = belongings
         self._session = session
         self._lock = lock
-        self._path, self._state_path, self._progress_path = belongings
         self._verified = generation
         self._why_lost = "it was revoked" if lock.revoked else ""
         self._released = self._publishing = False
@@ -85,9 +85,14 @@ class ZooKeeperLease:
     def state(self) -> LeaseState:
         """Return the known state of the lease."""
         known = self._known()
-        if known is LeaseState.HELD and self._verified != self._link.generation:
+        if known is LeaseState.HELD and self._verified != self.link.generation:
             return self._ask()
         return known
+
+    @property
+    def undisturbed(self) -> bool:
+        """Return whether the lease is held as far as known, without an interruption since."""
+        return self._known() is LeaseState.HELD and self._verified == self.link.generation
 
     def check(self) -> None:
         """Ask the server; raise ``LockLost`` unless this lease still holds the lock."""
@@ -109,11 +114,11 @@ class ZooKeeperLease:
         if (known := self._known()) is not LeaseState.HELD:
             self._refuse(known)
         self._stateless = False
-        multi = self._link.transaction()
-        multi.check(self._path, 0)  # under a later session it would outlive the lock
-        multi.create(self._state_path, PUBLISHING, ephemeral=True)
+        multi = self.link.transaction()
+        multi.check(self.path, 0)  # under a later session it would outlive the lock
+        multi.create(self.state_path, PUBLISHING, ephemeral=True)
         try:
-            outcome = self._link.call(multi.commit_async)
+            outcome = self.link.call(multi.commit_async)
         except (Interrupted, KazooException):
             return False  # unknown: the next check finds out, or is doubtful
         return not any(isinstance(each, Exception) for each in outcome)
@@ -137,52 +142,52 @@ class ZooKeeperLease:
             raise InvalidInput(
                 f"progress report has {len(data)} bytes, more than {MAX_PROGRESS_BYTES}: shorten it"
             )
-        client = self._link.client
+        client = self.link.client
         with suppress(Interrupted, KazooException):
             if self._known() is not LeaseState.HELD:
                 return
             self._reported = True
-            creation = self._link.transaction()
-            creation.check(self._path, 0)  # under a later session it would outlive the lock
+            creation = self.link.transaction()
+            creation.check(self.path, 0)  # under a later session it would outlive the lock
             creation.create(self._progress_path, data, ephemeral=True)
-            outcome = self._link.call(creation.commit_async)
+            outcome = self.link.call(creation.commit_async)
             if any(isinstance(each, NodeExistsError) for each in outcome):
-                self._link.call(client.set_async, self._progress_path, data)
+                self.link.call(client.set_async, self._progress_path, data)
 
     def release(self) -> None:
         """Release the locks; no error if they have ended already."""
-        if not self._released and self._link.session == self._session:
+        if not self._released and self.link.session == self._session:
             reported = (self._progress_path,) if self._reported else ()
-            state = () if self._stateless else (self._state_path,)
-            self._link.delete((self._path, *state, *reported))
+            state = () if self._stateless else (self.state_path,)
+            self.link.delete((self.path, *state, *reported))
         self._released = True
         self._why_lost = self._why_lost or "it was released"
 
     def _read_state(self, call: Any) -> None:
         try:
-            self._lock = with_state(self._lock, self._link.wait(call)[0])
+            self._lock = with_state(self._lock, self.link.wait(call)[0])
         except NoNodeError:
             self._stateless = True
         else:
             self._stateless = False
 
     def _known(self) -> LeaseState:
-        session = self._link.session
+        session = self.link.session
         if not self._why_lost and session != self._session:
             self._why_lost = "its session ended"
         if self._why_lost:
             return LeaseState.LOST
-        return LeaseState.HELD if self._link.connected else LeaseState.DOUBTFUL
+        return LeaseState.HELD if self.link.connected else LeaseState.DOUBTFUL
 
     def _ask(self) -> LeaseState:
         if (known := self._known()) is not LeaseState.HELD:
             return known
-        generation, client = self._link.generation, self._link.client
+        generation, client = self.link.generation, self.link.client
         try:
-            self._link.begin(client.sync_async, self._path)  # a follower may lag behind
-            lock = self._link.begin(client.exists_async, self._path)
-            state = self._link.begin(client.get_async, self._state_path)
-            stat = self._link.wait(lock)
+            self.link.begin(client.sync_async, self.path)  # a follower may lag behind
+            lock = self.link.begin(client.exists_async, self.path)
+            state = self.link.begin(client.get_async, self.state_path)
+            stat = self.link.wait(lock)
             self._read_state(state)
         except (Interrupted, KazooException):
             known = self._known()

@@ -64,13 +64,15 @@ from airflow_provider_segtable.coordination.zookeeper.claim import (
 from airflow_provider_segtable.coordination.zookeeper.client import ZooKeeperClient
 from airflow_provider_segtable.coordination.zookeeper.commit_queue import queued
 from airflow_provider_segtable.coordination.zookeeper.grant import grant_of, refuse_oversize
+from airflow_provider_segtable.coordination.zookeeper.kept_locks import AppendLocks, KeptLease
 from airflow_provider_segtable.coordination.zookeeper.lease import ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes, children
 from airflow_provider_segtable.coordination.zookeeper.records import encode_lock
 from airflow_provider_segtable.coordination.zookeeper.strays import read_strays
 from airflow_provider_segtable.coordination.zookeeper.view import read_locks, read_places, read_view
-from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
+from airflow_provider_segtable.core.errors import InvalidInput, LimitReached, SegtableError
+from airflow_provider_segtable.core.locks.id_blocks import block_request
 from airflow_provider_segtable.core.locks.lockbox import (
     AlreadyGranted,
     Granted,
@@ -122,6 +124,22 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             except BaseException:
                 self._give_up(link, claim)
                 raise
+
+    def acquire_for_append(
+        self, request: LockRequest, *, wait_s: float
+    ) -> ZooKeeperLease | KeptLease:
+        """Grant an append from a kept lock, or acquire one and keep it if appends follow soon."""
+        with self._border():
+            self._live()  # in a forked child this also drops the parent's kept locks
+        kept = self._append_locks.setdefault(request.table, AppendLocks())
+        found = kept.take(request)
+        if isinstance(found, KeptLease):
+            return found
+        if found > 1:
+            with suppress(LimitReached):  # the chunk has no ids left for a block
+                lease = self.acquire(block_request(request, found), wait_s=wait_s)
+                return kept.keep(lease, self._nodes(request.table), request, found)
+        return self.acquire(request, wait_s=wait_s)
 
     def locks(self, table: str) -> tuple[Lock, ...]:
         """Return the live locks of a table, oldest first."""

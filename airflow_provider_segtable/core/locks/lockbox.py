@@ -12,7 +12,8 @@
      APPEND          -          -       yes    if the REPLACE's interval encloses the new segment's
      REPLACE         -          -       (as above)  -
 
-   So an append (new ids only) never waits for a compaction of segments, nor for a REPLACE.
+   So an append (new ids only) never waits for a compaction of segments, nor for a REPLACE. A
+   compaction of segments never waits for an append: segments that it can name are published.
 3. A request *revokes* the locks in its way and is granted in the same step, if each of them has a
    lower priority, is not publishing, and has yielded fewer than ``MAX_YIELDS`` times. It takes the
    contested part only; a revoked lock excludes others from the rest until its owner releases it,
@@ -237,8 +238,9 @@ def contested(request: LockRequest, lock: Lock) -> Extent:
         )
     touched = {segment.interval for segment in request.segments}
     touched |= {ask.chunk.interval for ask in request.allocate}
+    published = lock.mode is Mode.APPEND  # else its new segments could not be named yet
     return Extent(
-        segments=theirs.segments & request.segments,
+        segments=frozenset() if published else theirs.segments & request.segments,
         intervals=_common(theirs.intervals, sorted(touched - forgiven)),
     )
 

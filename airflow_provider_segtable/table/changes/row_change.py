@@ -247,7 +247,7 @@ class _Settling:
         asked, ports = self.asked, self.asked.ports
         counts, write = prepare(newest)
         request = append_request(ports, newest, counts, asked.commit_id, asked.priority)
-        lease = ports.coordinator.acquire(request, wait_s=asked.wait_s)
+        lease = ports.coordinator.acquire_for_append(request, wait_s=asked.wait_s)
         try:
             ports.check_lease_clock(lease)
             if self.log.refresh(newest).layout != newest.layout:

@@ -114,7 +114,7 @@ def append(
     for _ in range(TRIES):
         counts, write = prepare(state)
         request = append_request(ports, state, counts, commit_id, priority)
-        lease = ports.coordinator.acquire(request, wait_s=wait_s)
+        lease = ports.coordinator.acquire_for_append(request, wait_s=wait_s)
         try:
             ports.check_lease_clock(lease)
             fresh = log.refresh(state)

@@ -170,12 +170,12 @@ class Watched:
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
-    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+    def acquire_for_append(self, request: LockRequest, *, wait_s: float) -> Lease:
         """Act if it is the first time, note and grant."""
         if not self.asked:
             self.before()
         self.asked.append((request.purpose, wait_s))
-        return self.inner.acquire(request, wait_s=wait_s)
+        return self.inner.acquire_for_append(request, wait_s=wait_s)
 
     def of(self, table: Table) -> TableContext:
         """Return the table's context with this coordinator."""

@@ -377,12 +377,12 @@ class Late:
     inner: Coordinator
     act: Callable[[], object] | None
 
-    def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+    def acquire_for_append(self, request: LockRequest, *, wait_s: float) -> Lease:
         """Let the others act, then grant."""
         act, self.act = self.act, None
         if act is not None:
             act()
-        return self.inner.acquire(request, wait_s=wait_s)
+        return self.inner.acquire_for_append(request, wait_s=wait_s)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
@@ -451,10 +451,10 @@ def test_time_cut_anew_again_and_again_ends_in_a_conflict(table: Table, other: T
     class Restless(Late):
         """Others act before every grant."""
 
-        def acquire(self, request: LockRequest, *, wait_s: float) -> Lease:
+        def acquire_for_append(self, request: LockRequest, *, wait_s: float) -> Lease:
             cut = Granularity.HOUR if table.state().overrides else Granularity.DAY
             recut(other, cut)
-            return self.inner.acquire(request, wait_s=wait_s)
+            return self.inner.acquire_for_append(request, wait_s=wait_s)
 
     ports = replace(table.ports, optional_coordinator=Restless(table.ports.coordinator, None))  # type: ignore[arg-type]
     with pytest.raises(ChangeConflict, match="time was repartitioned 5 times"):
