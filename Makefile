@@ -6,9 +6,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --excludes excludes.txt
-PYTEST := $(BIN)/python -m pytest
+# Tests start hundreds of processes. Without bytecode each compiles all that it imports anew, which
+# takes as long as the rest of its start.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 # tests/workers.py says which tests share a process. JOBS=0 runs everything in one.
 JOBS ?= 2
+# Classes of Spark for the JVMs that tests start; without it they start more slowly.
+CLASSES := .venv/spark-classes.jsa
 PARALLEL := -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 # In the order they run: what fails cheaply comes first.
