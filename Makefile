@@ -33,7 +33,7 @@ demo: venv ## Show everything: ZooKeeper, Spark and Airflow over real flights (A
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 .PHONY: test
-test: venv ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)
+test: venv $(CLASSES) ## Run the checks and every suite, with one summary (ARGS="-k name", JOBS=2)
 	@mkdir -p build; checks=0; tests=0; \
 	$(MAKE) --no-print-directory check || checks=$$?; \
 	$(PYTEST) $(PARALLEL) -m "not long" --junitxml=build/tests.xml $(ARGS) $(call paths,$(SUITES)) || tests=$$?; \
@@ -57,12 +57,15 @@ $(STAMP): pyproject.toml constraints.txt excludes.txt hatch_build.py
 	@$(BIN)/python -c 'from airflow_provider_segtable.spark.driver.install_check import check_install as c; c()'
 	@touch $@
 
+$(CLASSES): $(STAMP)
+	-@$(BIN)/python -m tests.class_archive $@
+
 .PHONY: test-fast
 test-fast: venv ## Run the suites that need neither Spark nor Airflow, without slow tests
 	@$(PYTEST) $(PARALLEL) -m "not slow and not long" $(ARGS) $(call paths,$(FAST_SUITES))
 
 .PHONY: test-long
-test-long: venv ## Run what is marked `long`: minutes of exhaustive search, left out of `make test`
+test-long: venv $(CLASSES) ## Run what is marked `long`: minutes of exhaustive search, left out of `make test`
 	@$(PYTEST) -m long $(ARGS) $(call paths,$(SUITES))
 
 .PHONY: sim

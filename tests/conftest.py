@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.class_archive import with_archive
 from tests.workers import UnitScheduling, turn_of
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
@@ -48,6 +49,7 @@ os.environ |= {
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_AIRFLOW_HOME}/airflow.db",
     "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_SUBMIT_OPTS": with_archive(),
 }
 
 settings.register_profile(

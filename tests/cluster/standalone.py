@@ -20,10 +20,11 @@ import psutil
 from airflow_provider_segtable.hooks.submission import spark_home
 from airflow_provider_segtable.testing.bare import bare_python
 from airflow_provider_segtable.testing.processes import Marked
+from tests.class_archive import with_archive
 
 READY_S = 60
 LOOPBACK = "127.0.0.1"
-QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+QUICK_JVM = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {with_archive()}".rstrip()
 SETTINGS = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
