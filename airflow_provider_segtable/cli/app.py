@@ -8,6 +8,7 @@ from airflow_provider_segtable.cli.commands.change_command import delete, merge,
 from airflow_provider_segtable.cli.commands.clean_command import clean, tag
 from airflow_provider_segtable.cli.commands.compact_command import compact
 from airflow_provider_segtable.cli.commands.doctor_command import doctor
+from airflow_provider_segtable.cli.commands.drop_command import drop
 from airflow_provider_segtable.cli.commands.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.locks_command import locks
 from airflow_provider_segtable.cli.commands.plan_command import plan
@@ -74,6 +75,7 @@ def root(
 
 
 tables.command()(restore)
+tables.command()(drop)
 app.add_typer(tables, name="table")
 app.command()(ingest)
 app.command()(delete)

@@ -13,7 +13,9 @@ their libraries. A message names the offending value and the way out.
     │   └── LimitReached            ids or minor versions are used up
     ├── TableError                  the table is not in the state that the caller expects
     │   ├── NotATable
+    │   │   └── TableGone           it was dropped
     │   ├── TableExists
+    │   ├── TableInUse              others hold locks on the table
     │   ├── VersionExpired          cleaned: too old, and not tagged
     │   ├── RestoreRefused          the version cannot come back by metadata alone
     │   ├── UnsupportedFormat       written by a newer segtable
@@ -79,8 +81,16 @@ class NotATable(TableError):
     """There is no segtable table at this place."""
 
 
+class TableGone(NotATable):
+    """The table was dropped; the message says when and by whom."""
+
+
 class TableExists(TableError):
     """A table is already there."""
+
+
+class TableInUse(TableError):
+    """Others hold locks on the table; the message names them."""
 
 
 class VersionExpired(TableError):

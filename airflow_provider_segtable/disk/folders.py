@@ -99,6 +99,21 @@ class Folders:
                 with self.opened("/".join(parts[:end])) as parent:
                     self._sync(parent)
 
+    def prune(self, path: str, remains: Callable[[str], bool]) -> None:
+        """Remove a folder and those below it that hold nothing, or files that are ``remains``."""
+        with contextlib.suppress(FileNotFoundError):
+            with self.opened(path) as folder, os.scandir(folder) as names:
+                found = [(e.name, e.is_dir(follow_symlinks=False)) for e in names]
+            for name, folds in found:
+                if folds:
+                    self.prune(f"{path}/{name}", remains)
+            with self.opened(path) as folder:
+                for name in (name for name, folds in found if not folds and remains(name)):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+            with self.at(path) as (parent, name), _suppressed(errno.ENOTEMPTY, errno.EEXIST):
+                os.rmdir(name, dir_fd=parent)
+
     @contextmanager
     def _walked(self, parts: tuple[str, ...], *, make: bool) -> Iterator[int]:
         fd = self._open_root(make=make)
@@ -170,6 +185,24 @@ class Folders:
                 finally:
                     os.close(fd)
         self._durable.add(())
+
+
+def is_folder(folder: int, name: str) -> bool:
+    """Return whether a name in an open folder is a folder itself."""
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def _suppressed(*numbers: int) -> Iterator[None]:
+    """Ignore system errors of these numbers."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in numbers:
+            raise
 
 
 def is_link(folder: int, name: str) -> bool:

@@ -24,9 +24,10 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     SegtableError,
     StorageError,
+    TableGone,
     UnsupportedFormat,
 )
-from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.damage_findings import (
@@ -125,7 +126,7 @@ def verify(
         report: called with the progress.
 
     Raises:
-        NotATable: the location has no log.
+        NotATable: the location has no log, or the table was dropped.
         UnsupportedFormat: a newer segtable wrote to it.
         StorageError: the log could not be listed or read.
     """
@@ -200,6 +201,7 @@ class _Walk:
     def go(self, pool: ThreadPoolExecutor, report: Report) -> None:
         """Read, fold and check all events and checkpoints."""
         storage, log = self.ports.storage, EventLog(self.ports.storage)
+        _refuse_dropped(log)
         self.first = log.first()
         numbers = [n for e in storage.list(TIMELINE) if (n := number(e.path)) is not None]
         if not numbers:
@@ -241,7 +243,7 @@ class _Walk:
         self._fold(n, event)
 
     def _fold(self, n: int, event: Event) -> None:
-        if self.state is None and n > 0:
+        if self.state is None and not isinstance(event.action, TableCreated):
             return
         whole = self.state is None or self.checked != n - 1
         try:
@@ -275,6 +277,16 @@ class _Walk:
             other = "checkpoint has format" in str(error)
             self.findings.append(bad_checkpoint(path, str(error), other_format=other))
             return None
+
+
+def _refuse_dropped(log: EventLog) -> None:
+    """Raise ``TableGone`` for a dropped table: the rest of its files is no damage."""
+    try:
+        log.load()
+    except TableGone:
+        raise
+    except SegtableError:
+        return  # the walk says what is wrong
 
 
 def same_state(one: State, other: State) -> bool:

@@ -159,6 +159,13 @@ class Coordinator(Protocol):
         """Wait until an event number above ``beyond`` is announced; None at the deadline."""
         ...
 
+    def forget(self, table: str) -> None:
+        """Delete everything about a table that was dropped: locks, queues, ids, its head.
+
+        Holders lose their leases. A late request makes records anew: forget the table again.
+        """
+        ...
+
     def close(self) -> None:
         """End the session, and with it all its leases."""
         ...

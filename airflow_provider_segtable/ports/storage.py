@@ -14,7 +14,8 @@ Contract:
    stopped before it synced the folder. ``settle`` makes the names in a folder durable. Call it
    before deleting files because of an object that another writer created.
 6. No path leads out of the root, nor does a symbolic link: ``InvalidName``, ``UnsafePath``.
-7. Errors are those of ``core.errors``, with the full URI in the message.
+7. ``delete`` leaves folders on local disks; ``prune`` removes the empty ones.
+8. Errors are those of ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Iterator
@@ -63,4 +64,11 @@ class Storage(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete an object; no error if it does not exist."""
+        ...
+
+    def prune(self, prefix: str) -> None:
+        """Remove the empty folders below ``prefix``, and itself, with remains of killed writers.
+
+        For places that nothing is written to any more. Object stores have no folders.
+        """
         ...

@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     NotATable,
     NotFound,
+    TableGone,
     UnsupportedFormat,
     VersionExpired,
 )
@@ -29,6 +30,7 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     TableAltered,
     TableCreated,
+    TableDropped,
     TableRepaired,
 )
 from airflow_provider_segtable.core.log.families.table_events import altered
@@ -97,6 +99,7 @@ def read_log(ports: TableContext) -> LogLeft:
 
     Raises:
         UnsupportedFormat: a newer segtable wrote to it.
+        TableGone: the table was dropped.
     """
     entries = [*ports.storage.list("_segtable")]
     aside = [entry for entry in entries if entry.path.startswith(f"{LOST}/")]
@@ -105,10 +108,13 @@ def read_log(ports: TableContext) -> LogLeft:
     torn = [*live] if state is None else [e for e in live if _beyond(e, state)]
     unfinished = _unfinished(aside)
     evidence = [*torn, *(e for e in aside if any(e.path.startswith(f) for f in unfinished))]
+    events = tuple(_events(ports, evidence))
+    if any(isinstance(event.action, TableDropped) for event in events):
+        raise TableGone(f"{ports.uri} was dropped, but not whole: run `segtable table drop` again")
     return LogLeft(
         state=state,
         torn=tuple(torn),
-        events=tuple(_events(ports, evidence)),
+        events=events,
         unfinished=unfinished,
         sound=sound,
     )
@@ -119,13 +125,13 @@ def _newest(ports: TableContext) -> tuple[State | None, bool]:
     log = EventLog(ports.storage)
     try:
         return log.load(), True
-    except UnsupportedFormat:
+    except (UnsupportedFormat, TableGone):
         raise
     except (CorruptTable, NotATable, VersionExpired, NotFound):
         pass
     found: list[State] = []
     for base in (*_checkpoints(ports, log), None):
-        start = base.n + 1 if base else 0
+        start = base.n + 1 if base else log.begin()
         state = _folded(log, base, start)
         found += [state] if state else []
     return max(found, key=lambda state: state.n, default=None), False

@@ -19,8 +19,8 @@
 import contextlib
 import errno
 import os
+import re
 import secrets
-import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,12 +31,13 @@ from airflow_provider_segtable.core.errors import (
     UnsafePath,
     UnsafeStorage,
 )
-from airflow_provider_segtable.disk.folders import Folders, Sync
+from airflow_provider_segtable.disk.folders import Folders, Sync, is_folder
 from airflow_provider_segtable.disk.os_failures import reading, writing
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.paths import checked, folder
 
 TEMPORARY = ".tmp"
+_REMAINS = re.compile(rf"\..+\.[0-9a-f]{{8,16}}\{TEMPORARY}")
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 _UNDECIDED = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR}
 
@@ -117,6 +118,12 @@ class LocalStorage:
         ):
             os.unlink(name, dir_fd=parent)
 
+    def prune(self, prefix: str) -> None:
+        """Remove empty folders, and temporaries of writers that were killed."""
+        below = folder(prefix, self.uri)
+        with writing(self._full(below)):
+            self._folders.prune(below, lambda name: bool(_REMAINS.fullmatch(name)))
+
     def _full(self, path: str) -> str:
         return f"{self.uri}/{path}"
 
@@ -152,7 +159,7 @@ class LocalStorage:
             os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         except OSError as error:
             full = self._full(path)
-            if _is_folder(parent, name):  # EEXIST, too, but the object does not exist
+            if is_folder(parent, name):  # EEXIST, too, but the object does not exist
                 raise IsADirectoryError(errno.EISDIR, "is a folder", full) from error
             if error.errno in _NO_LINKS:
                 raise UnsafeStorage(
@@ -202,10 +209,3 @@ class LocalStorage:
         except (FileNotFoundError, NotADirectoryError):  # deleted since
             return None
         return Entry(path=path, size=found.st_size, modified=found.st_mtime_ns // 1000)
-
-
-def _is_folder(parent: int, name: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-    except OSError:
-        return False

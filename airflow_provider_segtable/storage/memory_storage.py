@@ -68,6 +68,10 @@ class MemoryStorage:
         with self._mutex:
             self._objects.pop(checked(path, self._uri), None)
 
+    def prune(self, prefix: str) -> None:
+        """Do nothing: memory has no folders."""
+        folder(prefix, self._uri)
+
     def _put(self, path: str, data: bytes) -> None:
         self._writes += 1
         modified = self._clock.now() if self._clock else self._writes

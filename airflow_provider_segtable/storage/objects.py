@@ -136,6 +136,10 @@ class ObjectStorage:
         except _Failure as error:
             raise _not_written(error, self._full(path)) from error
 
+    def prune(self, prefix: str) -> None:
+        """Do nothing: an object store has no folders."""
+        folder(prefix, self._uri)
+
     def _full(self, path: str) -> str:
         return f"{self._uri}/{path}"
 

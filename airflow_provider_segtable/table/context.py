@@ -2,7 +2,8 @@
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
@@ -11,6 +12,7 @@ from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CoordinatorUnavailable,
     InvalidInput,
+    TableGone,
 )
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.time.interval import Instant
@@ -104,6 +106,27 @@ class TableContext:
         """
         reading = lease_clock(lease, self.clock)
         self.clock_check.compare(self.author, reading, self.most_skew_s)
+
+    @contextmanager
+    def leased(self, lease: Lease, table: str) -> Iterator[Lease]:
+        """Hold a lease of a table, by id, that was granted by a clock that agrees with ours.
+
+        If the table was dropped, the records that the request made anew are deleted.
+
+        Raises:
+            ClockSkew: the clocks differ too much.
+        """
+        gone = False
+        try:
+            self.check_lease_clock(lease)
+            yield lease
+        except TableGone:
+            gone = True
+            raise
+        finally:
+            lease.release()
+            if gone:
+                self.coordinator.forget(table)
 
     def at(self, uri: str) -> "TableContext":
         """Return the same ports for another table."""

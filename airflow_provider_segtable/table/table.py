@@ -18,12 +18,13 @@ from airflow_provider_segtable.core.time.times import Time, TimeRange
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.creation import begin_log
 from airflow_provider_segtable.table.definition import (
     checked_schema,
     known_granularity,
     of_kind,
 )
+from airflow_provider_segtable.table.lifetime.creation import begin_log
+from airflow_provider_segtable.table.lifetime.dropping import DropResult, drop
 from airflow_provider_segtable.table.scan import Scan, version_read
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.table_changes import TableChanges
@@ -109,6 +110,44 @@ class Table(TableChanges, TableVersions):
         table = cls(ports)
         table.state()
         return table
+
+    @classmethod
+    def drop(
+        cls,
+        uri: str,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
+        zookeeper: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        zookeeper_options: Mapping[str, str] | None = None,
+    ) -> DropResult:
+        """Delete the table at ``uri``: its rows, all its versions, its records in ZooKeeper.
+
+        The table is gone at once for everyone, by one event; then its files are deleted. If that
+        is interrupted, drop it again. A new table may be created there afterwards. Files that
+        segtable did not make are kept. pyiceberg has ``purge_table``, Spark
+        ``DROP TABLE ... PURGE``.
+
+        Args:
+            uri: as for ``open``.
+            force: drop it although others hold locks on it: their work fails with ``TableGone``.
+            dry_run: return what would be deleted; delete nothing.
+            zookeeper: as for ``open``; needed.
+            storage_options: as for ``open``.
+            zookeeper_options: as for ``open``.
+
+        Raises:
+            NotATable: the location has no table, and never had one.
+            TableInUse: others kept their locks on the table for 5 seconds; the message names one.
+            CorruptTable: the log cannot be read: repair the table first, or delete the folder.
+            CommitUnknown, StorageError: drop it again.
+        """
+        ports = cls.connect(uri, zookeeper, storage_options, zookeeper_options)
+        try:
+            return drop(ports, force=force, dry_run=dry_run)
+        finally:
+            ports.coordinator.close()
 
     @classmethod
     def connect(

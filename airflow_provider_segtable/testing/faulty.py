@@ -179,6 +179,11 @@ class FaultyStorage:
             self.actor, f"list {prefix}", lambda: tuple(self.inner.list(prefix, after=after))
         )
 
+    def prune(self, prefix: str) -> None:
+        """Remove empty folders without a boundary: there are none in memory."""
+        self.actor.require_alive()
+        self.inner.prune(prefix)
+
     def delete(self, path: str) -> None:
         """Delete an object, or fail."""
         self.faults.change(self.actor, f"delete {path}", lambda: self.inner.delete(path))

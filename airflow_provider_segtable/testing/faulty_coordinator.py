@@ -96,6 +96,11 @@ class FaultyCoordinator:
         self.actor.require_alive()
         return self.inner.wait_head(table, beyond=beyond, wait_s=wait_s)
 
+    def forget(self, table: str) -> None:
+        """Forget a table, or fail."""
+        self.boundary("before forget")
+        self.inner.forget(table)
+
     def close(self) -> None:
         """End the session."""
         self.actor.require_alive()

@@ -469,3 +469,36 @@ def test_announcing_never_raises(world: World) -> None:
     client = world.client()
     client.close()
     client.announce(TABLE, 1)
+
+
+# ---- tables that were dropped --------------------------------------------------------------------
+
+
+def test_nothing_is_known_of_a_forgotten_table(world: World) -> None:
+    """Locks, ids, queues, progress and the head are gone; leases are lost, other tables stay."""
+    client, holder = world.client(), world.client()
+    lease = holder.acquire(request("g", 1, new=2), wait_s=0)
+    lease.report({"stage": "1"})
+    world.client().acquire(request("h", 1, table="other"), wait_s=0)
+    with client.commit_turn(TABLE, wait_s=0):
+        client.announce(TABLE, 7)
+    client.forget(TABLE)
+    assert not world.knows()
+    with pytest.raises(LockLost):
+        lease.check()
+    lease.release()
+    client.forget(TABLE)
+    assert not world.knows()
+    assert len(client.locks("other")) == 1
+
+
+def test_a_late_request_is_granted_and_can_be_forgotten(world: World) -> None:
+    """Whoever waits when a table is forgotten gets the lock of a table that nobody knows."""
+    client, waiting = world.client(), world.client()
+    client.acquire(request("g", 1), wait_s=0)
+    running = Running(lambda: waiting.acquire(request("h", 1), wait_s=10))
+    eventually(lambda: world.queued() == 1)
+    client.forget(TABLE)
+    running.result().release()
+    waiting.forget(TABLE)
+    assert not world.knows()

@@ -179,6 +179,25 @@ def test_delete_is_idempotent(place: Place) -> None:
     assert storage.read("t/0") == b"again"
 
 
+def test_pruning_keeps_what_is_there(place: Place, tmp_path: Path) -> None:
+    """Empty folders and temporaries of killed writers go; objects and foreign files stay."""
+    storage = place()
+    for path in ("a/b/c/1", "a/b/d/2", "e/3"):
+        storage.create(path, b"x")
+    storage.delete("a/b/c/1")
+    for local in tmp_path.rglob("c"):
+        (local / ".1.0123abcd.tmp").write_bytes(b"half")
+    storage.prune("a")
+    storage.prune("absent")
+    assert [entry.path for entry in storage.list("")] == ["a/b/d/2", "e/3"]
+    assert not [*tmp_path.rglob("c")]
+    storage.delete("a/b/d/2")
+    storage.prune("a")
+    assert not [*tmp_path.rglob("a")]
+    storage.create("a/b/d/2", b"again")
+    assert storage.read("a/b/d/2") == b"again"
+
+
 def test_lists_are_in_order_of_the_whole_path(place: Place) -> None:
     """Entries ascend by path, not by folder, with sizes and relative paths."""
     storage = place()

@@ -64,6 +64,10 @@ class World(Protocol):
         """Return how many committers are in the queue."""
         ...
 
+    def knows(self, table: str = TABLE) -> bool:
+        """Return whether anything is stored about a table."""
+        ...
+
     def end(self) -> None:
         """Close what the test opened."""
         ...
@@ -132,6 +136,10 @@ class MemoryWorld:
         with self.service.box(table) as box:
             return len(box.turns)
 
+    def knows(self, table: str = TABLE) -> bool:
+        """Return whether anything is stored about a table."""
+        return table in self.service.tables
+
     def end(self) -> None:
         """Nothing outlives the test."""
 
@@ -186,6 +194,10 @@ class ZooKeeperWorld:
         """Return how many committers are in the queue."""
         path = f"{self.chroot}/tables/{table}/commits"
         return len(self.admin.get_children(path)) if self.admin.exists(path) else 0
+
+    def knows(self, table: str = TABLE) -> bool:
+        """Return whether anything is stored about a table."""
+        return bool(self.admin.exists(f"{self.chroot}/tables/{table}"))
 
     def end(self) -> None:
         """Close what the test opened."""

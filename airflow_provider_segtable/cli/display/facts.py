@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.log.events import (
     Swept,
     TableAltered,
     TableCreated,
+    TableDropped,
     TableRepaired,
     Tagged,
     Untagged,
@@ -196,6 +197,8 @@ def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
             return f"{name}: {len(schema.columns)} columns, chunks of a {granularity.value}"
         case TableAltered():
             return _alteration(action)
+        case TableDropped(name=name):
+            return f"{name} was dropped"
         case Appended(segments=segments):
             return f"+{_amount(segments)} in {_chunks(segments)}"
         case Voided(ids=ids, reason=reason):

@@ -236,6 +236,11 @@ class MemoryCoordinator:
                 return None
             self._clock.sleep(min(POLL_S, left_s))
 
+    def forget(self, table: str) -> None:
+        """Delete the state of a table."""
+        self._contact()
+        self._service.forget(table)
+
     def close(self) -> None:
         """End the session with its locks, also a session that another thread is opening."""
         self._closed = True

@@ -145,6 +145,17 @@ class MemoryService:
             self._epoch += 1
             self._grants = 0
 
+    def forget(self, table: str) -> None:
+        """Delete the state of a table."""
+        with self._mutex:
+            self._boxes.pop(table, None)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Return the tables that have a state."""
+        with self._mutex:
+            return tuple(self._boxes)
+
     @contextmanager
     def box(self, table: str) -> Iterator[Box]:
         """Yield the state of a table, inside the mutex."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 
 from airflow_provider_segtable.coordination.zookeeper.link import Link
 from airflow_provider_segtable.coordination.zookeeper.records import decode_lock
@@ -29,6 +29,8 @@ OF_TIME_CHUNK = "-T"
 FIRM = "-firm"
 ABANDONED_S = 1.0
 """How often a waiter looks whether its own link was abandoned."""
+TOGETHER = 1000
+"""Number of deletions that are sent without waiting for an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,31 @@ def named(link: Link, call: Any) -> list[str]:
         return list(link.wait(call))
     except NoNodeError:
         return []
+
+
+def delete_tree(link: Link, path: str) -> None:
+    """Delete a node and all below it, also those made meanwhile; no error if it is absent."""
+    while True:
+        below = [f"{path}/{name}" for name in children(link, path)]
+        for start in range(0, len(below), TOGETHER):
+            batch = below[start : start + TOGETHER]
+            begun = [link.begin(link.client.delete_async, each) for each in batch]
+            for each, call in zip(batch, begun, strict=True):
+                if not _deleted(link, call):
+                    delete_tree(link, each)
+        if _deleted(link, link.begin(link.client.delete_async, path)):
+            return
+
+
+def _deleted(link: Link, call: Any) -> bool:
+    """Return whether a node is gone after a ``delete``; False if there are nodes below it."""
+    try:
+        link.wait(call)
+    except NoNodeError:
+        return True
+    except NotEmptyError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ from airflow_provider_segtable.coordination.zookeeper.grant import grant_of, ref
 from airflow_provider_segtable.coordination.zookeeper.kept_locks import AppendLocks, KeptLease
 from airflow_provider_segtable.coordination.zookeeper.lease import ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
-from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes, children
+from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes, children, delete_tree
 from airflow_provider_segtable.coordination.zookeeper.records import encode_lock
 from airflow_provider_segtable.coordination.zookeeper.strays import read_strays
 from airflow_provider_segtable.coordination.zookeeper.view import read_locks, read_places, read_view
@@ -211,6 +211,15 @@ class ZooKeeperCoordinator(ZooKeeperClient):
             if left_s <= 0:
                 return None
             bell.wait(rung, left_s)
+
+    def forget(self, table: str) -> None:
+        """Delete all nodes of a table, with what other clients make of it meanwhile."""
+        nodes = self._nodes(table)
+        head = self._heads.pop(table, None)
+        if head is not None:
+            head.settle()  # an announcement under way would make its node anew
+        self._bells.pop(table, None)
+        self._retrying(lambda link: delete_tree(link, nodes.table))
 
     def _nodes(self, table: str) -> Nodes:
         if not table or "/" in table or table in {".", ".."}:

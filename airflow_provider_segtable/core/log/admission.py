@@ -35,6 +35,7 @@ tagged                 refused if the version is no longer kept, or the name is 
 altered                refused if another alteration landed that its author had not read, or a
                        pending plan sorts by a column that it renames or drops. Everything else
                        commutes with it: files are read by the ids of their columns
+dropped                always admitted; everything else is refused after it
 =====================  ==================================================================
 
 Each family decides for its own events (``core.log.families``); here they stand side by side.
@@ -57,6 +58,7 @@ from airflow_provider_segtable.core.log.events import (
     Swept,
     TableAltered,
     TableCreated,
+    TableDropped,
     TableRepaired,
     Tagged,
     Untagged,
@@ -84,8 +86,10 @@ def admit(action: Action, state: State) -> Action | Conflict:
     Raises:
         RowsOutOfBalance: if a compaction's outputs do not account for the rows of its inputs.
     """
+    if state.dropped:
+        return Conflict(reason="the table was dropped", winner=state.n)
     match action:
-        case TableCreated() | TableAltered():
+        case TableCreated() | TableAltered() | TableDropped():
             plans = (known.plan for known in state.pending_plans())
             return table_events.admit(action, state.table, plans)
         case Appended() | Voided():

@@ -3,8 +3,8 @@
 1. ``apply(state, event)`` is pure, and total over logs whose events ``admission.admit`` accepted.
 2. Events arrive in order without gaps, at strictly increasing times; anything else is a
    ``CorruptTable``, never skipped.
-3. A log begins with ``TableCreated``. How each other event changes the state is said and done in
-   its family (``core.log.families``).
+3. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
+   changes the state is said and done in its family (``core.log.families``).
 """
 
 from collections.abc import Iterable
@@ -25,6 +25,7 @@ from airflow_provider_segtable.core.log.events import (
     Swept,
     TableAltered,
     TableCreated,
+    TableDropped,
     TableRepaired,
     Tagged,
     Untagged,
@@ -63,31 +64,35 @@ def apply(state: State | None, event: Event) -> State:
     """
     if state is None:
         return _created(event)
-    if event.n != state.n + 1 or event.time <= state.time:
+    if event.n != state.n + 1 or event.time <= state.time or state.dropped:
         raise CorruptTable(
             f"event {event.n} at {event.time} µs cannot follow event {state.n} at {state.time} µs"
+            + (", which dropped the table" if state.dropped else "")
         )
+    if isinstance(event.action, TableCreated):
+        raise CorruptTable(f"event {event.n} creates the table a second time")
     commits = state.commits.added(event.commit, event.n, COMMITS_KEPT)
     return replace(_acted(state, event), n=event.n, time=event.time, commits=commits)
 
 
 def _created(event: Event) -> State:
-    if event.n != 0 or not isinstance(event.action, TableCreated):
-        raise CorruptTable(f"a log begins with event 0, TableCreated; found {event.n} {event.kind}")
+    if not isinstance(event.action, TableCreated):
+        raise CorruptTable(f"a log begins with TableCreated; found {event.n} {event.kind}")
     return State(
-        n=0,
+        n=event.n,
         time=event.time,
         base_version=event.time,
         table=event.action,
         timeline=Timeline.empty(),
-        commits=RecentCommits({event.commit: 0}),
+        commits=RecentCommits({event.commit: event.n}),
+        retained_from=event.n,
     )
 
 
 def _acted(state: State, event: Event) -> State:
     match event.action:
-        case TableCreated():
-            raise CorruptTable(f"event {event.n} creates the table a second time")
+        case TableCreated() | TableDropped():  # a creation was refused before
+            return replace(state, dropped=True)
         case TableAltered():
             return replace(state, table=table_events.altered(state.table, event.action, event.n))
         case Appended() | Voided():

@@ -36,7 +36,7 @@ class State:
     ``vectors`` are the deletions that readers may need, by root, and ``predicate_deletes`` those
     of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed
     by a cleaning, or undone by a restore. ``overwritten`` are the times that recent overwrites and
-    restores replaced, oldest first.
+    restores replaced, oldest first. After the event that ``dropped`` the table, none follows.
     """
 
     n: int
@@ -56,6 +56,7 @@ class State:
     predicate_deletes: tuple[PredicateDelete, ...] = ()
     vectors_pruned_through: int = 0
     overwritten: tuple[Overwritten, ...] = ()
+    dropped: bool = False
 
     def __repr__(self) -> str:
         """Return the table and the event number; a large table's contents fill megabytes."""

@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Swept,
     TableAltered,
+    TableDropped,
     Tagged,
     Untagged,
     Voided,
@@ -90,7 +91,10 @@ def violations_since(state: State, event: Event) -> Iterator[str]:
 
 
 _WITHOUT_SEGMENTS = frozenset(
-    {PlanRequested, PlanInflight, PlanYielded, PlanAborted, Swept, Tagged, Untagged, TableAltered}
+    {
+        *(PlanRequested, PlanInflight, PlanYielded, PlanAborted),
+        *(Swept, Tagged, Untagged, TableAltered, TableDropped),
+    }
 )
 
 

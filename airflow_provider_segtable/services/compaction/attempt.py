@@ -12,6 +12,7 @@ Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflig
 
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.errors import TableGone
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight, PlanYielded
@@ -62,8 +63,10 @@ def begin(
     try:
         ports.check_lease_clock(lease)
         return _start(ports, plan, lease, ports.log.refresh(state))
-    except BaseException:
+    except BaseException as error:
         lease.release()
+        if isinstance(error, TableGone):
+            ports.coordinator.forget(state.table.table_id)
         raise
 
 

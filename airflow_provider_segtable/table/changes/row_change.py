@@ -248,14 +248,11 @@ class _Settling:
         counts, write = prepare(newest)
         request = append_request(ports, newest, counts, asked.commit_id, asked.priority)
         lease = ports.coordinator.acquire_for_append(request, wait_s=asked.wait_s)
-        try:
-            ports.check_lease_clock(lease)
+        with ports.leased(lease, request.table):
             if self.log.refresh(newest).layout != newest.layout:
                 return None  # the granularity changed while we waited
             self.segments, self.guard = written(ports, lease, write), lease.check
             done = self._rounds()
-        finally:
-            lease.release()
         if isinstance(done, Conflict) and self._torn(newest):
             self._discard_segments()
             return None

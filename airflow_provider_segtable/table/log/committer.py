@@ -11,7 +11,8 @@
    ``Unknown``.
 4. ``guard`` (usually ``lease.check``) runs right before each put; a lost lease stops the commit.
 5. A number may also be free because its event expired while this process was paused. So after a
-   put the log's first number is read; if it is above ours, our event is not in the log: repeat.
+   put the log's first number is read; if it is above ours, our event is not in the log: it is
+   deleted, and the commit repeated.
 6. A committer that lost a race takes its place in the coordinator's queue, so that rivals neither
    keep each other from committing nor starve each other. The queue is a hint.
 7. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
@@ -32,6 +33,7 @@ from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
     SegtableError,
     StorageError,
+    TableGone,
 )
 from airflow_provider_segtable.core.log.admission import Conflict, admit
 from airflow_provider_segtable.core.log.codec import encode
@@ -110,6 +112,7 @@ def commit(
     Raises:
         LockLost: from the guard, when no put is unresolved.
         ClockSkew: the author's clock is off; nothing was put.
+        TableGone: the table was dropped.
         RowsOutOfBalance: the outputs do not hold exactly the inputs' rows.
         StorageError: the storage certainly failed.
         CommitUnknown: an error occurred while our put may have landed.
@@ -249,9 +252,13 @@ class _Loop:
 
         Raises:
             StorageError: it was not, and no put is unresolved.
+            TableGone: the table was dropped, and with it any event of ours.
         """
         try:
             self.state = self.log.refresh(self.state)
+        except TableGone:
+            self.unresolved = None
+            raise
         except StorageError:
             if self.unresolved is None:
                 raise
@@ -290,15 +297,17 @@ class _Loop:
                 raise
             return None
         try:
-            if self.log.first() > event.n:
-                return None  # the number was free only because its event had expired
+            if self.log.first() > event.n:  # its number was free: the event there had expired
+                self.ports.storage.delete(event_path(event.n))
+                return None
         except StorageError:
             return None  # read again
         self.state = self.log.remember(apply(self.state, event))
         return self._landed(event.n)
 
     def _landed(self, n: int) -> Committed:
-        if n % checkpoint_every(len(self.state.timeline)) == 0:
+        due = n % checkpoint_every(len(self.state.timeline)) == 0
+        if due and not self.state.dropped:
             self.log.checkpoint(self.state)
         if self.ports.optional_coordinator is not None:
             self.ports.optional_coordinator.announce(self.state.table.table_id, self.state.n)

@@ -15,8 +15,10 @@
 6. Opening reads the checkpoint, the later events by number, and one or two markers. Long listings,
    which some stores update late, are needed only if the hints fail.
 7. An ``EventLog`` caches the newest state, so that later calls read new events only. The cache is
-   valid while its last event is still in the log: a table that was dropped and created again at
-   the same location is read from its start.
+   valid while its last event is still in the log.
+8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
+   of the log can be deleted: whoever looks finds the marker (rule 4), and no author takes the
+   number of a deleted event. A table that is created later begins at the marker's number.
 """
 
 import json
@@ -27,10 +29,11 @@ from airflow_provider_segtable.core.errors import (
     NotATable,
     NotFound,
     StorageError,
+    TableGone,
     VersionExpired,
 )
 from airflow_provider_segtable.core.log.codec import decode
-from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.events import Event, TableCreated, TableDropped
 from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Instant, iso
@@ -85,13 +88,14 @@ class EventLog:
 
         Raises:
             NotATable: the location has no log.
+            TableGone: the table was dropped.
             UnsupportedFormat: a newer segtable wrote to it.
             CorruptTable: the log has a hole or a damaged event.
         """
         known = self._newest
         if known is not None and self._still_ends(known):
             return self.refresh(known)
-        return self.remember(self._load())
+        return self._present(self.remember(self._load()))
 
     def remember(self, state: State) -> State:
         """Cache ``state`` as the newest one, and return it."""
@@ -104,9 +108,9 @@ class EventLog:
         return last is not None and last.time == known.time
 
     def _load(self) -> State:
-        base = self._newest_checkpoint()
+        base, first = self._newest_checkpoint(), 0
         for _ in range(TRIES):
-            start = base.n + 1 if base else 0
+            start = base.n + 1 if base else first
             state = fold(base, self.events(start))
             first = self.first()
             if first <= start:
@@ -115,11 +119,46 @@ class EventLog:
         raise self._unreadable(self.first())
 
     def refresh(self, state: State) -> State:
-        """Return ``state`` with all later events applied."""
+        """Return ``state`` with all later events applied; errors as ``load``."""
         newest = state
         for event in self.events(state.n + 1):
             newest = apply(newest, event)
-        return self.remember(newest if self.first() <= state.n + 1 else self._load())
+        return self._present(self.remember(newest if self.first() <= state.n + 1 else self._load()))
+
+    def end(self) -> Event | None:
+        """Return the event that dropped the location's last table; None if there is a table.
+
+        Raises:
+            NotATable: the location has no log.
+            CorruptTable: as ``load``.
+        """
+        try:
+            self.load()
+        except TableGone:
+            return self._drop()
+        return None
+
+    def _drop(self) -> Event | None:
+        """Return the event of rule 8: that of the newest marker, or the last one of the log."""
+        first = self.first()
+        if first and (kept := self.kept(first)):
+            return kept
+        known = self._newest
+        return self.event(known.n) if known and known.dropped else None
+
+    def kept(self, first: int) -> Event | None:
+        """Return the event in a marker; None if the marker is one of expiry, and empty."""
+        path = expired_path(first)
+        try:
+            data = self.storage.read(path)
+        except NotFound:  # a later marker took its place
+            return None
+        return decode(data, f"{self.storage.uri}/{path}") if data else None
+
+    def _present(self, state: State) -> State:
+        if state.dropped:
+            raise self._gone(self._drop())
+        return state
 
     def at(self, n: int) -> State:
         """Return the state after event ``n``.
@@ -163,7 +202,7 @@ class EventLog:
     ) -> State | None:
         """Return the last state whose event is ``inside``; None if its events have expired."""
         base = self._base(most=most, until=until)
-        start = base.n + 1 if base else 0
+        start = base.n + 1 if base else self.begin()
         state = base
         for event in self.events(start):
             if not inside(event):
@@ -205,9 +244,9 @@ class EventLog:
         base, first = self._base(until=until, most=most), self.first()
         if first and (base is None or base.n + 1 < first):
             base = self._read_checkpoint(checkpoint_path(first))
-            if base is None:
+            if base is None and not self._begins(first):
                 raise self._unreadable(first)
-        start = base.n + 1 if base else 0
+        start = base.n + 1 if base else first
         state = base
         if state is not None:
             yield None, state
@@ -275,7 +314,11 @@ class EventLog:
     def _base(
         self, *, first: int = 0, most: int | None = None, until: Instant | None = None
     ) -> State | None:
-        """Return the newest readable checkpoint within bounds; None means: fold from event 0."""
+        """Return the newest readable checkpoint within bounds; None means: fold from the start.
+
+        Raises:
+            TableGone, CorruptTable: events below ``first`` expired, and there is none.
+        """
         for n in self.checkpoints():
             if n < first or (most is not None and n > most):
                 continue
@@ -284,9 +327,20 @@ class EventLog:
             found = self._read_checkpoint(checkpoint_path(n))
             if found and found.n == n:
                 return found
-        if first:
-            raise self._unreadable(first)
+        if first and not self._begins(first):
+            dropped = self.kept(first)
+            raise self._gone(dropped) if dropped else self._unreadable(first)
         return None
+
+    def _begins(self, n: int) -> bool:
+        """Return whether a table was created by event ``n``, after another one was dropped."""
+        event = self.event(n)
+        return event is not None and isinstance(event.action, TableCreated)
+
+    def begin(self) -> int:
+        """Return the number of the event that created the table; 0 if that has expired."""
+        first = self.first()
+        return first if first and self._begins(first) else 0
 
     def _known(self, state: State | None) -> State:
         if state is None:
@@ -295,6 +349,14 @@ class EventLog:
                 "check the path, or make one with `segtable table create`"
             )
         return state
+
+    def _gone(self, event: Event | None) -> TableGone:
+        if event is None or not isinstance(event.action, TableDropped):
+            return TableGone(f"{self.storage.uri}: the table was dropped")
+        return TableGone(
+            f"{self.storage.uri}: table {event.action.name!r} was dropped at {iso(event.time)} by "
+            f"{event.author}; `segtable table create` makes a new one here"
+        )
 
     def _expired(self, what: str, newest: State) -> VersionExpired:
         tags = ", ".join(f"{name} ({n})" for name, n in sorted(newest.tags.items()))

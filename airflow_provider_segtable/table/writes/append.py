@@ -115,16 +115,13 @@ def append(
         counts, write = prepare(state)
         request = append_request(ports, state, counts, commit_id, priority)
         lease = ports.coordinator.acquire_for_append(request, wait_s=wait_s)
-        try:
-            ports.check_lease_clock(lease)
+        with ports.leased(lease, request.table):
             fresh = log.refresh(state)
             recut, state = fresh.layout != state.layout, fresh
             if recut:  # while we waited
                 outcome = Conflict(reason="time was repartitioned")
                 continue
             done = _write_and_commit(ports, state, lease, write, commit_id)
-        finally:
-            lease.release()
         if isinstance(done, AppendResult):
             return done
         outcome, state = done, log.refresh(state)

@@ -36,6 +36,7 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     Swept,
     TableAltered,
+    TableDropped,
     TableRepaired,
     Tagged,
     Untagged,
@@ -225,6 +226,7 @@ ACTIONS: tuple[Action, ...] = (
         vectors=(replace(VECTORS, size=0, checksum="0123456789abcdef"),),
         overrides=(GranularityOverride(CHUNK.interval, Granularity.DAY),),
     ),
+    TableDropped(table_id=DEFINITION.table_id, name="flights"),
 )
 
 

@@ -1,7 +1,7 @@
-"""The creation and the alteration of a table.
+"""The creation, the alteration and the end of a table.
 
-1. ``TableCreated`` is event 0, and no other; its time is the base version of all chunks. It is also
-   the table's definition: ``State.table``, which alterations change.
+1. ``TableCreated`` is the first event of a log, and no other; its time is the base version of all
+   chunks. It is also the table's definition: ``State.table``, which alterations change.
 2. ``TableAltered`` changes the definition from its event on: properties are set and removed, and
    the table gets another schema (``core.tables.evolution``). Earlier versions keep the definition
    of their time. ``TableCreated.altered`` counts up with every alteration: it is its event, unless
@@ -17,6 +17,9 @@
    alteration. A segment records the number of its file's schema, the definition keeps all schemas,
    and readers go by the ids of columns: so every file is readable in every later schema. A change
    whose rows another one has changed since is evaluated again anyway (``change_events``).
+6. ``TableDropped`` ends the log: nothing follows it, and no version can be read any more. A table
+   that is created at the same place has the numbers after it, so no number is ever used twice
+   (``table.lifetime.dropping``).
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,7 +73,15 @@ class TableAltered:
     schema: Schema | None = None
 
 
-TableEvent: TypeAlias = TableCreated | TableAltered
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDropped:
+    """The table is gone. Its id is for cleaning up its nodes in the coordinator."""
+
+    table_id: str
+    name: str
+
+
+TableEvent: TypeAlias = TableCreated | TableAltered | TableDropped
 
 
 def encode_table(action: TableCreated) -> Json:
@@ -137,6 +148,14 @@ KINDS = (
         encode=_encode_alteration,
         decode=_decode_alteration,
     ),
+    EventKind(
+        type=TableDropped,
+        name="TableDropped",
+        encode=lambda action: {"table_id": action.table_id, "name": action.name},
+        decode=lambda body: TableDropped(
+            table_id=known_name(body["table_id"], "a table's locks"), name=body["name"]
+        ),
+    ),
 )
 
 
@@ -155,10 +174,10 @@ def altered(table: TableCreated, action: TableAltered, n: int) -> TableCreated:
 
 
 def admit(action: TableEvent, table: TableCreated, plans: Iterable[Plan]) -> TableEvent | Conflict:
-    """Return the alteration of a table that exists, or the conflict that forbids it.
+    """Return the event of a table that exists, or the conflict that forbids it.
 
     Args:
-        action: the creation or alteration.
+        action: the creation, alteration or end.
         table: the newest definition.
         plans: the pending plans.
     """
@@ -169,7 +188,7 @@ def admit(action: TableEvent, table: TableCreated, plans: Iterable[Plan]) -> Tab
             return Conflict(reason="the table was altered meanwhile", winner=table.altered)
         case TableAltered(schema=Schema() as schema):
             return _lost_order(schema, plans) or action
-        case TableAltered():
+        case TableAltered() | TableDropped():
             return action
         case _:
             assert_never(action)

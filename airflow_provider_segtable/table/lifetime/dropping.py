@@ -1,0 +1,188 @@
+"""Drop a table: end its log first, then delete its files.
+
+1. A drop locks all time, which waits for the holders of other locks, and revokes none. If they do
+   not end within ``WAIT_S``, it is refused, unless it is forced: then it needs no lock. That is
+   a courtesy to people. What is safe does not rest on it: the log decides.
+2. ``TableDropped`` is committed. From then on no version can be opened, and every commit is refused
+   with ``TableGone``; authors then delete the files that they have written.
+3. The marker above the event keeps the event as its content (``table.log.event_log``, rule 8), and
+   is durable before the first deletion. So the rest of the log may go in any order: an incomplete
+   log always leads to the marker, and never looks like a smaller table.
+4. Deleted are: data files, deletion vectors, hints, the coordinator's records, last the events and
+   older markers. While an event is left, no table can be created there. Only files whose names
+   segtable gives are deleted (``table.lifetime.own_files``); the others are kept and named.
+5. The files are listed before the log is asked whether a new table begins at the marker. So
+   a dropper that was paused never deletes the new table's files.
+6. Every step may be repeated: a drop that was killed is finished by another one, which also deletes
+   what authors left who came too late for the first.
+
+The marker stays, one small file. Without it an author that was paused right before its put could
+put an old table's event into a new table's log.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
+    CorruptTable,
+    LockTimeout,
+    OutcomeUnknown,
+    TableGone,
+    TableInUse,
+)
+from airflow_provider_segtable.core.locks.lockbox import Lock, LockRequest
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import Event, TableDropped
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import DATA, DELETES
+from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.own_files import LOG, is_own, list_files
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import (
+    EXPIRED,
+    TIMELINE,
+    expired_path,
+)
+
+WAIT_S = 5.0
+"""How long a drop waits for the locks of others, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropResult:
+    """What a drop deleted, or a dry run would delete.
+
+    Attributes:
+        name: the table's name.
+        n: the event that dropped the table; None for a dry run of a table that exists.
+        rows: rows that readers saw, before deletes; None if the table was dropped before.
+        segments: segments that readers saw; None likewise.
+        files: number of deleted files: data, deletes, log.
+        bytes: their size.
+        kept: paths of files that segtable did not make, in the table's folders.
+        locks: locks and waiting requests of others, at the first look.
+    """
+
+    name: str
+    n: int | None
+    rows: int | None
+    segments: int | None
+    files: int
+    bytes: int
+    kept: tuple[str, ...] = ()
+    locks: tuple[Lock, ...] = field(default=(), repr=False)
+
+
+def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> DropResult:
+    """Drop a table; see ``Table.drop``."""
+    end = ports.log.end()
+    told = _told(ports, end)
+    if dry_run:
+        return told
+    if end is None:
+        end = _ended(ports) if force else _ended_alone(ports)
+    _mark(ports, end)
+    files = [each for each in list_files(ports.storage) if is_own(each.path)]
+    if ports.log.event(end.n + 1) is None:  # rule 5
+        _delete(ports, end, [each.path for each in files])
+    return replace(told, n=end.n)
+
+
+def _told(ports: TableContext, end: Event | None) -> DropResult:
+    """Return what is there: the table, or the rest of one that was dropped by ``end``."""
+    action = dropped(end) if end else _end_of(ports.log.load())
+    chunks = () if end else ports.log.load().timeline.visible_summaries().values()
+    files = [*list_files(ports.storage)]
+    own = [each for each in files if is_own(each.path) and not (end and _marks(each.path, end))]
+    coordinator = ports.coordinator
+    return DropResult(
+        name=action.name,
+        n=end.n if end else None,
+        rows=None if end else sum(each.rows for each in chunks),
+        segments=None if end else sum(each.visible for each in chunks),
+        files=len(own),
+        bytes=sum(each.size for each in own),
+        kept=tuple(each.path for each in files if not is_own(each.path)),
+        locks=(*coordinator.locks(action.table_id), *coordinator.waiters(action.table_id)),
+    )
+
+
+def _end_of(state: State) -> TableDropped:
+    return TableDropped(table_id=state.table.table_id, name=state.table.name)
+
+
+def _marks(path: str, end: Event) -> bool:
+    return path == expired_path(end.n + 1)
+
+
+def _ended_alone(ports: TableContext) -> Event:
+    """End the log under a lock on all time."""
+    request = LockRequest(
+        table=ports.log.load().table.table_id,
+        group=f"drop-{ports.randomness.token()}",
+        purpose="drop",
+        holder=ports.author,
+        priority=0,
+        intervals=(ALL_TIME,),
+    )
+    try:
+        lease = ports.coordinator.acquire(request, wait_s=WAIT_S)
+    except LockTimeout as error:
+        raise TableInUse(
+            f"{ports.uri} is in use: {error}; or drop it all the same, with force (--force): their "
+            "work fails then, and they delete its files"
+        ) from error
+    with ports.leased(lease, request.table):
+        return _ended(ports, lease.check)
+
+
+def _ended(ports: TableContext, guard: Callable[[], None] = lambda: None) -> Event:
+    """Commit the end of the log, unless another drop has; return its event."""
+    try:
+        state = ports.log.load()
+        action, commit_id = _end_of(state), ports.randomness.token()
+        commit_or_raise(ports, state, Change(action=action, commit_id=commit_id, guard=guard))
+    except TableGone:
+        pass  # by another drop, or by ours, whose reply was lost
+    end = ports.log.end()
+    if end is None:
+        raise CorruptTable(f"{ports.uri}: the event that dropped the table is lost: run it again")
+    return end
+
+
+def _mark(ports: TableContext, end: Event) -> None:
+    """Put the marker of rule 3, and make it and the event below it durable."""
+    try:
+        ports.storage.create(expired_path(end.n + 1), encode(end))
+    except (AlreadyExists, OutcomeUnknown):
+        if ports.log.first() <= end.n:
+            raise  # it is unknown whether there is a marker
+    for folder in (TIMELINE, EXPIRED):
+        ports.storage.settle(folder)
+
+
+def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
+    """Delete files in the order of rule 4, and the coordinator's records."""
+    markers = [path for path in own if path.startswith(EXPIRED) and not _marks(path, end)]
+    events = [path for path in own if path.startswith(TIMELINE)]
+    for path in own:
+        if not path.startswith((EXPIRED, TIMELINE)):
+            ports.storage.delete(path)
+    ports.coordinator.forget(dropped(end).table_id)
+    for path in (*events, *markers):
+        ports.storage.delete(path)
+    for folder in (DATA, DELETES, LOG):
+        ports.storage.prune(folder)
+
+
+def dropped(end: Event) -> TableDropped:
+    """Return what the last event of a log says.
+
+    Raises:
+        CorruptTable: it is another event.
+    """
+    if not isinstance(end.action, TableDropped):
+        raise CorruptTable(f"event {end.n} is {end.kind}, but a marker names it as the last one")
+    return end.action

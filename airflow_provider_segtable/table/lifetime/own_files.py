@@ -1,0 +1,43 @@
+"""The files below a table's root that segtable itself wrote, told by their names.
+
+A drop deletes these and no others. The names are those of ``docs/FORMAT.md``: every writer makes
+its files by them, so neither the log nor a footer has to be readable.
+"""
+
+import re
+from collections.abc import Iterator
+
+from airflow_provider_segtable.core.paths import DATA, DELETES
+from airflow_provider_segtable.ports.storage import Entry, Storage
+
+LOG = "_segtable"
+
+_NUMBER = r"[0-9]{20}"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_OWN = re.compile(
+    "|".join(
+        (
+            rf"{DATA}/[^/]+/[0-9]{{5,}}-[A-Za-z0-9-]+\.parquet",
+            rf"{DATA}/_runs/.+",
+            rf"{DELETES}/[A-Za-z0-9-]+\.arrow",
+            rf"{LOG}/timeline/{_NUMBER}\.json",
+            rf"{LOG}/checkpoints/({_NUMBER}\.parquet|_last)",
+            rf"{LOG}/expired/{_NUMBER}",
+            rf"{LOG}/tags/{_NAME}-[0-9]+\.parquet",
+            rf"{LOG}/(clock|results)/{_NAME}",
+            rf"{LOG}/probe-{_NAME}",
+            rf"{LOG}/lost/.+",
+        )
+    )
+)
+
+
+def is_own(path: str) -> bool:
+    """Return whether the name of a file is one that segtable gives."""
+    return bool(_OWN.fullmatch(path))
+
+
+def list_files(storage: Storage) -> Iterator[Entry]:
+    """Yield the files in the folders of a table: its own, and others that lie among them."""
+    for folder in (DATA, DELETES, LOG):
+        yield from storage.list(folder)
