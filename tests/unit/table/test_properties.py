@@ -11,7 +11,7 @@ from airflow_provider_segtable.core.errors import (
     SchemaMismatch,
 )
 from airflow_provider_segtable.core.log.events import TableAltered
-from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn
+from airflow_provider_segtable.core.tables.evolution import AddColumn, DropColumn, WidenColumn
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.planning.policy import Policy
 from airflow_provider_segtable.planning.settings import settings
@@ -105,6 +105,29 @@ def test_an_alteration_lands_once(table: Table) -> None:
     assert table.alter(set={"retention.hours": "2"}) == table.state().n == n + 1
 
 
+def test_a_removal_run_again_is_not_checked_again(table: Table) -> None:
+    """It landed under its commit id, so that the property is gone is no error."""
+    table.alter(set={"retention.hours": "1"})
+    n = table.alter(unset=["retention.hours"], commit_id="x")
+    assert table.alter(unset=["retention.hours"], commit_id="x") == n
+
+
+def test_columns_that_stay_as_they_are_make_no_schema(table: Table) -> None:
+    """Also beside a property that changes: files of the table keep their schema's number."""
+    same = WidenColumn(name="row", type="int64")
+    assert table.alter(columns=[same]) == 4
+    table.alter(columns=[same], set={"retention.hours": "1"})
+    assert (table.state().table.schema.number, table.state().table.earlier) == (0, ())
+
+
+def test_a_type_is_kept_as_arrow_prints_it(table: Table) -> None:
+    """However it was written."""
+    table.alter(columns=[AddColumn(name="stops", type="map<string,int64>")])
+    added = table.state().table.schema.find("stops")
+    assert added is not None
+    assert added.type == "map<string, int64>"
+
+
 def test_alterations_at_once_are_checked_against_each_other(table: Table) -> None:
     """The one that lands second was checked against an older definition, so it is refused."""
     state = table.state()
@@ -151,7 +174,7 @@ def test_a_lost_reply_to_an_alteration_is_told(table: Table) -> None:
     """The same commit id ends it."""
     storage = table.ports.storage
     asked = {"set": {"retention.hours": "1"}, "commit_id": "mine"}
-    with pytest.raises(CommitUnknown, match="'mine'"):
+    with pytest.raises(CommitUnknown, match=r"event 5 .*'mine'"):
         trapped(table, *[lost(storage, landed=False)] * 1000).alter(**asked)
     assert trapped(table, lost(storage, landed=True)).alter(**asked) == 5
     assert table.alter(**asked) == table.state().n == 5
