@@ -190,11 +190,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/log/state": (*RULES, *VERSIONS, *CLEANING),
     "core/log/transitions": (*RULES, *VERSIONS, *CHANGES),
     "planning/retention": ("tests/unit/planning/test_retention.py",),
-    "table/changes/row_change": (
-        "tests/unit/table",
-        "tests/unit/services/test_changes.py",
-        *CHANGES,
-    ),
+    "table/changes/row_change": (*ROW_CHANGES, "tests/unit/table/test_restore.py", *CHANGES),
     "table/log/committer": LOG,
     "table/log/event_log": LOG,
     "table/tags": ("tests/unit/table/test_tags.py",),

@@ -121,7 +121,9 @@ CONDITIONS: tuple[tuple[Any, int], ...] = (
 )
 
 
-@pytest.mark.parametrize(("where", "groups"), CONDITIONS, ids=str)
+@pytest.mark.parametrize(
+    ("where", "groups"), CONDITIONS, ids=lambda each: " ".join(str(each).split())
+)
 def test_row_groups_that_cannot_match_are_skipped(
     monkeypatch: pytest.MonkeyPatch, where: Any, groups: int
 ) -> None:
