@@ -108,6 +108,14 @@ def test_and_needs_all_parts_and_or_one() -> None:
         assert can_be(predicate, lambda _: block) is expected, predicate
 
 
+def test_each_test_is_compared_with_its_own_column() -> None:
+    """A column without statistics excludes nothing, whatever the others say."""
+    known = {"n": bounds((1, 1))}
+    for column, expected in (("n", False), ("m", True)):
+        assert can_be(Compare(column, Compares.EQUAL, 9), known.get) is expected
+        assert can_be(IsNull(column), known.get) is expected
+
+
 def test_unknown_bounds_skip_nothing() -> None:
     """Neither absent statistics, nor an unknown number of nulls, nor a bound of another kind."""
     assert can_be(Compare("n", Compares.EQUAL, 1), lambda _: None)

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.core.deletes.predicate import AllOf, Compare, Compares, Day
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.segments.invariants import violations
@@ -181,3 +182,47 @@ def test_a_day_of_a_rollup_table_is_loaded_again(table: Table) -> None:
         table.overwrite(again, interval="2013-01-01T00:30/2013-01-03")
     table.overwrite(again.slice(0, 0), interval=day)
     assert len(seen(table)) == 24
+
+
+def test_groups_of_a_condition_are_loaded_again(table: Table) -> None:
+    """Rows of one carrier are replaced; a condition that is no SQL cannot be recorded."""
+    again = hours().filter(pc.field("carrier") == "A")
+    done = table.overwrite(again.slice(0, 2), where="carrier = 'A'")
+    assert (done.matched, done.deleted, done.inserted) == (32, None, 2)
+    found = table.snapshot().rolled_up(columns=["carrier", "rows"]).to_pylist()
+    assert sum(row["rows"] for row in found if row["carrier"] == "A") == 2
+    assert sum(row["rows"] for row in found) == 64 + 2
+    with pytest.raises(InvalidInput, match="records deletes as conditions in SQL"):
+        table.overwrite(again, where=pc.field("carrier") == "A")
+    assert table.state().n == 3
+
+
+def test_an_overwrite_of_nothing_by_nothing_is_no_event(table: Table) -> None:
+    """Neither rows to replace nor rows to write."""
+    assert table.overwrite(hours().slice(0, 0), interval="2014-01-01/2014-01-02").n is None
+    assert table.state().n == 2
+
+
+def test_days_of_a_table_of_dates_are_loaded_again(service: MemoryService) -> None:
+    """The recorded condition has dates, as the column."""
+    dates = pa.schema([("at", pa.date32()), ("carrier", pa.string())])
+    made = new_table(service)
+    plain = replace(made.state().table, schema=from_arrow(dates), granularity=Granularity.YEAR)
+    count = (Metric(name="rows", kind=MetricKind.COUNT),)
+    steps = QueryGranularity.DAY
+    daily = Rollup(dimensions=("carrier",), metrics=count, query_granularity=steps)
+    storage = MemoryStorage(clock=made.ports.clock)
+    ports = replace(made.ports, storage=storage, files=MemoryFiles())
+    table = create_table(ports, of_kind(plain, daily))
+    days = pa.array([15706, 15707, 15708], pa.int32()).cast(pa.date32())
+    given = pa.table({"at": days, "carrier": ["A"] * 3})
+    table.append(given)
+    done = table.overwrite(given.slice(1, 1), interval="2013-01-02/2013-01-03")
+    action = EventLog(table.ports.storage).event(done.n or 0)
+    assert action is not None
+    assert isinstance(action.action, RowsChanged)
+    assert action.action.predicate == AllOf(
+        (Compare("at", Compares.AT_LEAST, Day(15707)), Compare("at", Compares.LESS, Day(15708)))
+    )
+    found = table.snapshot().rolled_up(columns=["at", "rows"]).sort_by("at")
+    assert found.column("rows").to_pylist() == [1, 1, 1]

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.log.events import RowsChanged
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, extent_of
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Interval
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
@@ -230,6 +230,23 @@ def test_the_log_and_its_checkpoint_remember_recent_overwrites(table: Table) -> 
     assert state.overwritten == (Overwritten(5, (FIRST_HOUR,)),)
     head = decode_head(encode_head(state), state.timeline, state.ids)
     assert head.overwritten == state.overwritten
+
+
+def test_a_condition_on_time_bounds_what_is_overwritten(table: Table) -> None:
+    """So overwrites by conditions on other times do not look at each other."""
+    hour = "at < timestamp '1970-01-01 01:00:00'"
+    (bounds,) = _overwritten(table, table.overwrite(even(100), where=hour).n or 0)
+    (anywhere,) = _overwritten(table, table.overwrite(rows(range(8)), where="row < 10").n or 0)
+    assert bounds.overlaps(FIRST_HOUR)
+    assert not bounds.overlaps(Interval(HOUR_US + 1, 2 * HOUR_US))
+    assert anywhere == ALL_TIME
+
+
+def _overwritten(table: Table, n: int) -> tuple[Interval, ...]:
+    event = table.ports.log.event(n)
+    assert event is not None
+    assert isinstance(event.action, RowsChanged)
+    return event.action.overwritten
 
 
 def test_an_author_that_missed_too_many_overwrites_looks_again() -> None:
