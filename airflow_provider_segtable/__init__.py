@@ -12,11 +12,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Table": "airflow_provider_segtable.library.table",
+    "Sql": "airflow_provider_segtable.core.requests.change_request",
     "SegtableError": "airflow_provider_segtable.core.errors",
     "spark_app_path": "airflow_provider_segtable.spark.driver.app_files",
 }
 
-__all__ = ["SegtableError", "Table", "__version__", "spark_app_path"]
+__all__ = ["SegtableError", "Sql", "Table", "__version__", "spark_app_path"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,6 +29,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.snapshot": ("Snapshot",),
     "table.writes.append": ("AppendResult",),
     "table.changes.row_change": ("ChangeResult",),
+    "core.requests.change_request": ("Sql",),
     "core.tables.rollup_kind": ("Metric", "QueryGranularity", "Rollup"),
     "core.tables.evolution": (
         "AddColumn",

@@ -1,8 +1,8 @@
 """Carry out ``segtable delete``, ``update`` and ``merge``, and print their results.
 
-1. This process does simple changes itself, which saves Spark's start: simple SQL
-   (``data.sql``), constant values to set, one local file that fits in memory. Spark does the
-   others. ``--engine`` overrides the choice.
+1. This process does simple changes itself, which saves Spark's start: simple SQL (``data.sql``) as
+   conditions and new values, one local file that fits in memory. Spark does the others.
+   ``--engine`` overrides the choice.
 2. Errors for both engines (unknown column, missing file) are reported before Spark starts.
 3. A dry run counts the rows of the newest version that would change, and commits nothing.
 """
@@ -112,15 +112,18 @@ def _why_spark(schema: "pa.Schema", request: ChangeRequest) -> str | None:
     Raises:
         SchemaMismatch: there is no such column.
     """
+    from airflow_provider_segtable.data.files.input_files import schema_of
     from airflow_provider_segtable.table.changes.arrow_engine import check_sql
 
     file = request.source if isinstance(request, Merge) else request.rows
     if isinstance(file, FileRows):
         _check_there(file.path)
     try:
+        columns = None
         if isinstance(file, FileRows):
             _check_local(file)
-        check_sql(request, schema)
+            columns = schema_of(Path(file.path), file.format)
+        check_sql(request, schema, columns)
     except SchemaMismatch:
         raise
     except InvalidInput as error:

@@ -81,8 +81,9 @@ class TableChanges:
         """Update rows: delete them and append their new values, in one atomic event.
 
         Args:
-            set: new values by column: a value, or a ``pyarrow.compute.Expression`` over the old
-                row.
+            set: new values by column: a plain value; ``Sql("price * 2")``, an expression over the
+                old row (``data.sql.sql_values`` lists what this process computes); or a
+                ``pyarrow.compute.Expression``.
             where: a condition, as for ``delete``; ``"true"`` matches all rows.
             commit_id: equal ids update once; random by default.
             dry_run: only count the rows that would be updated.
@@ -102,18 +103,22 @@ class TableChanges:
         on: Sequence[str],
         matched: str = "update",
         unmatched: str = "insert",
+        set: Mapping[str, Any] | None = None,  # noqa: A002 - SQL's word
         commit_id: str | None = None,
         dry_run: bool = False,
     ) -> ChangeResult:
         """Merge source rows into the table by key columns, in one atomic event.
 
         Args:
-            source: rows, as for ``append``, with some of the table's columns and all of ``on``.
+            source: rows, as for ``append``, with some of the table's columns and all of ``on``;
+                with ``set``, others, too.
             on: the key columns; null equals nothing.
             matched: if a table row has a source key, it gets the source's other columns
                 (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
             unmatched: if a source row has no match, it is inserted (``"insert"``; missing columns
                 are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key.
+            set: new values of updated rows instead of the source's, as for ``update``:
+                ``{"n": Sql("target.n + source.n")}``; other columns stay.
             commit_id: equal ids merge once; random by default.
             dry_run: only count the rows that would be deleted and inserted.
 
@@ -126,6 +131,7 @@ class TableChanges:
             on=(on,) if isinstance(on, str) else tuple(on),
             matched=action(Matched, matched),
             unmatched=action(Unmatched, unmatched),
+            set=set,
             commit_id=commit_id,
             dry_run=dry_run,
         )

@@ -177,6 +177,9 @@ def update(
     [green]segtable update ./flights --set "tailnum=null" --matches forget.csv --dry-run[/]
     [green]segtable update ./flights --set "distance=distance * 1.609" --all[/]
 
+    Arithmetic, case, coalesce and simple functions of text are computed in this
+    process, all other expressions by Spark.
+
     All expressions see the old row. Two updates of the same row conflict: the
     later one looks again, a few times, and then ends with 4: run it again.
     """

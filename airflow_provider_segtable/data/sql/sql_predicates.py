@@ -121,9 +121,7 @@ class _Reader:
                 return IsNull(self.column(tree.this, tree).name)
             case exp.In() if tree.expressions and not tree.args.get("query"):
                 field = self.column(tree.this, tree)
-                return Among(
-                    field.name, tuple(column_value(each, field) for each in tree.expressions)
-                )
+                return Among(field.name, tuple(_value(each, field) for each in tree.expressions))
             case exp.Between() if not tree.args.get("symmetric"):
                 field = self.column(tree.this, tree)
                 low, high = (_stated(tree.args[key], field) for key in ("low", "high"))
@@ -177,7 +175,7 @@ def _parts(tree: Tree, kind: type[exp.Connector]) -> list[Tree]:
 
 
 def _stated(tree: Tree, field: pa.Field) -> Value:
-    value = column_value(tree, field)
+    value = _value(tree, field)
     if value is None:
         name = written(exp.column(field.name, quoted=True))
         raise InvalidInput(
@@ -186,12 +184,7 @@ def _stated(tree: Tree, field: pa.Field) -> Value:
     return value
 
 
-def column_value(tree: Tree, field: pa.Field) -> Value:
-    """Return a literal as a value of a column; None if it is NULL.
-
-    Raises:
-        InvalidInput: it is no literal, or not a value of the column.
-    """
+def _value(tree: Tree, field: pa.Field) -> Value:
     found = literal(tree)
     if found is None:
         raise _refused(tree, f"it is not a plain value to compare with column {field.name!r}")

@@ -103,7 +103,7 @@ def delete(
 def update(
     spark: SparkSession,
     ports: TableContext,
-    set: Mapping[str, str],  # noqa: A002  # SQL's word
+    set: Mapping[str, str | Sql],  # noqa: A002  # SQL's word
     where: str | None = None,
     *,
     matches: DataFrame | None = None,
@@ -146,7 +146,7 @@ def merge(  # noqa: PLR0913 - a merge's arguments, and those of every change
     *,
     matched: str = "update",
     unmatched: str = "insert",
-    set: Mapping[str, str] | None = None,  # noqa: A002  # SQL's word
+    set: Mapping[str, str | Sql] | None = None,  # noqa: A002  # SQL's word
     commit_id: str | None = None,
     wait_s: float = WAIT_S,
     dry_run: bool = False,
@@ -188,5 +188,5 @@ def _given(rows: DataFrame | None) -> GivenRows | None:
     return None if rows is None else spark_rows(rows)
 
 
-def _sql(given: Mapping[str, str]) -> dict[str, Sql]:
-    return {name: Sql(text) for name, text in given.items()}
+def _sql(given: Mapping[str, str | Sql]) -> dict[str, Sql]:
+    return {name: Sql(str(text)) for name, text in given.items()}

@@ -1,7 +1,7 @@
 """The Arrow row engine: evaluates changes in this process.
 
-1. It reads simple SQL (``data.sql``) and Arrow expressions. New values are constants in SQL,
-   plain values or Arrow expressions.
+1. It reads simple SQL (``data.sql``) and Arrow expressions, as conditions and as new values, which
+   may be plain values, too.
 2. Rows to match and sources are Arrow tables in memory; so are the changed rows, in full. The
    table itself is read batch by batch.
 3. ``check_sql`` refuses what only Spark can evaluate, so that a caller may choose the engine first.
@@ -12,19 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
     GivenRows,
     Merge,
     RowsToMatch,
-    Sql,
     Update,
     held,
 )
-from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.arrow.given_rows import arrow_table
@@ -38,9 +35,9 @@ from airflow_provider_segtable.table.changes.matching import (
     present,
     when,
 )
-from airflow_provider_segtable.table.changes.merge_rows import merged
+from airflow_provider_segtable.table.changes.merge_rows import check_set, merged, source_columns
 from airflow_provider_segtable.table.changes.row_engine import Selected
-from airflow_provider_segtable.table.changes.updating import assigned
+from airflow_provider_segtable.table.changes.updating import assigned, new_values
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import Prepare
 from airflow_provider_segtable.table.writes.incoming import incoming
@@ -74,7 +71,7 @@ class ArrowEngine:
         matched = sum(map(len, rows.values()))
         if isinstance(request, Delete):
             return Selected(rows=rows, matched=matched)
-        values = _values(request.set, snapshot.schema)
+        values = new_values(request.set, snapshot.schema)
         if not matched:
             assigned(snapshot.schema.empty_table(), values)  # check the values, too
             return Selected(matched=0)
@@ -84,7 +81,7 @@ class ArrowEngine:
     def join(self, snapshot: Snapshot, request: Merge) -> Selected[pa.Table]:
         """Return the rows that a merge deletes and appends."""
         check_together(request)
-        source = given_columns(held(request.source).rows, snapshot.schema)
+        source = source_columns(held(request.source).rows, snapshot.schema, request)
         rows, matched, new = merged(snapshot, request, source)
         return _selected(snapshot, rows, matched, new)
 
@@ -97,12 +94,12 @@ def check_together(request: ChangeRequest) -> None:
     """Refuse combinations that only Spark can evaluate.
 
     Raises:
-        InvalidInput: rows beside a condition or new values, which join two tables.
+        InvalidInput: rows beside a condition or new values, or a merge by a condition, which join
+            two tables.
     """
     if isinstance(request, Merge):
-        if request.set or not request.keys:
-            beside = "--set" if request.set else "a condition as --on"
-            raise InvalidInput(f"a source beside {beside} joins two tables: use Spark for this")
+        if not request.keys:
+            raise InvalidInput("a source beside a condition as --on joins two tables: use Spark")
     elif request.rows is not None and (isinstance(request, Update) or request.where is not None):
         beside = "--set" if isinstance(request, Update) else "--where"
         raise InvalidInput(
@@ -111,8 +108,13 @@ def check_together(request: ChangeRequest) -> None:
         )
 
 
-def check_sql(request: ChangeRequest, schema: pa.Schema) -> None:
+def check_sql(request: ChangeRequest, schema: pa.Schema, source: pa.Schema | None = None) -> None:
     """Refuse a request that only Spark can evaluate; its rows need not be read yet.
+
+    Args:
+        request: the change.
+        schema: the table's columns.
+        source: the columns of a merge's source.
 
     Raises:
         SchemaMismatch: there is no such column, for Spark neither.
@@ -120,11 +122,12 @@ def check_sql(request: ChangeRequest, schema: pa.Schema) -> None:
     """
     check_together(request)
     if isinstance(request, Merge):
+        check_set(request, schema, source)
         return
     if request.where is not None:
         condition(request.where, schema, "")
     if isinstance(request, Update):
-        _values(request.set, schema)
+        assigned(schema.empty_table(), new_values(request.set, schema))
 
 
 def _condition(request: Delete | Update, snapshot: Snapshot) -> Condition:
@@ -165,34 +168,3 @@ def _selected(
     checked = check_rows(new, snapshot.schema, snapshot.state.table.time_column)
     some = checked.num_rows
     return Selected(rows=rows, matched=matched, new=checked if some else None, count=lambda: some)
-
-
-def _values(given: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    return {
-        name: _constant(name, value.text, schema) if isinstance(value, Sql) else value
-        for name, value in given.items()
-    }
-
-
-def _constant(name: str, text: str, schema: pa.Schema) -> pa.Scalar | None:
-    """Return the constant value of an SQL text, in a column's type.
-
-    Raises:
-        SchemaMismatch: there is no such column.
-        InvalidInput: it is an expression, or not a value of the column's type.
-    """
-    from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate  # slow to import
-
-    if name not in schema.names:
-        raise SchemaMismatch(
-            f"there is no column {name!r} to set: the table has {', '.join(schema.names)}"
-        )
-    if text.strip().lower() == "null":
-        return None
-    quoted = name.replace("`", "``")
-    match parse_predicate(f"`{quoted}` = {text}", schema):
-        case Compare(column=column, how=Compares.EQUAL, value=value) if column == name:
-            return scalar(value, schema.field(name).type, name)
-    raise InvalidInput(
-        f"{text!r} is not a plain value to set column {name!r} to: use Spark for this"
-    )

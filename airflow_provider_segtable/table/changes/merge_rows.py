@@ -3,11 +3,14 @@
 1. Keys are compared as SQL compares them: null equals nothing.
 2. The table's key columns are read batch by batch; matching rows are then read in full. The source
    is in memory.
-3. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
+3. New values (``set``) are computed over the matched row with the columns of its source row beside
+   it, also those that the table lacks.
+4. The log does not enforce unique keys: two concurrent merges may both insert a key that neither
    found.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +21,8 @@ from airflow_provider_segtable.core.requests.change_request import Matched, Merg
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
-from airflow_provider_segtable.table.changes.matching import addresses, in_full, when
+from airflow_provider_segtable.table.changes.matching import addresses, given_columns, in_full, when
+from airflow_provider_segtable.table.changes.updating import assigned, new_values
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 
@@ -29,8 +33,8 @@ def merged(
 
     Args:
         snapshot: the table at one version.
-        request: the merge, by key columns and without ``set``.
-        source: its source, in the types of the table's columns.
+        request: the merge, by key columns.
+        source: its source (``source_columns``).
 
     Raises:
         InvalidInput: several source rows would update one row.
@@ -42,12 +46,43 @@ def merged(
     coming = []
     if request.matched is Matched.UPDATE and matched:
         _refuse_doubles(source, numbers, met, request.keys)
-        coming.append(_updated(in_full(snapshot, rows), source, keys, numbers))
+        coming.append(_updated(in_full(snapshot, rows), source, keys, numbers, request.set))
     if request.unmatched is Unmatched.INSERT:
         met_rows = np.append(met, False)[numbers]  # null keys have index -1: the last
         coming.append(_widened(source.filter(pa.array(~met_rows)), snapshot.schema))
     every = pa.concat_tables(coming) if coming else snapshot.schema.empty_table()
     return {} if request.matched is Matched.IGNORE else rows, matched, every
+
+
+def source_columns(source: pa.Table, schema: pa.Schema, request: Merge) -> pa.Table:
+    """Return a source in the types of the table's columns; with ``set`` it may have others.
+
+    Raises:
+        SchemaMismatch: a column has another type, or is unknown without ``set``.
+    """
+    if request.set is None:
+        return given_columns(source, schema)
+    known = given_columns(
+        source.select([name for name in source.column_names if name in schema.names]), schema
+    )
+    columns = [
+        (known if name in schema.names else source).column(name) for name in source.column_names
+    ]
+    return pa.table(columns, names=source.column_names)
+
+
+def check_set(request: Merge, schema: pa.Schema, source: pa.Schema | None) -> None:
+    """Refuse new values that only Spark computes.
+
+    Raises:
+        SchemaMismatch: a column is missing.
+        InvalidInput: only Spark computes a value.
+    """
+    if request.set is None or source is None:
+        return
+    fields = [schema.field(each.name) if each.name in schema.names else each for each in source]
+    joined = _beside(schema.empty_table(), pa.schema(fields).empty_table())
+    assigned(joined, new_values(request.set, schema, _names(source.names)))
 
 
 def _joined(
@@ -83,15 +118,35 @@ def _refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Seq
         )
 
 
-def _updated(rows: pa.Table, source: pa.Table, keys: Keys, numbers: Numbers) -> pa.Table:
-    """Return rows of the table with the values of their source rows."""
+def _updated(
+    rows: pa.Table,
+    source: pa.Table,
+    keys: Keys,
+    numbers: Numbers,
+    given: Mapping[str, Any] | None,
+) -> pa.Table:
+    """Return rows of the table with their new values, by default those of their source rows."""
     place = np.zeros(keys.count, np.int64)
     known = numbers >= 0
     place[numbers[known]] = np.flatnonzero(known)
     taken = source.take(pa.array(place[keys.find(rows)]))
+    if given is not None:
+        values = new_values(given, rows.schema, _names(source.column_names))
+        return assigned(_beside(rows, taken), values).select(rows.column_names)
     fresh = [name for name in source.column_names if name not in keys.columns]
     columns = [(taken if name in fresh else rows).column(name) for name in rows.column_names]
     return pa.table(columns, names=rows.column_names)
+
+
+def _beside(rows: pa.Table, source: pa.Table) -> pa.Table:
+    """Return rows with the columns of their source rows, under names of their own."""
+    names = [*rows.column_names, *_names(source.column_names).values()]
+    return pa.table([*rows.columns, *source.columns], names=names)
+
+
+def _names(source: Sequence[str]) -> dict[str, str]:
+    """Return the names of a source's columns beside those of the table."""
+    return {name: f"source.{name}" for name in source}
 
 
 def _widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:

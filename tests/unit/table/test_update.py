@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
+from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.time.interval import HOUR_US
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, files, numbers
@@ -26,6 +27,17 @@ def test_values_and_expressions_are_set(table: Table) -> None:
     names, prices = column(table, "name"), column(table, "price")
     assert {row for row, name in names.items() if name == "new"} == {0, 1, 30}
     assert (prices[30], prices[29], len(prices)) == (300.0, 14.5, 40)
+
+
+def test_values_are_computed_by_sql(table: Table) -> None:
+    """An expression in SQL sees the old row; of a merge both sides, under their names."""
+    table.update({"price": Sql("price * 2 + row"), "name": "x"}, "row < 3")
+    assert [column(table, "price")[row] for row in range(4)] == [0.0, 2.0, 4.0, 1.5]
+    with pytest.raises(InvalidInput, match="Spark"):
+        table.update({"price": Sql("round(price)")}, "row < 3")
+    given = pa.table({"row": [1, 2], "more": [10.0, 20.0]})
+    table.merge(given, on="row", unmatched="ignore", set={"price": Sql("target.price + more")})
+    assert [column(table, "price")[row] for row in range(4)] == [0.0, 12.0, 24.0, 1.5]
 
 
 def test_a_row_may_move_to_another_chunk(table: Table) -> None:

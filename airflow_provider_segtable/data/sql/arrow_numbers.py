@@ -1,0 +1,188 @@
+"""Arithmetic of Spark's SQL (ANSI) on Arrow values.
+
+1. Two numbers are brought to a common type: the wider integer; a decimal that holds both; float
+   with float is float; all else with a floating number is double. Integers divide as doubles.
+2. Overflow and division by zero are errors, as in Spark: no value is wrapped around.
+3. Decimals divide by rules that Arrow does not have, so these, and results of more than 38 digits,
+   are left to Spark.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Values: TypeAlias = Any
+"""A ``pyarrow.Array``, or a ``pyarrow.Scalar`` that stands for every row."""
+
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
+_MOST_DIGITS = 38
+
+
+class OnlySpark(Exception):
+    """Raised for what only Spark computes; the text says why."""
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type are numbers."""
+    return kind in _INTEGERS or pa.types.is_floating(kind) or pa.types.is_decimal128(kind)
+
+
+def number(text: str) -> pa.Scalar:
+    """Return a literal in the type that Spark gives it: int, bigint, decimal or double."""
+    from decimal import Decimal
+
+    if "e" in text.lower():
+        return pa.scalar(float(text), pa.float64())
+    if "." in text:
+        return pa.scalar(Decimal(text))
+    whole = int(text)
+    for kind, bits in ((pa.int32(), 31), (pa.int64(), 63)):
+        if -(2**bits) <= whole < 2**bits:
+            return pa.scalar(whole, kind)
+    return pa.scalar(Decimal(whole))
+
+
+def common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return the type to which Spark brings two types.
+
+    Raises:
+        OnlySpark: it is not known here.
+    """
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if not (is_number(left) and is_number(right)):
+        raise OnlySpark(f"it brings {left} and {right} together")
+    if pa.types.is_floating(left) or pa.types.is_floating(right):
+        return pa.float64()
+    if left in _INTEGERS and right in _INTEGERS:
+        return max(left, right, key=_INTEGERS.index)
+    (left_whole, left_scale), (right_whole, right_scale) = _digits(left), _digits(right)
+    scale = max(left_scale, right_scale)
+    return _decimal(max(left_whole, right_whole) + scale, scale)
+
+
+def widened(values: Values, kind: pa.DataType) -> Values:
+    """Return values in a common type, or as a floating number."""
+    if values.type == kind:
+        return values
+    if pa.types.is_decimal(kind) and values.type in _INTEGERS:
+        values = values.cast(pa.decimal128(_DIGITS[values.type], 0))
+    return _cast(values, kind, safe=not pa.types.is_floating(kind))
+
+
+def added(left: Values, right: Values) -> Values:
+    """Return ``left + right``."""
+    return _decimals_or(_sum_type, pc.add_checked, left, right)
+
+
+def subtracted(left: Values, right: Values) -> Values:
+    """Return ``left - right``."""
+    return _decimals_or(_sum_type, pc.subtract_checked, left, right)
+
+
+def multiplied(left: Values, right: Values) -> Values:
+    """Return ``left * right``."""
+    return _decimals_or(_product_type, pc.multiply_checked, left, right)
+
+
+def divided(left: Values, right: Values) -> Values:
+    """Return ``left / right`` as a double."""
+    if pa.types.is_decimal(common(left.type, right.type)):
+        raise OnlySpark("it divides decimals")
+    kind = pa.float64()
+    if pa.types.is_float32(left.type) and left.type == right.type:
+        kind = left.type
+    return pc.divide(widened(left, kind), _not_zero(widened(right, kind)))
+
+
+def whole_quotient(left: Values, right: Values) -> Values:
+    """Return ``left div right`` of integers, as a bigint."""
+    _check_integers(left, right, "div")
+    first, second = widened(left, pa.int64()), widened(right, pa.int64())
+    return pc.divide_checked(first, _not_zero(second))
+
+
+def remainder(left: Values, right: Values) -> Values:
+    """Return ``left % right`` of integers, with the sign of ``left``."""
+    _check_integers(left, right, "%")
+    kind = common(left.type, right.type)
+    first, second = widened(left, pa.int64()), _not_zero(widened(right, pa.int64()))
+    # -2^63 % -1 is 0, but the quotient is no bigint
+    divisor = pc.if_else(pc.equal(second, -1), pa.scalar(1, pa.int64()), second)
+    rest = pc.subtract(first, pc.multiply(pc.divide(first, divisor), divisor))
+    return rest.cast(kind)
+
+
+def _check_integers(left: Values, right: Values, operator: str) -> None:
+    for kind in (left.type, right.type):
+        if kind not in _INTEGERS and not pa.types.is_null(kind):
+            raise OnlySpark(f"{operator} is computed for integers, and this is {kind}")
+
+
+def _not_zero(divisor: Values) -> Values:
+    if pc.any(pc.equal(_array(divisor), pa.scalar(0, divisor.type))).as_py():
+        raise ZeroDivisionError("division by zero; write nullif(divisor, 0) for null")
+    return divisor
+
+
+def _array(values: Values) -> Values:
+    return pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
+
+
+def _decimals_or(
+    of_decimals: Callable[[pa.DataType, pa.DataType], pa.DataType],
+    compute: Callable[[Values, Values], Values],
+    left: Values,
+    right: Values,
+) -> Values:
+    """Compute with two numbers; decimals in types whose result has few enough digits."""
+    kind = common(left.type, right.type)
+    if pa.types.is_null(kind):
+        return pa.scalar(None)
+    if not is_number(kind):
+        raise OnlySpark(f"it computes with {kind}")
+    if not pa.types.is_decimal(kind):
+        return compute(widened(left, kind), widened(right, kind))
+    first, second = (_as_decimal(each) for each in (left, right))
+    of_decimals(first.type, second.type)
+    return compute(first, second)
+
+
+def _as_decimal(values: Values) -> Values:
+    if isinstance(values, pa.Scalar) and values.type in _INTEGERS and values.is_valid:
+        return number(f"{values.as_py()}.")  # as many digits as it has
+    if pa.types.is_null(values.type):
+        return values.cast(pa.decimal128(1, 0))
+    return widened(values, _decimal(sum(_digits(values.type)), _digits(values.type)[1]))
+
+
+def _digits(kind: pa.DataType) -> tuple[int, int]:
+    """Return the digits before and after the point."""
+    if kind in _INTEGERS:
+        return _DIGITS[kind], 0
+    return kind.precision - kind.scale, kind.scale
+
+
+def _sum_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return _decimal(whole + scale + 1, scale)
+
+
+def _product_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    return _decimal(left.precision + right.precision + 1, left.scale + right.scale)
+
+
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    if precision > _MOST_DIGITS:
+        raise OnlySpark(f"its result has up to {precision} digits")
+    return pa.decimal128(precision, scale)
+
+
+def _cast(values: Values, kind: pa.DataType, *, safe: bool) -> Values:
+    return pc.cast(values, kind, safe=safe)

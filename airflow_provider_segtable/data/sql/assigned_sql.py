@@ -1,0 +1,106 @@
+"""New values of columns in SQL: read once, then computed for the rows that change.
+
+1. A literal takes the column's type, as in a condition: ``'2026-01-01'`` is a time for a column of
+   times. All else is computed (``data.sql.sql_values``) and must be a value of the column's type.
+2. Columns are those of the old row, also as ``target.column``. In a merge ``source.column`` is a
+   column of the source; a bare name that both sides have is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from sqlglot import exp
+
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
+from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark
+from airflow_provider_segtable.data.sql.sql_text import Kind, Tree, fitted, literal, parsed
+from airflow_provider_segtable.data.sql.sql_values import WAY_OUT, computed, stored
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedSql:
+    """An SQL expression as the new value of a column."""
+
+    text: str
+    field: pa.Field
+    tree: Tree
+
+    @staticmethod
+    def read(
+        field: pa.Field, text: str, names: Sequence[str], source: Mapping[str, str] | None = None
+    ) -> "AssignedSql":
+        """Read an expression.
+
+        Args:
+            field: the column to set.
+            text: the expression, in Spark's SQL.
+            names: the table's columns.
+            source: of a merge, the names of its source's columns in the rows.
+
+        Raises:
+            InvalidInput: it is no SQL, or names a column of both sides.
+        """
+        try:
+            tree = _resolved(parsed(text, "a value", "amount * 2"), names, source or {})
+        except RecursionError:
+            raise InvalidInput(f"the new value is nested too deeply; {WAY_OUT}") from None
+        return AssignedSql(text, field, tree)
+
+    def over(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return the new values of rows.
+
+        Raises:
+            SchemaMismatch: a value is not one of the column's type.
+            InvalidInput: only Spark computes it, or there is no value (overflow).
+        """
+        try:
+            one = _constant(self.tree, self.field)
+            if one is not None:
+                return pa.chunked_array([pa.repeat(one, len(rows))])
+            return pa.chunked_array([stored(computed(self.tree, rows), self.field.type)])
+        except (RecursionError, OnlySpark) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise InvalidInput(f"{self.text!r} cannot be computed here: {why}; {WAY_OUT}") from None
+        except (ArithmeticError, TypeError, ValueError, pa.ArrowException) as error:
+            raise SchemaMismatch(
+                f"column {self.field.name!r} is {self.field.type} and cannot be set to "
+                f"{self.text}: {error}"
+            ) from None
+
+
+def _constant(tree: Tree, field: pa.Field) -> pa.Scalar | None:
+    """Return a literal as a value of a column; None if it is no literal."""
+    found = literal(tree)
+    if found is None or (isinstance(tree.unnest(), exp.Cast) and found.kind is Kind.NUMBER):
+        return None
+    if found.kind is Kind.NULL:
+        return pa.scalar(None, field.type)
+    value = fitted(found, field.type)
+    if value is None:
+        raise TypeError(f"it is {found.kind}")
+    try:
+        return scalar(value, field.type, field.name)
+    except InvalidInput as error:
+        raise SchemaMismatch(str(error)) from None
+
+
+def _resolved(tree: Tree, names: Sequence[str], source: Mapping[str, str]) -> Tree:
+    """Return a tree whose columns are named as in the rows, without a side."""
+
+    def resolve(node: Tree) -> Tree:
+        if not isinstance(node, exp.Column):
+            return node
+        name, side = node.name, node.table
+        if not side and name in source:
+            if name in names:
+                raise InvalidInput(
+                    f"{name!r} is a column of both sides: write target.{name} or source.{name}"
+                )
+            side = "source"
+        if side == "source" and name in source:
+            return exp.column(source[name], quoted=True)
+        return exp.column(name, quoted=True) if side == "target" else node
+
+    return tree.transform(resolve)

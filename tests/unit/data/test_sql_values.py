@@ -1,0 +1,170 @@
+"""Values in SQL: computed as Spark computes them, or refused by name.
+
+``tests/spark/test_sql_values.py`` gives the same expressions to Spark.
+"""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from math import isnan, nan
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.data.sql.assigned_sql import AssignedSql
+from airflow_provider_segtable.data.sql.sql_text import parsed
+from airflow_provider_segtable.data.sql.sql_values import computed
+
+ROWS = pa.table(
+    {
+        "a": pa.array([1, 2, None, -7], pa.int64()),
+        "b": pa.array([0, 3, 4, 2], pa.int32()),
+        "f": pa.array([1.5, nan, None, 0.0]),
+        "g": pa.array([1.5, 2.5, 0.1, nan], pa.float32()),
+        "m": pa.array([Decimal("1.50"), Decimal("2.25"), None, Decimal("-3.00")]),
+        "s": pa.array(["ab", " Straße ", None, ""]),
+        "at": pa.array([datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)] + [None]),
+        "d": pa.array([date(2026, 1, 1), None, date(2026, 2, 1), date(1969, 1, 1)]),
+        "yes": pa.array([True, False, None, True]),
+    }
+)
+HOUR = [datetime(2026, 1, day, 1, tzinfo=UTC) for day in (1, 2, 3)]
+CASES: dict[str, list[Any]] = {
+    "a + 1": [2, 3, None, -6],
+    "a + b * 2 - 1": [0, 7, None, -4],
+    "-a": [-1, -2, None, 7],
+    "abs(a)": [1, 2, None, 7],
+    "a / 2": [0.5, 1.0, None, -3.5],
+    "a % 4": [1, 2, None, -3],
+    "a % -1": [0, 0, None, 0],
+    "mod(b, 3)": [0, 0, 1, 2],
+    "a div 2": [0, 1, None, -3],
+    "m * 2": [Decimal("3.00"), Decimal("4.50"), None, Decimal("-6.00")],
+    "m + a": [Decimal("2.50"), Decimal("4.25"), None, Decimal("-10.00")],
+    "m * 1.5": [Decimal("2.250"), Decimal("3.375"), None, Decimal("-4.500")],
+    "m * 1e1": [15.0, 22.5, None, -30.0],
+    "f + m": [3.0, nan, None, -3.0],
+    "g * g": [2.25, 6.25, 0.010000000707805157, nan],
+    "g + 1": [2.5, 3.5, 1.1000000014901161, nan],
+    "2.5D + b": [2.5, 5.5, 6.5, 4.5],
+    "3000000000 + b": [3000000000, 3000000003, 3000000004, 3000000002],
+    "cast(a as double) / 4": [0.25, 0.5, None, -1.75],
+    "cast(b / 3 as int)": [0, 1, 1, 0],
+    "cast(b as bigint) * 2147483647": [0, 6442450941, 8589934588, 4294967294],
+    "upper(s)": ["AB", " STRASSE ", None, ""],
+    "lower(trim(s)) || '!'": ["ab!", "straße!", None, "!"],
+    "concat(s, '-', s)": ["ab-ab", " Straße - Straße ", None, "-"],
+    "length(s)": [2, 8, None, 0],
+    "coalesce(a, b, 0)": [1, 2, 4, -7],
+    "nullif(b, 0)": [None, 3, 4, 2],
+    "if(a > b, a, b)": [1, 3, 4, 2],
+    "case a when 1 then 'one' when 2 then 'two' end": ["one", "two", None, None],
+    "case when b = 0 then 0 else a / b end": [0.0, 2 / 3, None, -3.5],
+    "if(f > g, 'more', if(f = f, 'same', 'null'))": ["same", "more", "null", "same"],
+    "f >= g": [True, True, None, False],
+    "b in (0, 4) and d < '2026-01-15'": [True, False, False, False],
+    "at between '2026-01-02' and '2026-01-03'": [False, True, True, None],
+    "upper(s) = 'AB'": [True, False, None, False],
+    "at + interval 1 hour": [*HOUR, None],
+    "at - interval '2 days' + interval 49 hours": [*HOUR, None],
+    "if(at > timestamp '2026-01-01 12:00:00', d, null)": [None, None, date(2026, 2, 1), None],
+}
+
+
+def alike(found: Any, wanted: Any) -> bool:
+    """Return whether two values are equal, NaN and NaN too."""
+    if isinstance(found, float) and isinstance(wanted, float) and isnan(wanted):
+        return isnan(found)
+    return type(found) is type(wanted) and found == wanted
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_an_expression_has_the_value_that_spark_gives_it(text: str) -> None:
+    """Values and their types are those that Spark has for the same text."""
+    found = computed(parsed(text, "a value", ""), ROWS).to_pylist()
+    assert all(map(alike, found, CASES[text])), found
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "word"),
+    [
+        ("a", "a / 2", "truncated"),
+        ("a", "1.5", "whole numbers"),
+        ("a", "'one'", "it is text"),
+        ("a", "s", "cast it"),
+        ("a", "f > g", "it is bool"),
+        ("b", "b + 2147483647", "overflow"),
+        ("a", "a * 9223372036854775807", "overflow"),
+        ("f", "a / b", "division by zero"),
+        ("a", "a % b", "division by zero"),
+        ("m", "m * 1.5", "data loss"),
+        ("m", "f", "NaN|nan"),
+        ("a", "nope + 1", "'nope'"),
+        ("s", "b", "it is int32"),
+    ],
+)
+def test_what_is_no_value_of_the_column_is_no_value_on_spark_either(
+    column: str, text: str, word: str
+) -> None:
+    """Nothing is rounded, wrapped around or cast unasked; the error names column and expression."""
+    with pytest.raises(SchemaMismatch, match=word):
+        AssignedSql.read(ROWS.schema.field(column), text, ROWS.column_names).over(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "word"),
+    [
+        ("f", "round(f, 1)", "ROUND"),
+        ("m", "m / 2", "divides decimals"),
+        ("s", "replace(s, 'a', 'b')", "REPLACE"),
+        ("s", "s + 1", "together"),
+        ("a", "(select max(a) from t)", "SELECT"),
+        ("s", "cast(a as string)", "cast to string"),
+        ("at", "at + interval 1 month", "intervals are"),
+        ("at", "d + 1", "together"),
+        ("at", "trim(s)", "large_string"),
+        ("a", "source.a", "source.a"),
+        ("a", "sum(a)", "SUM"),
+        ("f", "f % 2", "integers"),
+        ("a", "(" * 2000 + "a" + ")" * 2000, "deeply"),
+        ("a", "a +", "not a value in Spark's SQL"),
+    ],
+)
+def test_what_only_spark_computes_is_refused_by_name(column: str, text: str, word: str) -> None:
+    """The error names the part, the reason and Spark, also where no row is computed."""
+    with pytest.raises(InvalidInput, match=word) as refused:
+        AssignedSql.read(ROWS.schema.field(column), text, ROWS.column_names).over(ROWS.slice(0, 0))
+    assert "Spark" in str(refused.value)
+    assert not isinstance(refused.value, SchemaMismatch)
+
+
+def test_literals_take_the_type_of_the_column() -> None:
+    """As in a condition: a text is a time for a column of times, NULL is null in each."""
+    texts = {"at": "'2026-01-01T02:00+01:00'", "d": "'2026-01-01'", "m": "2", "g": "1", "s": "null"}
+    found = {
+        name: AssignedSql.read(ROWS.schema.field(name), text, ROWS.column_names).over(ROWS)
+        for name, text in texts.items()
+    }
+    assert {name: values[0].as_py() for name, values in found.items()} == {
+        "at": datetime(2026, 1, 1, 1, tzinfo=UTC),
+        "d": date(2026, 1, 1),
+        "m": Decimal("2.00"),
+        "g": 1.0,
+        "s": None,
+    }
+    assert {len(values) for values in found.values()} == {4}
+
+
+def test_sides_of_a_merge() -> None:
+    """``source.a`` is the source's column, a bare name must be of one side alone."""
+    source = {"a": "source.a", "sold": "source.sold"}
+    joined = (
+        ROWS.select(["a"])
+        .append_column("source.a", ROWS["b"])
+        .append_column("source.sold", ROWS["b"])
+    )
+    read = AssignedSql.read(ROWS.schema.field("a"), "target.a - source.a + sold", ["a"], source)
+    assert read.over(joined).to_pylist() == [1, 2, None, -7]
+    with pytest.raises(InvalidInput, match="both sides"):
+        AssignedSql.read(ROWS.schema.field("a"), "a + 1", ["a"], source)
