@@ -28,6 +28,8 @@ from airflow_provider_segtable.planning.engine import Engine
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_segtable.data.files.input_files import InputFile
+
 _DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
 _DONE = {"delete": "deleted", "update": "updated", "merge": "merged", "overwrite": "overwritten"}
 
@@ -122,7 +124,7 @@ def _why_spark(schema: "pa.Schema", request: ChangeRequest) -> str | None:
         columns = None
         if isinstance(file, FileRows):
             _check_local(file)
-            columns = schema_of(Path(file.path), file.format)
+            columns = schema_of(_input(file))
         check_sql(request, schema, columns)
     except SchemaMismatch:
         raise
@@ -143,13 +145,11 @@ def _check_there(name: str) -> None:
 
 def _check_local(file: FileRows) -> None:
     """Refuse a file that this process cannot read."""
-    from airflow_provider_segtable.data.files.input_files import file_format
-
     if _of_spark(file.path):
         raise InvalidInput(f"{file} is not a single file on this machine")
     if file.options:
         raise InvalidInput("--option needs --engine spark, it goes to Spark's reader")
-    file_format(Path(file.path), file.format)
+    _ = _input(file).format
 
 
 def _read(file: FileRows, schema: "pa.Schema") -> GivenRows:
@@ -159,7 +159,13 @@ def _read(file: FileRows, schema: "pa.Schema") -> GivenRows:
     from airflow_provider_segtable.data.files.input_files import read_rows, schema_of
     from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows
 
-    path = Path(file.path)
-    names = schema_of(path, file.format).names
+    source = _input(file)
+    names = schema_of(source).names
     some = pa.schema([each for each in schema if each.name in names])
-    return arrow_rows(read_rows(path, some, file.format))
+    return arrow_rows(read_rows(source, some))
+
+
+def _input(file: FileRows) -> "InputFile":
+    from airflow_provider_segtable.data.files.input_files import InputFile
+
+    return InputFile(file.path, file.format)

@@ -14,7 +14,7 @@ from airflow_provider_segtable.cli.display.output import Facts, print_warning
 from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
 from airflow_provider_segtable.core.requests.overwrite import Extent
-from airflow_provider_segtable.data.files.input_files import file_format
+from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
 from airflow_provider_segtable.spark.reads.input_source import read_source
@@ -42,30 +42,28 @@ def session(master: str | None, what: str, table: Table) -> Iterator[SparkSessio
 
 def ingest_files(
     table: Table,
-    files: Sequence[Path],
-    format_: str | None,
+    files: Sequence[InputFile],
     columns: FileColumns,
     commit_id: str | None,
     master: str | None,
 ) -> Generator[Callable[[], Facts]]:
     """Yield one append per file; each runs when called."""
     with session(master, "ingest", table) as spark:
-        for path in files:
-            name = f"{commit_id}/{path.name}/0" if commit_id else None
+        for file in files:
+            name = f"{commit_id}/{file.name}/0" if commit_id else None
 
-            def append(path: Path = path, name: str | None = name) -> Facts:
+            def append(file: InputFile = file, name: str | None = name) -> Facts:
                 again = name is not None and name in table.state().commits
-                rows = _read(spark, table, path, file_format(path, format_), columns)
+                rows = _read(spark, table, file, columns)
                 committed = ingest(table.ports, rows, commit_id=name)
-                return append_facts(table, committed.n, path, again=again)
+                return append_facts(table, committed.n, file.place, again=again)
 
             yield append
 
 
 def overwrite_by_files(
     table: Table,
-    files: Sequence[Path],
-    format_: str | None,
+    files: Sequence[InputFile],
     columns: FileColumns,
     extent: Extent,
     commit_id: str | None,
@@ -73,18 +71,18 @@ def overwrite_by_files(
 ) -> ChangeResult:
     """Replace rows by those of all files."""
     with session(master, "ingest", table) as spark:
-        frames = (_read(spark, table, path, file_format(path, format_), columns) for path in files)
+        frames = (_read(spark, table, file, columns) for file in files)
         rows = reduce(DataFrame.unionByName, frames)
         return overwrite(table.ports, rows, interval=extent, commit_id=commit_id)
 
 
-def _read(
-    spark: SparkSession, table: Table, path: Path, kind: str, columns: FileColumns
-) -> DataFrame:
+def _read(spark: SparkSession, table: Table, file: InputFile, columns: FileColumns) -> DataFrame:
     """Return a file's rows; texts are read in the table's types, like by the local engine."""
     definition = table.state().table
     schema = given_schema(definition)
-    place = "file:" + re.sub(r"([*?\[\]{}\\,])", r"\\\1", str(path.absolute()))
+    kind, place = file.format, file.place
+    if not file.remote:
+        place = "file:" + re.sub(r"([*?\[\]{}\\,])", r"\\\1", str(Path(place).absolute()))
     given = columns.in_file(schema)
     # Spark leaves out the keys of JSON that a given schema does not have
     rows = (

@@ -1,7 +1,6 @@
 """Carry out ``segtable ingest --overwrite``: the rows of all files replace others, in one event."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -9,14 +8,14 @@ from airflow_provider_segtable.cli.display.output import Facts, progress
 from airflow_provider_segtable.cli.input.engines import check_spark
 from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.core.requests.overwrite import Extent
+from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.planning.engine import Engine
 
 
-def overwritten(  # noqa: PLR0913 - each is an option
+def overwritten(
     uri: str,
     table: Any,
-    files: Sequence[Path],
-    format_: str | None,
+    files: Sequence[InputFile],
     columns: FileColumns,
     extent: Extent,
     *,
@@ -31,13 +30,13 @@ def overwritten(  # noqa: PLR0913 - each is an option
         bar.add_task("overwriting", total=None)
         if local:
             result = table.overwrite(
-                _rows(table, files, format_, columns), interval=extent, commit_id=commit_id
+                _rows(table, files, columns), interval=extent, commit_id=commit_id
             )
         else:
             check_spark()
             from airflow_provider_segtable.cli.on_spark import overwrite_by_files
 
-            result = overwrite_by_files(table, files, format_, columns, extent, commit_id, master)
+            result = overwrite_by_files(table, files, columns, extent, commit_id, master)
     return {
         "table": uri,
         "version": result.state.n,
@@ -53,8 +52,8 @@ def overwritten(  # noqa: PLR0913 - each is an option
     }
 
 
-def _rows(table: Any, files: Sequence[Path], format_: str | None, columns: FileColumns) -> Any:
+def _rows(table: Any, files: Sequence[InputFile], columns: FileColumns) -> Any:
     import pyarrow as pa
 
     definition = table.state().table
-    return pa.concat_tables([columns.read(path, format_, definition) for path in files])
+    return pa.concat_tables([columns.read(file, definition) for file in files])

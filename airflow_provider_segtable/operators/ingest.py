@@ -268,12 +268,12 @@ def rows_of(path: Path, kind: str | None, state: State) -> Any:
     Raises:
         InvalidInput: it cannot be read, or its rows do not fit; the message names the file.
     """
-    from airflow_provider_segtable.data.files.input_files import read_rows
+    from airflow_provider_segtable.data.files.input_files import InputFile, read_rows
     from airflow_provider_segtable.data.jobs.segment_writer import check_rows
     from airflow_provider_segtable.table.definition import given_schema
 
     schema = given_schema(state.table)
-    rows = read_rows(path, schema, kind)
+    rows = read_rows(InputFile(str(path), kind), schema)
     try:
         return check_rows(rows, schema, state.table.time_column)
     except InvalidInput as error:
@@ -298,10 +298,10 @@ def spark_reads(files: Sequence[str], kind: str | None, options: Mapping[str, st
 
 def readable(file: str, kind: str | None) -> bool:
     """Return whether a name, or the given format, tells a format that this process reads."""
-    from airflow_provider_segtable.data.files.input_files import file_format
+    from airflow_provider_segtable.data.files.input_files import InputFile
 
     try:
-        return bool(file_format(Path(file), kind))
+        return bool(InputFile(file, kind).format)
     except InvalidInput:
         return False
 

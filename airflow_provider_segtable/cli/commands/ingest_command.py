@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from airflow_provider_segtable.cli.input.options import (
     StorageOptions,
     TableUri,
     ZooKeeper,
+    store_options,
 )
 from airflow_provider_segtable.cli.overwriting import overwritten
 from airflow_provider_segtable.core.errors import InvalidInput
@@ -28,12 +28,18 @@ from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_segtable.data.files.input_files import InputFile
+
 
 def ingest(  # noqa: PLR0913 - each is an option
     table: TableUri,
     files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE...", help="Parquet, CSV or JSON lines.", show_default=False),
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="Parquet, CSV or JSON lines: paths, or URIs like s3://bucket/key.",
+            show_default=False,
+        ),
     ],
     *,
     format_: Annotated[
@@ -92,11 +98,15 @@ def ingest(  # noqa: PLR0913 - each is an option
     Columns and types must match the table's, and every row needs an event time.
     An invalid file appends nothing; the files before it stay appended.
     """
+    from airflow_provider_segtable.data.files.input_files import InputFile
+
     if engine is Engine.SPARK and rows_per_append:
         raise InvalidInput(
             "--rows-per-append works only with --engine local: leave out one of them"
         )
     taken = FileColumns.parse(columns, cast=cast)
+    options = store_options(storage_options)
+    sources = [InputFile(place, format_, options) for place in files]
     extent = extent_of(overwrite)
     if extent is not None:
         if rows_per_append:
@@ -105,25 +115,25 @@ def ingest(  # noqa: PLR0913 - each is an option
                 "out one of them"
             )
         with writable_table(table, storage_options, zookeeper) as opened:
-            local = _local_does(files, engine, None)
+            local = _local_does(sources, engine, None)
             told = overwritten(
-                *(table, opened, files, format_, taken, extent),
+                *(table, opened, sources, taken, extent),
                 commit_id=commit_id,
                 local=local,
                 master=master,
             )
         tell(told, as_json=as_json)
         return
-    _check_names(files, commit_id)
+    _check_names(sources, commit_id)
     with writable_table(table, storage_options, zookeeper) as opened:
         _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
-        if not _local_does(files, engine, rows_per_append):
+        if not _local_does(sources, engine, rows_per_append):
             check_spark()
             from airflow_provider_segtable.cli.on_spark import ingest_files
 
-            appends = ingest_files(opened, files, format_, taken, commit_id, master)
+            appends = ingest_files(opened, sources, taken, commit_id, master)
         else:
-            appends = _local(opened, files, format_, taken, rows_per_append, commit_id)
+            appends = _local(opened, sources, taken, rows_per_append, commit_id)
         with closing(appends):  # ends the session now, not at garbage collection
             done = list(_watched(appends, len(files)))
         version = opened.state().n
@@ -134,9 +144,9 @@ def ingest(  # noqa: PLR0913 - each is an option
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
 
 
-def _check_names(files: list[Path], commit_id: str | None) -> None:
+def _check_names(files: "list[InputFile]", commit_id: str | None) -> None:
     """Refuse two files of one name: under a commit id the second would count as appended before."""
-    names = [path.name for path in files]
+    names = [file.name for file in files]
     for name in names if commit_id else ():
         if names.count(name) > 1:
             raise InvalidInput(
@@ -145,35 +155,34 @@ def _check_names(files: list[Path], commit_id: str | None) -> None:
             )
 
 
-def _local_does(files: list[Path], wish: Engine, rows_per_append: int | None) -> bool:
+def _local_does(files: "list[InputFile]", wish: Engine, rows_per_append: int | None) -> bool:
     from airflow_provider_segtable.spark.driver.install_check import spark_here
 
     wish = Engine.LOCAL if rows_per_append else wish
-    size = sum(path.stat().st_size for path in files if path.is_file())
+    size = sum(file.size() for file in files) if wish is Engine.AUTO else 0
     return chosen_engine(wish, size=size, spark_here=spark_here).local
 
 
 def _local(
     table: Any,
-    files: list[Path],
-    format_: str | None,
+    files: "list[InputFile]",
     columns: FileColumns,
     rows_per_append: int | None,
     commit_id: str | None,
 ) -> Generator[Callable[[], Facts]]:
     definition = table.state().table
-    for path in files:
-        rows = columns.read(path, format_, definition)
+    for file in files:
+        rows = columns.read(file, definition)
         size = rows_per_append or max(rows.num_rows, 1)
         for start in range(0, max(rows.num_rows, 1), size):
-            name = f"{commit_id}/{path.name}/{start}" if commit_id else None
-            yield partial(_append, table, rows.slice(start, size), name, path)
+            name = f"{commit_id}/{file.name}/{start}" if commit_id else None
+            yield partial(_append, table, rows.slice(start, size), name, file.place)
 
 
-def _append(table: Any, rows: "pa.Table", commit_id: str | None, path: Path) -> Facts:
+def _append(table: Any, rows: "pa.Table", commit_id: str | None, file: str) -> Facts:
     before = table.state().commits.get(commit_id) if commit_id else None
     committed = table.append(rows, commit_id=commit_id)
-    return append_facts(table, committed.n, path, again=before is not None)
+    return append_facts(table, committed.n, file, again=before is not None)
 
 
 def _watched(appends: Iterator[Callable[[], Facts]], files: int) -> Iterator[Facts]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -67,8 +66,12 @@ def create(  # noqa: PLR0913 - each is an option
         typer.Option(help=r'Columns: "NAME TYPE \[not null], ..."', show_default=False),
     ] = None,
     like: Annotated[
-        Path | None,
-        typer.Option(help="Take the columns of this Parquet, CSV or JSON-lines file."),
+        str | None,
+        typer.Option(
+            help="Take the columns of this Parquet, CSV or JSON-lines file, a path or a URI.",
+            metavar="FILE",
+            show_default=False,
+        ),
     ] = None,
     granularity: Annotated[
         str, typer.Option(help="Length of time chunks: hour, day, week, month, year, all.")
@@ -115,9 +118,10 @@ def create(  # noqa: PLR0913 - each is an option
 
     settings = pairs(properties, "--property")
     kind = parse_rollup(dimensions, metrics, query_granularity)
+    columns = _schema(schema, like, storage_options)
     made = Table.create(
         table,
-        schema=needed(_schema(schema, like), time, kind) if like else _schema(schema, like),
+        schema=needed(columns, time, kind) if like else columns,
         time_column=time,
         granularity=granularity,
         name=name,
@@ -246,14 +250,14 @@ def alter(  # noqa: PLR0913 - each is an option
     note(f"[green]version {version} has these columns.[/]")
 
 
-def _schema(text: str | None, like: Path | None) -> Any:
-    if (text is None) == (like is None):
-        raise InvalidInput("give the columns by either --schema or --like FILE")
-    if text is not None:
+def _schema(text: str | None, like: str | None, storage_options: list[str] | None) -> Any:
+    if text is not None and like is None:
         return parse_schema(text)
-    from airflow_provider_segtable.data.files.input_files import schema_of
+    if text is not None or like is None:
+        raise InvalidInput("give the columns by either --schema or --like FILE")
+    from airflow_provider_segtable.data.files.input_files import InputFile, schema_of
 
-    return schema_of(like)  # type: ignore[arg-type]  # schema or like is given
+    return schema_of(InputFile(like, options=store_options(storage_options)))
 
 
 @tables.command()

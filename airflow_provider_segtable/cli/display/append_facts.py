@@ -1,18 +1,17 @@
 """The result of an append as facts, read from the log."""
 
-from pathlib import Path
 from typing import Any
 
 from airflow_provider_segtable.cli.display.facts import summary
 from airflow_provider_segtable.cli.display.output import Facts
 
 
-def append_facts(table: Any, n: int, path: Path, *, again: bool) -> Facts:
+def append_facts(table: Any, n: int, file: str, *, again: bool) -> Facts:
     """Return the result of one append, from the log."""
     action = table.ports.log.event(n).action
     segments = action.segments
     return {
-        "file": str(path),
+        "file": file,
         "version": n,
         "appended_before": again,
         "segments": len(segments),

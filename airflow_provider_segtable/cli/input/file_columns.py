@@ -9,7 +9,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
@@ -17,6 +16,8 @@ from airflow_provider_segtable.core.log.events import TableCreated
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_segtable.data.files.input_files import InputFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class FileColumns:
         some = {old: schema.field(new) for new, old in names.items() if new in schema.names}
         return pa.schema([each.with_name(old) for old, each in some.items()])
 
-    def read(self, path: Path, format_: str | None, table: TableCreated) -> "pa.Table":
+    def read(self, file: "InputFile", table: TableCreated) -> "pa.Table":
         """Return the rows of a file as rows to append.
 
         Raises:
@@ -79,7 +80,7 @@ class FileColumns:
         from airflow_provider_segtable.table.definition import given_schema
 
         schema = given_schema(table)
-        return self.taken(read_rows(path, self.in_file(schema), format_), schema, table)
+        return self.taken(read_rows(file, self.in_file(schema)), schema, table)
 
     def taken(self, rows: "pa.Table", schema: "pa.Schema", table: TableCreated) -> "pa.Table":
         """Return rows with the columns to take, cast if wanted.

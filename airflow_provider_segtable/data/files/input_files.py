@@ -1,23 +1,27 @@
-"""Read a user's files: Parquet, CSV and JSON lines, by their suffixes.
+"""Read a user's files: Parquet, CSV and JSON lines, by their suffixes, here or in object stores.
 
 1. Formats without types (CSV, JSON) are read in the table's types. Their times follow one rule
    (``data.arrow.text_times``), however many rows have a zone.
 2. If a file cannot be read, ``InvalidInput`` names the file and the reason.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.data.arrow.storable_types import storable
 from airflow_provider_segtable.data.arrow.text_times import TIME, are_times, parsed_times
+from airflow_provider_segtable.data.files.filesystems import STORES, object_store
 
 FORMATS = ("parquet", "csv", "json")
 _OF_A_VALUE = ("conversion error", "error parsing", "changed from", "expected a zone")
@@ -31,48 +35,105 @@ _BY_SUFFIX = {
 }
 
 
-def file_format(path: Path, given: str | None = None) -> str:
-    """Return ``given``, or the format of the suffix of ``path``."""
-    name = path.name.removesuffix(".gz")
-    found = given or _BY_SUFFIX.get(Path(name).suffix.lower())
-    if found not in FORMATS:
-        raise InvalidInput(
-            f"{path} has no known format: name it *.parquet, *.csv or *.jsonl, "
-            f"or give --format {'|'.join(FORMATS)}"
-        )
-    return found
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A user's file: a path on this machine, or a URI of an object store.
+
+    ``given`` is the format, by default that of the suffix; ``options`` are storage options.
+    """
+
+    place: str
+    given: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a URI of a scheme that is no object store's."""
+        scheme = self.place.partition("://")[0] if self.remote else "file"
+        if scheme not in ("file", *STORES):
+            known = ", ".join(f"{each}://" for each in STORES)
+            raise InvalidInput(f"{self.place!r} has an unknown scheme: use a path, or {known}")
+
+    @property
+    def remote(self) -> bool:
+        """Return whether it is a URI."""
+        return "://" in self.place
+
+    @property
+    def name(self) -> str:
+        """Return its name, without folders."""
+        return PurePosixPath(self.place).name
+
+    @property
+    def format(self) -> str:
+        """Return the given format, or that of the suffix.
+
+        Raises:
+            InvalidInput: it is not known.
+        """
+        suffix = PurePosixPath(self.name.removesuffix(".gz")).suffix.lower()
+        found = self.given or _BY_SUFFIX.get(suffix)
+        if found not in FORMATS:
+            raise InvalidInput(
+                f"{self.place} has no known format: name it *.parquet, *.csv or *.jsonl, "
+                f"or give --format {'|'.join(FORMATS)}"
+            )
+        return found
+
+    def size(self) -> int:
+        """Return its bytes; 0 if there is no such file."""
+        system, path = self._opened()
+        with _readable(self.place):
+            return system.get_file_info(path).size or 0
+
+    def seekable(self) -> pa.NativeFile:
+        """Open it for random access."""
+        system, path = self._opened()
+        return system.open_input_file(path)
+
+    def stream(self) -> pa.NativeFile:
+        """Open it to be read from its start, decompressed by its suffix."""
+        system, path = self._opened()
+        return system.open_input_stream(path, compression="detect")
+
+    def _opened(self) -> tuple[fs.FileSystem, str]:
+        if not self.remote:
+            return fs.LocalFileSystem(), str(Path(self.place).absolute())
+        if self.place.startswith("file://"):
+            return fs.LocalFileSystem(), unquote(urlsplit(self.place).path)
+        return object_store(self.place, self.options)
 
 
-def schema_of(path: Path, given: str | None = None) -> pa.Schema:
+def schema_of(file: InputFile) -> pa.Schema:
     """Return the schema of a file, in types that a table can store."""
-    kind = file_format(path, given)
-    with _readable(path):
-        schema = pq.read_schema(path) if kind == "parquet" else _inferred(_opened(path, kind))
-    return pa.schema([storable(field) for field in schema])
+    kind = file.format
+    with _readable(file.place):
+        schema = pq.read_schema(file.seekable()) if kind == "parquet" else _inferred(_text(file))
+    return pa.schema([storable(each) for each in schema])
 
 
-def read_rows(path: Path, schema: pa.Schema, given: str | None = None) -> pa.Table:
+def read_rows(file: InputFile, schema: pa.Schema) -> pa.Table:
     """Return all rows of a file; CSV and JSON are read by ``schema``.
 
     Raises:
         InvalidInput: the file is missing or broken.
         SchemaMismatch: a value does not fit the column's type.
     """
-    kind = file_format(path, given)
     read: dict[str, Callable[[], pa.Table]] = {
         # only the file: a folder "month=1/" in its path must not become a column
-        "parquet": lambda: pq.ParquetFile(path).read(),
-        "csv": lambda: _read_csv(path, schema),
-        "json": lambda: _read_json(path, schema),
+        "parquet": lambda: pq.ParquetFile(file.seekable()).read(),
+        "csv": lambda: _read_csv(file.stream(), schema),
+        "json": lambda: _read_json(file.stream(), schema),
     }
-    with _readable(path):
+    kind = file.format
+    with _readable(file.place):
         return read[kind]()
 
 
-def _opened(path: Path, kind: str) -> pa.RecordBatchReader:
-    if kind == "csv":
-        return pc.open_csv(path, convert_options=pc.ConvertOptions(strings_can_be_null=True))
-    return pj.open_json(path)
+def _text(file: InputFile) -> pa.RecordBatchReader:
+    if file.format == "csv":
+        options = pc.ConvertOptions(strings_can_be_null=True)
+        return pc.open_csv(file.stream(), convert_options=options)
+    return pj.open_json(file.stream())
 
 
 def _inferred(reader: pa.RecordBatchReader) -> pa.Schema:
@@ -88,16 +149,16 @@ def _of_times(rows: pa.Table, field: pa.Field) -> bool:
     return bool(pa.types.is_string(field.type)) and are_times(rows.column(field.name))
 
 
-def _read_csv(path: Path, schema: pa.Schema) -> pa.Table:
+def _read_csv(stream: pa.NativeFile, schema: pa.Schema) -> pa.Table:
     options = pc.ConvertOptions(
         column_types=_as_text(schema), strings_can_be_null=True, quoted_strings_can_be_null=False
     )
-    return _timed(pc.read_csv(path, convert_options=options), schema)
+    return _timed(pc.read_csv(stream, convert_options=options), schema)
 
 
-def _read_json(path: Path, schema: pa.Schema) -> pa.Table:
+def _read_json(stream: pa.NativeFile, schema: pa.Schema) -> pa.Table:
     options = pj.ParseOptions(explicit_schema=_as_text(schema))
-    return _timed(pj.read_json(path, parse_options=options), schema)
+    return _timed(pj.read_json(stream, parse_options=options), schema)
 
 
 def _as_text(schema: pa.Schema) -> pa.Schema:
@@ -117,7 +178,7 @@ def _timed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _readable(path: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:

@@ -1,7 +1,6 @@
 """Opening a table's data files from its URI and storage options alone, in any process.
 
-1. Options have obstore's names, so that one set serves the log and the data files. Options that
-   only obstore supports (time-outs, retries) are ignored here.
+1. Options are those of ``data.files.filesystems``.
 2. ``memory://name`` is one store per process, shared by all its users; for tests.
 """
 
@@ -12,12 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pyarrow import fs
-
 from airflow_provider_segtable.core.errors import AlreadyExists, InvalidName, NotFound
 from airflow_provider_segtable.core.paths import inside
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.data.files.arrow_files import ArrowFiles
+from airflow_provider_segtable.data.files.filesystems import STORES, object_store
 from airflow_provider_segtable.data.files.local_files import LocalFiles, copy_in_pieces, truncated
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
@@ -168,89 +166,24 @@ def open_files(uri: str, storage_options: Mapping[str, str] | None = None) -> Da
     if "://" not in uri:
         return LocalFiles(Path(uri).absolute())
     parts = urlsplit(uri)
-    if parts.scheme not in _SCHEMES:
-        known = ", ".join(f"{scheme}://" for scheme in _SCHEMES)
+    if parts.scheme in _SCHEMES:
+        return _SCHEMES[parts.scheme](parts)
+    if parts.scheme not in STORES:
+        known = ", ".join(f"{scheme}://" for scheme in (*_SCHEMES, *STORES))
         raise InvalidName(f"{redacted(uri)!r} has an unknown scheme: use a path or one of {known}")
-    return _SCHEMES[parts.scheme](parts, _normalised(storage_options or {}))
-
-
-def _normalised(options: Mapping[str, str]) -> dict[str, str]:
-    prefixes = ("aws_", "google_", "azure_storage_", "azure_")
-    named: dict[str, str] = {}
-    for key, value in options.items():
-        short = key.lower()
-        prefix = next((prefix for prefix in prefixes if short.startswith(prefix)), "")
-        named[short.removeprefix(prefix)] = str(value)
-    return named
-
-
-def _yes(options: Mapping[str, str], key: str) -> bool:
-    return options.get(key, "").lower() in {"1", "true", "yes", "on"}
+    return ArrowFiles(*object_store(uri, storage_options or {}))
 
 
 def _object_root(parts: SplitResult) -> str:
     return f"{parts.netloc}{unquote(parts.path)}".rstrip("/")
 
 
-def _local(parts: SplitResult, _: Mapping[str, str]) -> DataFiles:
+def _local(parts: SplitResult) -> DataFiles:
     return LocalFiles(Path(unquote(parts.netloc + parts.path)))
 
 
-def _memory(parts: SplitResult, _: Mapping[str, str]) -> DataFiles:
+def _memory(parts: SplitResult) -> DataFiles:
     return _MEMORY.setdefault(_object_root(parts), MemoryFiles())
 
 
-def _s3(parts: SplitResult, options: Mapping[str, str]) -> DataFiles:
-    endpoint = options.get("endpoint", options.get("endpoint_url", ""))
-    scheme, _, host = endpoint.rpartition("://")
-    plain = scheme == "http" or (not scheme and _yes(options, "allow_http"))
-    filesystem = fs.S3FileSystem(
-        access_key=options.get("access_key_id"),
-        secret_key=options.get("secret_access_key"),
-        session_token=options.get("session_token", options.get("token")),
-        anonymous=_yes(options, "skip_signature"),
-        region=options.get("region", options.get("default_region")),
-        endpoint_override=host or None,
-        scheme="http" if plain else "https",
-        force_virtual_addressing=_yes(options, "virtual_hosted_style_request"),
-    )
-    return ArrowFiles(filesystem, _object_root(parts))
-
-
-def _gcs(parts: SplitResult, options: Mapping[str, str]) -> DataFiles:
-    endpoint = options.get("endpoint", options.get("base_url", ""))
-    scheme, _, host = endpoint.rpartition("://")
-    filesystem = fs.GcsFileSystem(
-        anonymous=_yes(options, "skip_signature"),
-        endpoint_override=host or None,
-        scheme=scheme or "https",
-    )
-    return ArrowFiles(filesystem, _object_root(parts))
-
-
-def _azure(parts: SplitResult, options: Mapping[str, str]) -> DataFiles:
-    container, _, host = parts.netloc.partition("@")
-    account = host.partition(".")[0] or options.get("account_name")
-    if not account:
-        raise InvalidName(
-            f"{parts.geturl()!r} names no account: give the storage option account_name, "
-            "or write abfs://container@account.dfs.core.windows.net/path"
-        )
-    filesystem = fs.AzureFileSystem(
-        account_name=account,
-        account_key=options.get("account_key", options.get("access_key")),
-        sas_token=options.get("sas_token"),
-    )
-    return ArrowFiles(filesystem, f"{container}{unquote(parts.path)}")
-
-
-_SCHEMES: dict[str, Callable[[SplitResult, Mapping[str, str]], DataFiles]] = {
-    "file": _local,
-    "s3": _s3,
-    "s3a": _s3,
-    "gs": _gcs,
-    "az": _azure,
-    "abfs": _azure,
-    "abfss": _azure,
-    "memory": _memory,
-}
+_SCHEMES: dict[str, Callable[[SplitResult], DataFiles]] = {"file": _local, "memory": _memory}

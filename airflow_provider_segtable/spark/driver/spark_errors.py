@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_segtable.core import errors
 from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
+    DependencyMissing,
     ExecutionFailed,
     InvalidInput,
     NotFound,
@@ -27,6 +28,9 @@ from airflow_provider_segtable.spark.driver.lost_tasks import LONGEST, lost_task
 
 _CONDITION = re.compile(r"\[[A-Z][A-Z0-9_.]*\].*")
 """A Spark error condition and the text after it; an exception's name may come before."""
+_NO_FILE_SYSTEM = re.compile(
+    r'No FileSystem for scheme "?(\w+)"?|Class org\.apache\.hadoop\.fs\.(\w+)\.\w+ not found'
+)
 _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
     ("CRC checksum verification failed", ChecksumMismatch),  # parquet-java's words
     ("PATH_NOT_FOUND", NotFound),
@@ -50,9 +54,21 @@ def translated(what: str) -> Iterator[None]:
 def translate(error: Exception, what: str) -> SegtableError:
     """Return the segtable error for one of Spark's exceptions."""
     text = str(error)
+    if scheme := _missing_connector(text):
+        return DependencyMissing(
+            f"{what}: Spark has no connector for {scheme}:// here; add it (for S3: "
+            "spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION of Spark's Hadoop, and "
+            "s3a:// URIs), or use the local engine, which reads object stores without one"
+        )
     default = InvalidInput if isinstance(error, AnalysisException) else ExecutionFailed
     kind = next((kind for word, kind in _KINDS if word in text), default)
     return kind(f"{what}: {lost_task(text) or gist(text)}")
+
+
+def _missing_connector(text: str) -> str:
+    """Return the scheme for which Hadoop has no file system; empty if that is not the error."""
+    found = _NO_FILE_SYSTEM.search(text)
+    return next((name for name in found.groups() if name), "") if found else ""
 
 
 def gist(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from airflow_provider_segtable.core.errors import DependencyMissing
 from airflow_provider_segtable.spark.driver.lost_tasks import last_exception, lost_task
 from airflow_provider_segtable.spark.driver.spark_errors import translate
 
@@ -82,3 +83,21 @@ def test_the_last_of_several_exceptions_is_told_whole() -> None:
 def test_other_messages_are_of_no_task() -> None:
     """An analysis error has no task."""
     assert lost_task("[UNRESOLVED_COLUMN] A column with name `x` cannot be resolved.") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "scheme"),
+    [
+        ('o.a.h.fs.UnsupportedFileSystemException: No FileSystem for scheme "s3"', "s3://"),
+        (
+            "ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found",
+            "s3a://",
+        ),
+    ],
+)
+def test_a_missing_connector_is_named(said: str, scheme: str) -> None:
+    """Which scheme, what to add to Spark, and the engine that needs no connector."""
+    told = translate(RuntimeError(said), "reading s3://lake/day.parquet")
+    assert isinstance(told, DependencyMissing)
+    for words in (scheme, "hadoop-aws", "local engine", "reading s3://lake/day.parquet"):
+        assert words in str(told)
