@@ -2,20 +2,22 @@
 
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.cli.display.output import Facts, progress
 from airflow_provider_segtable.cli.input.engines import check_spark
 from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.core.requests.overwrite import Extent
-from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.planning.engine import Engine
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.data.files.input_files import InputFile
 
 
 def overwritten(
     uri: str,
     table: Any,
-    files: Sequence[InputFile],
+    files: "Sequence[InputFile]",
     columns: FileColumns,
     extent: Extent,
     *,
@@ -52,7 +54,7 @@ def overwritten(
     }
 
 
-def _rows(table: Any, files: Sequence[InputFile], columns: FileColumns) -> Any:
+def _rows(table: Any, files: "Sequence[InputFile]", columns: FileColumns) -> Any:
     import pyarrow as pa
 
     definition = table.state().table

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airflow_provider_segtable.cli.advice import advise_filled
 from airflow_provider_segtable.cli.changing import tell
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display.append_facts import append_facts
@@ -127,6 +128,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     _check_names(sources, commit_id)
     with writable_table(table, storage_options, zookeeper) as opened:
         _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
+        fresh = not len(opened.state().timeline)
         if not _local_does(sources, engine, rows_per_append):
             check_spark()
             from airflow_provider_segtable.cli.on_spark import ingest_files
@@ -136,9 +138,11 @@ def ingest(  # noqa: PLR0913 - each is an option
             appends = _local(opened, sources, taken, rows_per_append, commit_id)
         with closing(appends):  # ends the session now, not at garbage collection
             done = list(_watched(appends, len(files)))
-        version = opened.state().n
+        after = opened.state()
+    if fresh:
+        advise_filled(table, after)
     if as_json:
-        print_json({"table": table, "version": version, "appends": done})
+        print_json({"table": table, "version": after.n, "appends": done})
         return
     for append in done:
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from airflow_provider_segtable.cli.advice import advise_like
 from airflow_provider_segtable.cli.commands.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import note, print_json, show
@@ -21,6 +22,9 @@ from airflow_provider_segtable.cli.input.options import (
 from airflow_provider_segtable.cli.input.rollup_options import needed, parse_rollup
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import Interval
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.data.files.input_files import InputFile
 
 tables = typer.Typer(no_args_is_help=True, help="Create and inspect tables.")
 tables.command()(scan)
@@ -114,14 +118,16 @@ def create(  # noqa: PLR0913 - each is an option
     for each cut event time and combination of dimensions. --like then takes
     only the columns that it needs.
     """
+    from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.table.table import Table
 
     settings = pairs(properties, "--property")
     kind = parse_rollup(dimensions, metrics, query_granularity)
-    columns = _schema(schema, like, storage_options)
+    file = None if like is None else InputFile(like, options=store_options(storage_options))
+    columns = _schema(schema, file)
     made = Table.create(
         table,
-        schema=needed(columns, time, kind) if like else columns,
+        schema=needed(columns, time, kind) if file else columns,
         time_column=time,
         granularity=granularity,
         name=name,
@@ -129,6 +135,8 @@ def create(  # noqa: PLR0913 - each is an option
         kind=kind,
         storage_options=store_options(storage_options),
     )
+    if file is not None:
+        advise_like(file, time, granularity)
     answer = facts.definition_facts(table, made.state())
     if as_json:
         print_json(answer)
@@ -250,14 +258,14 @@ def alter(  # noqa: PLR0913 - each is an option
     note(f"[green]version {version} has these columns.[/]")
 
 
-def _schema(text: str | None, like: str | None, storage_options: list[str] | None) -> Any:
+def _schema(text: str | None, like: "InputFile | None") -> Any:
     if text is not None and like is None:
         return parse_schema(text)
     if text is not None or like is None:
         raise InvalidInput("give the columns by either --schema or --like FILE")
-    from airflow_provider_segtable.data.files.input_files import InputFile, schema_of
+    from airflow_provider_segtable.data.files.input_files import schema_of
 
-    return schema_of(InputFile(like, options=store_options(storage_options)))
+    return schema_of(like)
 
 
 @tables.command()

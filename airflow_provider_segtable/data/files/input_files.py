@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.json as pj
@@ -19,6 +20,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Instant
+from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.storable_types import storable
 from airflow_provider_segtable.data.arrow.text_times import TIME, are_times, parsed_times
 from airflow_provider_segtable.data.files.filesystems import STORES, object_store
@@ -127,6 +130,20 @@ def read_rows(file: InputFile, schema: pa.Schema) -> pa.Table:
     kind = file.format
     with _readable(file.place):
         return read[kind]()
+
+
+def event_times(file: InputFile, time_column: str) -> list[Instant] | None:
+    """Return the hours of a Parquet file's event times, each once; None for other formats.
+
+    Text files would have to be read whole.
+    """
+    if file.format != "parquet":
+        return None
+    with _readable(file.place):
+        found = pq.ParquetFile(file.seekable()).read(columns=[time_column]).column(0)
+    known = instants(found.drop_null()).to_numpy(zero_copy_only=False)
+    inside = known[(known >= ALL_TIME.start) & (known < ALL_TIME.end)]
+    return [int(hour) * HOUR_US for hour in np.unique(inside // HOUR_US)]
 
 
 def _text(file: InputFile) -> pa.RecordBatchReader:

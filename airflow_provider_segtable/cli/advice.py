@@ -1,0 +1,46 @@
+"""One line of advice where a table's granularity does not fit its rows (``granularity_advice``).
+
+It is given when a table is made like a Parquet file, whose rows are taken as an example, and after
+the first ingest.
+"""
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from airflow_provider_segtable.cli.display.output import note
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.planning.granularity_advice import Advice, granularity_advice
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.data.files.input_files import InputFile
+
+
+def advise_like(file: "InputFile", time_column: str, granularity: str) -> None:
+    """Advise on a new table by the rows of the file that it is made like."""
+    from airflow_provider_segtable.data.files.input_files import event_times
+
+    now = Granularity(granularity)
+    times = event_times(file, time_column)
+    if times is None:
+        return
+    starts = {now.chunk(at).start for at in times}
+    advice = granularity_advice(now, starts, file.size())
+    if advice is not None:
+        _tell(advice, f"create the table with --granularity {advice.better} if its rows are alike")
+
+
+def advise_filled(uri: str, state: State) -> None:
+    """Advise on a table by the rows that it has."""
+    shown = state.timeline.visible_segments()
+    starts = {segment.id.interval.start for segment in shown}
+    size = sum(segment.size for segment in shown)
+    advice = granularity_advice(state.layout.granularity, starts, size)
+    if advice is not None:
+        way = f"segtable compact {uri} --kind major --granularity {advice.better}"
+        _tell(advice, f"{way} changes what is there, a new table also what comes")
+
+
+def _tell(advice: Advice, way_out: str) -> None:
+    note(f"[yellow]advice:[/] {escape(f'{advice}; {way_out}')}")
