@@ -112,19 +112,21 @@ def _why_spark(schema: "pa.Schema", request: ChangeRequest) -> str | None:
     """Return why a change needs Spark, or None.
 
     Raises:
-        SchemaMismatch: there is no such column.
+        SchemaMismatch: there is no such column, or no such value in it.
+        InvalidInput: the file is broken.
     """
     from airflow_provider_segtable.data.files.input_files import schema_of
     from airflow_provider_segtable.table.changes.arrow_engine import check_sql
 
     file = request.source if isinstance(request, Merge) else request.rows
+    columns = None
     if isinstance(file, FileRows):
         _check_there(file.path)
+        why = _why_not_read(file)
+        if why:
+            return why
+        columns = schema_of(_input(file))
     try:
-        columns = None
-        if isinstance(file, FileRows):
-            _check_local(file)
-            columns = schema_of(_input(file))
         check_sql(request, schema, columns)
     except SchemaMismatch:
         raise
@@ -143,13 +145,17 @@ def _check_there(name: str) -> None:
         raise InvalidInput(f"there is no file {name}: check the path, or give a URI")
 
 
-def _check_local(file: FileRows) -> None:
-    """Refuse a file that this process cannot read."""
+def _why_not_read(file: FileRows) -> str | None:
+    """Return why this process cannot read a file, or None."""
     if _of_spark(file.path):
-        raise InvalidInput(f"{file} is not a single file on this machine")
+        return f"{file} is not a single file on this machine"
     if file.options:
-        raise InvalidInput("--option needs --engine spark, it goes to Spark's reader")
-    _ = _input(file).format
+        return "--option needs --engine spark, it goes to Spark's reader"
+    try:
+        _ = _input(file).format
+    except InvalidInput as error:
+        return str(error)
+    return None
 
 
 def _read(file: FileRows, schema: "pa.Schema") -> GivenRows:
