@@ -101,20 +101,12 @@ def ingest(  # noqa: PLR0913 - each is an option
     """
     from airflow_provider_segtable.data.files.input_files import InputFile
 
-    if engine is Engine.SPARK and rows_per_append:
-        raise InvalidInput(
-            "--rows-per-append works only with --engine local: leave out one of them"
-        )
     taken = FileColumns.parse(columns, cast=cast)
     options = store_options(storage_options)
     sources = [InputFile(place, format_, options) for place in files]
     extent = extent_of(overwrite)
+    _check_parts(rows_per_append, engine, whole=extent is not None)
     if extent is not None:
-        if rows_per_append:
-            raise InvalidInput(
-                "--rows-per-append makes several appends, and an overwrite is one event: leave "
-                "out one of them"
-            )
         with writable_table(table, storage_options, zookeeper) as opened:
             local = _local_does(sources, engine, None)
             told = overwritten(
@@ -129,13 +121,10 @@ def ingest(  # noqa: PLR0913 - each is an option
     with writable_table(table, storage_options, zookeeper) as opened:
         _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
         fresh = not len(opened.state().timeline)
-        if not _local_does(sources, engine, rows_per_append):
-            check_spark()
-            from airflow_provider_segtable.cli.on_spark import ingest_files
-
-            appends = ingest_files(opened, sources, taken, commit_id, master)
-        else:
+        if _local_does(sources, engine, rows_per_append):
             appends = _local(opened, sources, taken, rows_per_append, commit_id)
+        else:
+            appends = _on_spark(opened, sources, taken, commit_id, master)
         with closing(appends):  # ends the session now, not at garbage collection
             done = list(_watched(appends, len(files)))
         after = opened.state()
@@ -146,6 +135,19 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     for append in done:
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
+
+
+def _check_parts(rows_per_append: int | None, engine: Engine, *, whole: bool) -> None:
+    """Refuse to split files where another engine or one event does the work."""
+    if rows_per_append and engine is Engine.SPARK:
+        raise InvalidInput(
+            "--rows-per-append works only with --engine local: leave out one of them"
+        )
+    if rows_per_append and whole:
+        raise InvalidInput(
+            "--rows-per-append makes several appends, and an overwrite is one event: leave out one "
+            "of them"
+        )
 
 
 def _check_names(files: "list[InputFile]", commit_id: str | None) -> None:
@@ -165,6 +167,19 @@ def _local_does(files: "list[InputFile]", wish: Engine, rows_per_append: int | N
     wish = Engine.LOCAL if rows_per_append else wish
     size = sum(file.size() for file in files) if wish is Engine.AUTO else 0
     return chosen_engine(wish, size=size, spark_here=spark_here).local
+
+
+def _on_spark(
+    table: Any,
+    files: "list[InputFile]",
+    columns: FileColumns,
+    commit_id: str | None,
+    master: str | None,
+) -> Generator[Callable[[], Facts]]:
+    check_spark()
+    from airflow_provider_segtable.cli.on_spark import ingest_files
+
+    return ingest_files(table, files, columns, commit_id, master)
 
 
 def _local(
