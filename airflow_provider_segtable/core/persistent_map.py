@@ -54,10 +54,6 @@ class PersistentMap(Mapping[K, V]):
         """Return the number of entries."""
         return f"PersistentMap({self._length} entries)"
 
-    def changed_from(self, base: Mapping[K, V]) -> frozenset[K] | None:
-        """Return the keys changed since the map wrapped ``base``; None if that is not known."""
-        return frozenset(self._delta) if self._base is base else None
-
     def with_entries(
         self, entries: Mapping[K, V], keep: Callable[[V], bool] | None = None
     ) -> "PersistentMap[K, V]":

@@ -4,11 +4,12 @@
    its segments in the checkpoint (row group, first row), its ``ChunkSummary`` and its id spaces.
 2. A chunk's segments are in one row group. ``CheckpointChunks`` reads a row group when one of its
    chunks is used, and caches the last decoded chunks.
-3. Unchanged chunks are copied to the next checkpoint as Arrow columns, without decoding segments:
-   their segments (``rows``), and their rows of the chunk table with another place (``chunk_rows``).
+3. Unchanged chunks go to the next checkpoint undecoded (``checkpoint_writer``): whole row groups as
+   bytes, other segments as Arrow columns (``rows``).
 """
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
@@ -16,7 +17,6 @@ from threading import Lock
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
@@ -28,6 +28,8 @@ from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.files.open_files import MemorySource
+from airflow_provider_segtable.table.log.arrow_columns import values_of
 from airflow_provider_segtable.table.log.segment_rows import in_schema, segments_in
 
 CHUNKS_KEPT = 128
@@ -56,17 +58,15 @@ SCHEMA = pa.schema(
 )
 
 
-def chunk_row(
-    key: ChunkKey, place: tuple[int, int], summary: ChunkSummary, ids: IdSpaces
-) -> dict[str, Any]:
-    """Return a chunk's row; ``place`` is its row group and the chunk's first row in it."""
+def chunk_row(key: ChunkKey, summary: ChunkSummary, ids: IdSpaces) -> dict[str, Any]:
+    """Return a chunk's row; its place is that of a chunk without segments."""
     nested = {name: getattr(summary, name) for name in _NESTED}
     row = {
         "start": key.interval.start,
         "end": key.interval.end,
         "version": key.version,
-        "row_group": place[0],
-        "first_row": place[1],
+        "row_group": -1,
+        "first_row": 0,
         **{name: getattr(summary, name) for name in _PLAIN},
         **{name: json.dumps(some) if some else None for name, some in nested.items()},
     }
@@ -81,12 +81,14 @@ def chunk_row(
 class CheckpointChunks:
     """The chunks of one checkpoint; a thread-safe ``ChunkSource``."""
 
-    def __init__(self, file: pq.ParquetFile, chunks: pa.Table) -> None:
-        """Read the segments of ``chunks`` from ``file`` on demand."""
-        self._file = file
+    def __init__(self, data: bytes, chunks: pa.Table) -> None:
+        """Read the segments of ``chunks`` from the checkpoint file ``data`` on demand."""
+        # Single-threaded: a process that ends while Arrow starts its threads is aborted.
+        self._file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+        self.bytes = MemorySource("checkpoint", data)
         self._table = chunks.combine_chunks()
         self._columns: dict[str, Sequence[Any]] = {
-            name: chunks.column(name).to_pylist() for name in SCHEMA.names
+            name: values_of(chunks.column(name)) for name in SCHEMA.names
         }
         self._lock = Lock()
         self._group = lru_cache(maxsize=2)(self._read_group)
@@ -94,6 +96,7 @@ class CheckpointChunks:
         self.chunk = lru_cache(maxsize=CHUNKS_KEPT)(self._decode)
         columns = self._columns
         self._summaries = _summaries(columns)
+        self.used = sum(1 for count in columns["count"] if count)
         self._keys = tuple(
             ChunkKey(Interval(start, end), version)
             for start, end, version in zip(
@@ -123,15 +126,31 @@ class CheckpointChunks:
         """Yield the chunks with numbers other than these."""
         return (key for at, key in enumerate(self._keys) if at not in used)
 
-    def chunk_rows(self, at: int, until: int, place: tuple[int, int]) -> pa.Table:
-        """Return the chunk table's rows of neighbours that move to another place together."""
-        rows = self._table.slice(at, until - at)
-        moved = place[1] - self._columns["first_row"][at]
-        first_rows = pc.add(rows.column("first_row"), pa.scalar(moved, pa.int32()))
-        groups = pa.array([place[0]] * rows.num_rows, pa.int32())
-        for name, column in (("row_group", groups), ("first_row", first_rows)):
-            rows = rows.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), column)
-        return rows
+    def group(self, at: int) -> tuple[int, int, int]:
+        """Return the row group of a chunk, its first chunk, and the first chunk after it."""
+        groups = self._columns["row_group"]
+        group = groups[at]
+        return (
+            group,
+            bisect_left(groups, group, 0, self.used),
+            bisect_right(groups, group, 0, self.used),
+        )
+
+    def first_rows(self, at: int, until: int) -> Sequence[int]:
+        """Return the first rows of neighbouring chunks in their row groups."""
+        return self._columns["first_row"][at:until]
+
+    def counts(self, at: int, until: int) -> list[int]:
+        """Return the number of segments of each of neighbouring chunks."""
+        return list(self._columns["count"][at:until])
+
+    def chunk_rows(self, at: int, until: int) -> pa.Table:
+        """Return the chunk table's rows of neighbouring chunks."""
+        return self._table.slice(at, until - at)
+
+    def key(self, at: int) -> ChunkKey:
+        """Return the interval and version of a chunk."""
+        return self._keys[at]
 
     def rows(self, at: int, until: int) -> pa.Table:
         """Return the segment rows of neighbouring chunks in one row group."""
@@ -150,10 +169,6 @@ class CheckpointChunks:
         first = columns["first_row"][at]
         found = self._group_paths(columns["row_group"][at])[first : first + columns["count"][at]]
         return [path for path in found if path]
-
-    def row_group(self, at: int) -> int:
-        """Return the row group of a chunk."""
-        return int(self._columns["row_group"][at])
 
     def _read_group(self, group: int) -> pa.Table:
         with self._lock:
@@ -202,11 +217,15 @@ class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
         following = (columns[f"next_{name}"] for name in _SPACES)
         self._length = sum(one is not None for some in following for one in some)
 
+    def number(self, chunk: ChunkKey) -> int | None:
+        """Return the number of a chunk, or None."""
+        return self._places.get((chunk.interval.start, chunk.interval.end, chunk.version))
+
     def __getitem__(self, key: SpaceKey) -> IdSpace:
         chunk, generation = key
-        at = self._places[chunk.interval.start, chunk.interval.end, chunk.version]
-        following = self._columns[f"next_{generation.value}"][at]
-        if following is None:
+        at = self.number(chunk)
+        following = None if at is None else self._columns[f"next_{generation.value}"][at]
+        if at is None or following is None:
             raise KeyError(key)
         holes = self._columns[f"holes_{generation.value}"][at]
         return IdSpace(following, frozenset(json.loads(holes)) if holes else frozenset())

@@ -306,9 +306,9 @@ class _Loop:
         return self._landed(event.n)
 
     def _landed(self, n: int) -> Committed:
+        if self.ports.optional_coordinator is not None:
+            self.ports.optional_coordinator.announce(self.state.table.table_id, self.state.n)
         due = n % checkpoint_every(len(self.state.timeline)) == 0
         if due and not self.state.dropped:
             self.log.checkpoint(self.state)
-        if self.ports.optional_coordinator is not None:
-            self.ports.optional_coordinator.announce(self.state.table.table_id, self.state.n)
         return Committed(n=n, state=self.state)

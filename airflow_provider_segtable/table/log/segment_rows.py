@@ -3,7 +3,7 @@
 import json
 from collections import namedtuple
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_roots,
 )
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.table.log.arrow_columns import column, table_of, values_of
 
 SCHEMA = pa.schema(
     [
@@ -59,8 +60,6 @@ REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
 _Row: Any = namedtuple("_Row", SCHEMA.names)  # type: ignore[misc]  # noqa: PYI024
 """A row; its fields are the columns of the schema."""
 
-_CODES: dict[pa.DataType, Literal["i", "q"]] = {pa.int32(): "i", pa.int64(): "q"}
-"""The codes of ``memoryview`` for the types of integer columns."""
 _SHARD = ("partition", "root_start", "root_end", "minor_version", "group_size", "core")
 _FACTS = (
     *("rows", "size", "row_groups", "time_min", "time_max", "created"),
@@ -70,7 +69,7 @@ _FACTS = (
 
 def rows_of(segments: Iterable[Segment]) -> pa.Table:
     """Return segments as rows, in their order."""
-    return pa.Table.from_pylist([_row(segment) for segment in segments], schema=SCHEMA)
+    return table_of(map(_row, segments), SCHEMA)
 
 
 def in_schema(rows: pa.Table) -> pa.Table:
@@ -78,7 +77,7 @@ def in_schema(rows: pa.Table) -> pa.Table:
     if "schema" in rows.column_names:
         return rows
     at = SCHEMA.get_field_index("schema")
-    return rows.add_column(at, SCHEMA.field(at), pa.array([0] * rows.num_rows, pa.int32()))
+    return rows.add_column(at, SCHEMA.field(at), column([0] * rows.num_rows, pa.int32()))
 
 
 def segments_in(rows: pa.Table) -> list[Segment]:
@@ -88,24 +87,10 @@ def segments_in(rows: pa.Table) -> list[Segment]:
         SegtableError, KeyError, TypeError, ValueError: ``rows_of`` did not produce the rows.
     """
     keys: dict[tuple[int, int, int], ChunkKey] = {}
-    known = {name: _values(rows.column(name)) for name in rows.column_names}
+    known = {name: values_of(rows.column(name)) for name in rows.column_names}
     absent = [None] * rows.num_rows
     columns = (known.get(name, absent) for name in SCHEMA.names)
     return [_segment(row, keys) for row in map(_Row._make, zip(*columns, strict=True))]
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column as Python values; integers from their buffers, much faster than by Arrow."""
-    if column.null_count == len(column):
-        return [None] * len(column)
-    if column.null_count or column.type not in _CODES:
-        return list(column.to_pylist())
-    found: list[Any] = []
-    for array in column.chunks:
-        if len(array):
-            numbers = memoryview(array.buffers()[1]).cast(_CODES[column.type])
-            found += numbers[array.offset : array.offset + len(array)].tolist()
-    return found
 
 
 def _row(segment: Segment) -> dict[str, Any]:

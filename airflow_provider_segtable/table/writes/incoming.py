@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -101,11 +102,12 @@ def split_by_chunk(rows: pa.Table, time_column: str, layout: Layout) -> dict[Int
     times = instants(rows.column(time_column).combine_chunks())
     order = pc.sort_indices(times)
     ordered, times = rows.take(order), times.take(order)
+    instants_us = np.frombuffer(times.buffers()[1], np.int64, len(times))  # without pandas
     parts: dict[Interval, list[pa.Table]] = {}
     start = 0
-    while start < len(times):
-        first = times[start].as_py()
-        inside: Any = pc.sum(pc.less(times.slice(start), layout.edge(first)))
-        parts.setdefault(layout.chunk(first), []).append(ordered.slice(start, inside.as_py()))
-        start += inside.as_py()
+    while start < len(instants_us):
+        first = int(instants_us[start])
+        end = int(np.searchsorted(instants_us, layout.edge(first)))
+        parts.setdefault(layout.chunk(first), []).append(ordered.slice(start, end - start))
+        start = end
     return {chunk: pa.concat_tables(pieces) for chunk, pieces in parts.items()}
