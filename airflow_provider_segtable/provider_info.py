@@ -26,6 +26,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.application",
             "operators.change",
             "operators.clean",
+            "operators.commit",
             "operators.compact",
             "operators.ingest",
             "operators.overwrite",

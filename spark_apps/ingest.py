@@ -61,6 +61,16 @@ def arguments() -> argparse.ArgumentParser:
         metavar="START/END",
         help="replace the rows of this interval; 'chunks': of the time chunks that the rows touch",
     )
+    made.add_argument(
+        "--overwrite-where",
+        metavar="CONDITION",
+        help="instead, replace the rows that match it, in SQL; every new row must match, too",
+    )
+    made.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="report how many rows an overwrite would replace, write nothing",
+    )
     made.add_argument("--rows-per-segment", type=int, help="rows a segment, about")
     made.add_argument("--checkpoint", metavar="DIR", help="read as a stream; its state is here")
     made.add_argument("--trigger", default="available-now", help="or an interval: '10 seconds'")
@@ -69,9 +79,11 @@ def arguments() -> argparse.ArgumentParser:
 
 def work(app: App) -> Outcome:
     """Ingest the source, and report the appended rows."""
+    if app.arguments.dry_run and not _overwrites(app):
+        raise InvalidInput("--dry-run counts what an overwrite would replace: add --overwrite")
     if not app.arguments.checkpoint:
         return _batch(app)
-    if app.arguments.overwrite:
+    if _overwrites(app):
         raise InvalidInput("a stream appends: leave out --overwrite or --checkpoint")
     return _stream(app)
 
@@ -87,7 +99,7 @@ def _batch(app: App) -> Outcome:
             for source in given.source
         ),
     )
-    if given.overwrite:
+    if _overwrites(app):
         return _overwritten(app, rows)
     committed = ingest(
         app.ports,
@@ -99,17 +111,29 @@ def _batch(app: App) -> Outcome:
     return Outcome(code=DONE, facts={"event": committed.n, **_appended(app, committed.n)})
 
 
+def _overwrites(app: App) -> bool:
+    return app.arguments.overwrite is not None or app.arguments.overwrite_where is not None
+
+
 def _overwritten(app: App, rows: DataFrame) -> Outcome:
     given = app.arguments
     done = overwrite(
         app.ports,
         rows,
         interval=given.overwrite,
+        where=given.overwrite_where,
+        dry_run=given.dry_run,
         commit_id=given.commit_id,
         sizing=Sizing(rows_per_segment=given.rows_per_segment),
         wait_s=given.wait_s,
     )
-    facts = {"event": done.n, "deleted": done.deleted}
+    facts = {
+        "event": done.n,
+        "matched": done.matched,
+        "deleted": done.deleted,
+        "inserted": done.inserted,
+        "dry_run": done.dry_run,
+    }
     return Outcome(code=DONE, facts=facts if done.n is None else facts | _appended(app, done.n))
 
 

@@ -13,7 +13,7 @@ from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, print_warning
 from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
-from airflow_provider_segtable.core.requests.overwrite import Extent
+from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.data.files.input_files import InputFile
 from airflow_provider_segtable.spark.driver import session as sessions
 from airflow_provider_segtable.spark.reads.file_locations import local_root_warning
@@ -65,15 +65,21 @@ def overwrite_by_files(
     table: Table,
     files: Sequence[InputFile],
     columns: FileColumns,
-    extent: Extent,
-    commit_id: str | None,
+    request: Overwrite,
     master: str | None,
 ) -> ChangeResult:
     """Replace rows by those of all files."""
     with session(master, "ingest", table) as spark:
         frames = (_read(spark, table, file, columns) for file in files)
         rows = reduce(DataFrame.unionByName, frames)
-        return overwrite(table.ports, rows, interval=extent, commit_id=commit_id)
+        return overwrite(
+            table.ports,
+            rows,
+            interval=request.extent,
+            where=None if request.where is None else str(request.where),
+            commit_id=request.commit_id,
+            dry_run=request.dry_run,
+        )
 
 
 def _read(spark: SparkSession, table: Table, file: InputFile, columns: FileColumns) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_segtable.cli.display.output import Facts, progress
 from airflow_provider_segtable.cli.input.engines import check_spark
 from airflow_provider_segtable.cli.input.file_columns import FileColumns
-from airflow_provider_segtable.core.requests.overwrite import Extent
+from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.planning.engine import Engine
 
 if TYPE_CHECKING:
@@ -19,31 +19,34 @@ def overwritten(
     table: Any,
     files: "Sequence[InputFile]",
     columns: FileColumns,
-    extent: Extent,
+    request: Overwrite,
     *,
-    commit_id: str | None,
     local: bool,
     master: str | None,
 ) -> Facts:
     """Overwrite, and return the result as those of other changes."""
     start = monotonic()
-    before = commit_id is not None and commit_id in table.state().commits
+    before = request.commit_id is not None and request.commit_id in table.state().commits
     with progress() as bar:
         bar.add_task("overwriting", total=None)
         if local:
             result = table.overwrite(
-                _rows(table, files, columns), interval=extent, commit_id=commit_id
+                _rows(table, files, columns),
+                interval=request.extent,
+                where=request.where,
+                commit_id=request.commit_id,
+                dry_run=request.dry_run,
             )
         else:
             check_spark()
             from airflow_provider_segtable.cli.on_spark import overwrite_by_files
 
-            result = overwrite_by_files(table, files, columns, extent, commit_id, master)
+            result = overwrite_by_files(table, files, columns, request, master)
     return {
         "table": uri,
         "version": result.state.n,
         "kind": "overwrite",
-        "dry_run": False,
+        "dry_run": result.dry_run,
         "engine": (Engine.LOCAL if local else Engine.SPARK).value,
         "event": result.n,
         "matched": result.matched,
@@ -52,6 +55,13 @@ def overwritten(
         "changed_before": before,
         "seconds": round(monotonic() - start, 3),
     }
+
+
+def only_spark(table: Any, request: Overwrite) -> str:
+    """Return why only Spark can find the rows to overwrite; empty if this process can."""
+    from airflow_provider_segtable.data.arrow.where import why_not_here
+
+    return why_not_here(request.where, table.snapshot().schema)
 
 
 def _rows(table: Any, files: "Sequence[InputFile]", columns: FileColumns) -> Any:

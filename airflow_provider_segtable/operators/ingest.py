@@ -1,8 +1,7 @@
 """Append files to a table as a task: all rows of all files in one event, or nothing.
 
-1. The append has a commit id, by default the name of the task instance: DAG, run, task. If the log
-   contains it, an earlier try landed and no file is read. So a retried task appends once, whichever
-   engine its tries use. A new run of the DAG appends again.
+1. One event, once (``operators.commit``), whichever engine its tries use. A new run of the DAG
+   appends again.
 2. Choose the engine (``planning.engine``) by the size of the files. The task itself reads Parquet,
    CSV and JSON lines that it can see under the given paths; Spark reads everything else: URIs of
    object stores, folders, other formats, reader options.
@@ -14,24 +13,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import (
-    AirflowException,
-    AirflowFailException,
-    Context,
-)
-
-from airflow_provider_segtable.core.arguments import option, plain, seconds, shown
+from airflow_provider_segtable.core.arguments import option, plain, shown
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.secret import is_secret_name, redacted
-from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
-from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.operators.change import WRONG_ARGUMENTS, commit_id_of
-from airflow_provider_segtable.operators.rendered import refused_at_once
+from airflow_provider_segtable.core.secret import is_secret_name
+from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.commit import SegtableCommitOperator
 from airflow_provider_segtable.planning.engine import (
     LOCAL_BYTES,
     Choice,
@@ -42,132 +33,76 @@ from airflow_provider_segtable.planning.engine import (
 from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.table.context import TableContext
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-class SegtableIngestOperator(SegtableSparkOperator):
-    """Append files to one table, in the task itself or on Spark.
 
-    Returns ``{"event", "segments", "rows", "bytes", "appended_before"}``.
+class SegtableFilesOperator(SegtableCommitOperator):
+    """Commit the rows of files in one event, in the task itself or on Spark; a base class.
 
     Args:
         files: path, pattern or URI, or a list of them, or the JSON text of such a list.
         format: ``parquet``, ``csv``, ``json``, or another one that Spark reads; by default taken
             from each file's suffix.
-        options: options of Spark's reader, e.g. ``{"nullValue": "NA"}``; they need Spark.
-        commit_id: appends with equal ids are applied once; by default ``dag/run/task``.
         engine: ``local``: in the task itself, where all rows must fit in memory. ``spark``: by a
             Spark application. ``auto``: local up to ``local_bytes``, else Spark.
         local_bytes: most bytes of files that ``auto`` reads in the task itself.
-        wait_s: how long to wait for the coordinator, in seconds.
-        kwargs: see ``SegtableSparkOperator``.
+        kwargs: see ``SegtableCommitOperator``; ``options``, e.g. ``{"nullValue": "NA"}``, need
+            Spark.
     """
 
     app = "ingest"
-    done: ClassVar[str] = "appended"
+    before = "appended_before"
+    nothing = "appended nothing"
+    done: ClassVar[str]
     template_fields: Sequence[str] = (
-        *("files", "format", "options", "commit_id", "engine"),
-        *SegtableSparkOperator.template_fields,
+        *("files", "format", "engine"),
+        *SegtableCommitOperator.template_fields,
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {
-        **SegtableSparkOperator.template_fields_renderers,
-        "options": "json",
-    }
-    ui_color = "#e4dff5"
 
     def __init__(
         self,
         *,
         files: str | Sequence[str],
         format: str | None = None,  # noqa: A002  # Spark's own word
-        options: Mapping[str, str] | None = None,
-        commit_id: str | None = None,
         engine: str = Engine.AUTO,
         local_bytes: int = LOCAL_BYTES,
-        wait_s: float = 60.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.files = files
         self.format = format
-        self.options = options
-        self.commit_id = commit_id
         self.engine = str(engine)
         self.local_bytes = local_bytes
-        self.wait_s = wait_s
 
-    def execute(self, context: Context) -> dict[str, Any]:
-        """Append the files, unless an earlier try committed them."""
-        with refused_at_once(f"ingest into {self.table}"):
-            files, wish = given_files(self.files), Engine.of(self.engine)
-            commit_id = self.commit_id or self._name_of(context)
-            place = SegtableHook(self.segtable_conn_id).place
-            told = self._appended(place, files, wish, commit_id, author_of(context))
-        self.log.info("%s", sentence(told, self.done))
-        return told
+    @property
+    def what(self) -> str:
+        """Return the work in words."""
+        return f"ingest into {self.table}"
 
-    def execute_complete(
-        self,
-        context: Context,  # noqa: ARG002  # Airflow's signature
-        event: Mapping[str, Any] | None = None,
-        *,
-        result: str,
-        commit_id: str | None,
-    ) -> dict[str, Any]:
-        """Go on after the trigger's event."""
-        place = SegtableHook(self.segtable_conn_id).place
-        told = self._settled(place, commit_id, self.report_of(place, event, result))
-        self.log.info("%s", sentence(told, self.done))
-        return told
-
-    def _name_of(self, context: Context) -> str | None:
-        """Return the commit id of a task instance."""
-        return commit_id_of(context)
-
-    def hidden_options(self) -> tuple[Mapping[str, Any] | None, ...]:
-        """Return the fields whose values may be credentials, by name."""
-        return (self.spark_conf, self.options)
-
-    def _appended(
-        self, place: Place, files: Sequence[str], wish: Engine, commit_id: str | None, author: str
-    ) -> dict[str, Any]:
-        asked = self._asked(files, commit_id)  # checked for either engine
-        with place.table_ports(self.table, author=author) as ports:
-            state = ports.log.load()
-            landed = logged(ports, state, commit_id)
-            if landed is not None:
-                return {**landed, "appended_before": True}
-            choice = self._choice(state, files, wish, place)
-            self.log.info("%d paths %s", len(files), choice)
-            if choice.local:
-                return self._here(ports, state, files, commit_id)
-        secrets = {k: str(v) for k, v in (self.options or {}).items() if is_secret_name(k)}
-        carried = {"commit_id": commit_id}
-        report = self.launch(
-            place, asked, commit_id=commit_id, reader_options=secrets, carried=carried
+    def asked(self, commit_id: str | None) -> Sequence[str]:
+        """Return the application's arguments."""
+        Engine.of(self.engine)
+        sources = (
+            option("source", name)
+            for file in given_files(self.files)
+            for name in ([file] if readable(file, self.format) else expanded(file))
         )
-        return self._settled(place, commit_id, report)
+        named = (option("commit-id", commit_id),) if commit_id else ()
+        given = self.options or {}
+        read = (option("option", f"{k}={v}") for k, v in given.items() if not is_secret_name(k))
+        kind = (option("format", self.format),) if self.format else ()
+        return (*sources, *kind, *read, *named)
 
-    def _choice(self, state: State, files: Sequence[str], wish: Engine, place: Place) -> Choice:
-        if wish is not Engine.AUTO:
-            return chosen_engine(wish, size=0)
-        named = [name for file in files for name in expanded(file)]
-        why = only_spark(state) or spark_reads(named, self.format, self.options)
-        size = 0 if why else sum(path.stat().st_size for path in found_files(files))
-        return chosen_engine(
-            wish,
-            size=size,
-            only_spark=why,
-            spark_here=lambda: self.can_launch(place),
-            local_bytes=self.local_bytes,
-        )
-
-    def _here(
-        self, ports: TableContext, state: State, files: Sequence[str], commit_id: str | None
-    ) -> dict[str, Any]:
-        """Append the files in this process."""
+    def here(self, ports: TableContext, commit_id: str | None) -> dict[str, Any] | None:
+        """Write the files' rows in this process, unless Spark has to."""
         import pyarrow as pa
 
-        from airflow_provider_segtable.table.table import Table
-
+        state, files = ports.log.load(), given_files(self.files)
+        choice = self._choice(state, files)
+        self.log.info("%s %s", counted(len(files), "path"), choice)
+        if not choice.local:
+            return None
         if self.options:
             raise InvalidInput(
                 f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
@@ -176,52 +111,78 @@ class SegtableIngestOperator(SegtableSparkOperator):
         rows = []
         for path in found_files(files):
             rows.append(rows_of(path, self.format, state))
-            self.log.info("%s: %d rows", path, rows[-1].num_rows)
-        n = self._written(Table(ports), pa.concat_tables(rows), commit_id)
-        return {**facts_of(ports, n), "appended_before": False}
+            self.log.info("%s: %s", path, counted(rows[-1].num_rows, "row"))
+        told = self.written(ports, pa.concat_tables(rows), commit_id)
+        return {**told, self.before: False}
 
-    def _written(self, table: Any, rows: Any, commit_id: str | None) -> int | None:
-        """Write rows in this process, and return the event."""
-        n: int = table.append(rows, commit_id=commit_id).n
-        return n
+    def written(
+        self, ports: TableContext, rows: "pa.Table", commit_id: str | None
+    ) -> dict[str, Any]:
+        """Write rows in this process, and return the result."""
+        raise NotImplementedError
 
-    def _asked(self, files: Sequence[str], commit_id: str | None) -> Sequence[str]:
-        """Return the application's arguments."""
-        sources = (
-            option("source", name)
-            for file in files
-            for name in ([file] if readable(file, self.format) else expanded(file))
+    def only_spark(self, state: State, files: Sequence[str]) -> str:
+        """Return why only Spark can do it; empty if this process can."""
+        named = [name for file in files for name in expanded(file)]
+        return only_spark(state) or spark_reads(named, self.format, self.options)
+
+    def logged(self, ports: TableContext, n: int) -> dict[str, Any]:
+        """Return the append or overwrite of event ``n``."""
+        event = ports.log.event(n)
+        action = event.action if event else None
+        segments = action.segments if isinstance(action, Appended | RowsChanged) else ()
+        return {
+            "event": n,
+            "segments": len(segments),
+            "rows": sum(segment.rows for segment in segments),
+            "bytes": sum(segment.size for segment in segments),
+        }
+
+    def reported(self, ports: TableContext, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the event that an application reports."""
+        n = facts.get("event")
+        return None if n is None else self.logged(ports, n)
+
+    def sentence(self, told: Mapping[str, Any]) -> str:
+        """Return a result in one line."""
+        again = " in an earlier try" if told["appended_before"] else ""
+        return (
+            f"{self.done}{again}: event {told['event']}, {counted(told['rows'], 'row')}, "
+            f"{describe_size(told['bytes'])}, {counted(told['segments'], 'segment')}"
         )
-        named = (option("commit-id", commit_id),) if commit_id else ()
-        given = self.options or {}
-        read = (option("option", f"{k}={v}") for k, v in given.items() if not is_secret_name(k))
-        kind = (option("format", self.format),) if self.format else ()
-        return (*sources, *kind, *read, *named, option("wait-s", f"{self._patience():g}"))
 
-    def _patience(self) -> float:
-        return seconds("wait_s", self.wait_s)
+    def _choice(self, state: State, files: Sequence[str]) -> Choice:
+        wish = Engine.of(self.engine)
+        why = self.only_spark(state, files) if wish is Engine.AUTO else ""
+        sized = wish is Engine.AUTO and not why
+        return chosen_engine(
+            wish,
+            size=sum(path.stat().st_size for path in found_files(files)) if sized else 0,
+            only_spark=why,
+            spark_here=lambda: self.can_launch(SegtableHook(self.segtable_conn_id).place),
+            local_bytes=self.local_bytes,
+        )
 
-    def _settled(self, place: Place, commit_id: str | None, report: Report) -> dict[str, Any]:
-        """Return the append's result.
 
-        Raises:
-            AirflowFailException: its arguments are invalid, so no retry can succeed.
-            AirflowException: it failed, and did not land.
-        """
-        facts = report.facts
-        why = redacted(str(facts.get("error") or report.error or "the application left no result"))
-        if facts.get("code") == WRONG_ARGUMENTS:
-            raise AirflowFailException(f"ingest into {self.table} is refused: {why}")
-        with place.table_ports(self.table) as ports:
-            told = logged(ports, ports.log.load(), commit_id)
-            if told is None and report.error is None and "event" in facts:
-                told = facts_of(ports, facts["event"])
-        if told is None:
-            ended = "has not landed yet" if report.running else "failed, and appended nothing"
-            raise AirflowException(
-                f"ingest into {self.table} {ended}; a retry appends at most once: {why}"
-            )
-        return {**told, "appended_before": False}
+class SegtableIngestOperator(SegtableFilesOperator):
+    """Append files to one table, in the task itself or on Spark.
+
+    Returns ``{"event", "segments", "rows", "bytes", "appended_before"}``.
+
+    Args:
+        kwargs: see ``SegtableFilesOperator``.
+    """
+
+    done = "appended"
+    ui_color = "#e4dff5"
+
+    def written(
+        self, ports: TableContext, rows: "pa.Table", commit_id: str | None
+    ) -> dict[str, Any]:
+        """Append rows in this process, and return the result."""
+        from airflow_provider_segtable.table.table import Table
+
+        return self.logged(ports, Table(ports).append(rows, commit_id=commit_id).n)
 
 
 def given_files(files: str | Sequence[str]) -> list[str]:
@@ -304,34 +265,3 @@ def readable(file: str, kind: str | None) -> bool:
         return bool(InputFile(file, kind).format)
     except InvalidInput:
         return False
-
-
-def logged(ports: TableContext, state: State, commit_id: str | None) -> dict[str, Any] | None:
-    """Return the append with a commit id as logged; None if it has not landed."""
-    n = state.commits.get(commit_id) if commit_id else None
-    return None if n is None else facts_of(ports, n)
-
-
-def facts_of(ports: TableContext, n: int | None) -> dict[str, Any]:
-    """Return the append or overwrite of event ``n`` as plain values; None: nothing was to do."""
-    event = None if n is None else ports.log.event(n)
-    action = event.action if event else None
-    segments = action.segments if isinstance(action, Appended | RowsChanged) else ()
-    return {
-        "event": n,
-        "segments": len(segments),
-        "rows": sum(segment.rows for segment in segments),
-        "bytes": sum(segment.size for segment in segments),
-    }
-
-
-def sentence(told: Mapping[str, Any], done: str) -> str:
-    """Return a result in one line; ``done`` says what became of the rows."""
-    if told["event"] is None:
-        return "there was no row to delete and none to write: no event"
-    again = " in an earlier try" if told["appended_before"] else ""
-    size = describe_size(told["bytes"])
-    return (
-        f"{done}{again}: event {told['event']}, {told['rows']:,} rows, {size}, "
-        f"{told['segments']} segments"
-    )

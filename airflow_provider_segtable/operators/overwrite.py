@@ -1,61 +1,182 @@
-"""Load an interval of a table again as a task: its rows go, those of files come, in one event.
+"""Load rows again as a task: those of an interval or a condition go, those of files come.
 
-1. The interval is by default the data interval of the DAG run, so a backfill replaces day by day.
-2. The commit id is by default DAG, run and task, and how often the run was cleared. So a retry
-   overwrites once, and a run that is cleared, or another run of the same interval, replaces what
-   the run before wrote.
-3. All else is as in ``SegtableIngestOperator``.
+1. One event, once (``operators.commit``). The commit id is by default DAG, run and task, when the
+   run was started, and how often it was cleared. So a retry overwrites once, and a run that is
+   cleared, deleted and made anew, or another run of the interval, replaces what was there.
+2. The interval is by default the data interval of the DAG run, so a backfill replaces day by day.
+   Airflow gives runs an empty one by default (``schedule="@daily"``): it is refused at once.
+3. The engine is chosen as by ``SegtableIngestOperator``; conditions that only Spark can evaluate
+   are Spark's.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.arguments import option, plain
-from airflow_provider_segtable.core.requests.overwrite import Extent, extent_of
-from airflow_provider_segtable.operators.change import commit_id_of
-from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
+from airflow_provider_segtable.operators.ingest import SegtableFilesOperator
+from airflow_provider_segtable.table.context import TableContext
 
-DATA_INTERVAL = "{{ data_interval_start | ts }}/{{ data_interval_end | ts }}"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DATA_INTERVAL = (
+    "{{ data_interval_start | default(none) | ts }}/{{ data_interval_end | default(none) | ts }}"
+)
+"""A run without a logical date has no data interval."""
 
 
-class SegtableOverwriteOperator(SegtableIngestOperator):
+class SegtableOverwriteOperator(SegtableFilesOperator):
     """Replace the rows of an interval by those of files, in the task itself or on Spark.
 
-    Returns ``{"event", "segments", "rows", "bytes", "appended_before"}``; ``event`` is None if
-    there was nothing to delete and nothing to write.
+    Returns ``{"event", "segments", "rows", "bytes", "matched", "deleted", "dry_run",
+    "appended_before"}``; ``event`` is None of a dry run, and if there was nothing to delete and
+    nothing to write; ``deleted`` is None for a rollup table.
 
     Args:
         interval: the event times to replace, ``START/END``; the run's data interval by default.
             ``chunks``: the time chunks that the rows touch.
-        commit_id: overwrites with equal ids are applied once; by default ``dag/run/task``, and the
-            number of times that the run was cleared.
-        kwargs: see ``SegtableIngestOperator``.
+        where: instead, a Spark SQL expression over the rows to replace; every new row must match.
+        commit_id: overwrites with equal ids are applied once; by default ``dag/run/task``, the
+            run's start, and the number of times that it was cleared.
+        dry_run: only count the rows that would be replaced; nothing is written.
+        kwargs: see ``SegtableFilesOperator``.
     """
 
-    template_fields: Sequence[str] = ("interval", *SegtableIngestOperator.template_fields)
-    done: ClassVar[str] = "overwritten"
+    template_fields: Sequence[str] = ("interval", "where", *SegtableFilesOperator.template_fields)
+    done = "overwritten"
     ui_color = "#f5ecd8"
 
-    def __init__(self, *, interval: str = DATA_INTERVAL, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        interval: str | None = None,
+        where: str | None = None,
+        dry_run: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        self.interval = interval
+        self.interval = DATA_INTERVAL if interval is None and where is None else interval
+        self.where = where
+        self.only_look = dry_run  # operators have a method ``dry_run``
 
-    def _name_of(self, context: Context) -> str | None:
-        name = commit_id_of(context)
-        cleared = getattr(context.get("dag_run"), "clear_number", None)
-        return f"{name}/cleared-{cleared}" if name and cleared else name
+    def name_of(self, context: Context) -> str | None:
+        """Return the default commit id: task instance, start of the run, times it was cleared."""
+        name, run = super().name_of(context), context.get("dag_run")
+        if name is None or run is None:
+            return name
+        started = f"/{run.start_date.isoformat()}" if run.start_date else ""
+        cleared = f"/cleared-{run.clear_number}" if run.clear_number else ""
+        return f"{name}{started}{cleared}"
 
-    def _extent(self) -> Extent | None:
-        return extent_of(plain("interval", self.interval))
+    def request(self, commit_id: str | None) -> Overwrite:
+        """Return the overwrite request.
 
-    def _asked(self, files: Sequence[str], commit_id: str | None) -> Sequence[str]:
+        Raises:
+            InvalidInput: the interval or the condition is empty, or both are given.
+        """
+        where = None if self.where is None else plain("where", self.where, sql=True)
+        extent = None if self.interval is None else extent_of(filled(self.interval))
+        return Overwrite(extent=extent, where=where, commit_id=commit_id, dry_run=self.only_look)
+
+    def asked(self, commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
-        self._extent()  # refused before anything is launched
-        return (*super()._asked(files, commit_id), option("overwrite", self.interval))
+        request = self.request(commit_id)
+        which = (
+            option("overwrite", str(request.extent))
+            if request.extent is not None
+            else option("overwrite-where", str(request.where), sql=True)
+        )
+        dry = ("--dry-run",) if request.dry_run else ()
+        return (*super().asked(commit_id), which, *dry)
 
-    def _written(self, table: Any, rows: Any, commit_id: str | None) -> int | None:
-        """Overwrite in this process, and return the event."""
-        n: int | None = table.overwrite(rows, interval=self._extent(), commit_id=commit_id).n
-        return n
+    def only_spark(self, state: State, files: Sequence[str]) -> str:
+        """Return why only Spark can do it; empty if this process can."""
+        from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+        from airflow_provider_segtable.data.arrow.where import why_not_here
+
+        why = super().only_spark(state, files)
+        return why or why_not_here(self.where, to_arrow(state.table.schema))
+
+    def written(
+        self, ports: TableContext, rows: "pa.Table", commit_id: str | None
+    ) -> dict[str, Any]:
+        """Overwrite in this process, and return the result."""
+        from airflow_provider_segtable.table.table import Table
+
+        asked = self.request(commit_id)
+        done = Table(ports).overwrite(
+            rows,
+            interval=asked.extent,
+            where=asked.where,
+            commit_id=commit_id,
+            dry_run=asked.dry_run,
+        )
+        if done.n is not None:
+            return self.logged(ports, done.n)
+        return self._counted(done.matched, done.deleted, done.inserted)
+
+    def logged(self, ports: TableContext, n: int) -> dict[str, Any]:
+        """Return the overwrite of event ``n``."""
+        event = ports.log.event(n)
+        action = event.action if event else None
+        matched, deleted = None, None
+        if isinstance(action, RowsChanged):
+            matched, deleted = action.matched, None if action.predicate else action.deleted
+        return {
+            **super().logged(ports, n),
+            "matched": matched,
+            "deleted": deleted,
+            "dry_run": False,
+        }
+
+    def reported(self, ports: TableContext, facts: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the overwrite that an application reports."""
+        if facts.get("event") is not None or "matched" not in facts:
+            return super().reported(ports, facts)
+        return self._counted(facts["matched"], facts.get("deleted"), facts.get("inserted", 0))
+
+    def sentence(self, told: Mapping[str, Any]) -> str:
+        """Return a result in one line."""
+        if told["dry_run"]:
+            gone = counted(told["matched"], "row")
+            return f"{gone} would be replaced by {told['rows']:,}: a dry run, nothing was written"
+        if told["event"] is None:
+            return "there was no row to delete and none to write: no event"
+        gone = "" if told["matched"] is None else f", instead of {counted(told['matched'], 'row')}"
+        return f"{super().sentence(told)}{gone}"
+
+    def _counted(self, matched: int, deleted: int | None, inserted: int) -> dict[str, Any]:
+        """Return the result of an overwrite that made no event."""
+        return {
+            "event": None,
+            "segments": 0,
+            "rows": inserted,
+            "bytes": 0,
+            "matched": matched,
+            "deleted": deleted,
+            "dry_run": self.only_look,
+        }
+
+
+def filled(interval: str) -> str:
+    """Return the rendered interval.
+
+    Raises:
+        InvalidInput: it is empty, because the run has no data interval.
+    """
+    text = plain("interval", interval)
+    start, _, end = text.partition("/")
+    if start == end:
+        raise InvalidInput(
+            f"interval {text!r} is empty: give the DAG a timetable whose runs have a data "
+            'interval, such as CronDataIntervalTimetable("@daily", timezone="UTC"), or name the '
+            "interval"
+        )
+    return text

@@ -18,8 +18,8 @@ from airflow_provider_segtable.operators.change import (
     SegtableDeleteOperator,
     SegtableMergeOperator,
     SegtableUpdateOperator,
-    commit_id_of,
 )
+from airflow_provider_segtable.operators.commit import commit_id_of
 from airflow_provider_segtable.table.remote_results import leave
 from airflow_provider_segtable.table.table import Table
 
@@ -101,6 +101,7 @@ def test_rows_are_deleted_and_reported(flights: Flights) -> None:
         "deleted": 60,
         "inserted": 0,
         "seconds": 0.5,
+        "dry_run": False,
         "changed_before": False,
     }
 
@@ -129,6 +130,27 @@ def test_nothing_that_matches_is_success(flights: Flights) -> None:
     for attached in (True, False):
         told = deleter(InThisProcess(attached=attached), where="row < 0").execute(RUN)
         assert (told["event"], told["matched"]) == (None, 0)
+    assert flights.table.state().n == version
+
+
+def test_a_dry_run_asks_the_application_to_count(flights: Flights) -> None:
+    """Its counts come back, without an event."""
+    version = flights.table.state().n
+
+    class Counting(InThisProcess):
+        def launch(self, submission: Submission, say: Callable[[str], None]) -> None:
+            given = options([*submission.arguments[1:]])
+            table = Table.open(given["table"], zookeeper=given["zookeeper"])
+            done = table.delete(where=given["where"], dry_run="dry-run" in given)
+            say(str(done))
+            table.ports.coordinator.close()
+            counts = {name: getattr(done, name) for name in ("matched", "deleted", "inserted")}
+            facts = {"kind": "delete", "event": done.n, **counts, "seconds": 0.5}
+            Path(given["result-file"]).write_text(json.dumps(facts))
+
+    told = deleter(Counting(), dry_run=True).execute(RUN)
+    assert (told["matched"], told["deleted"], told["event"]) == (60, 60, None)
+    assert told["dry_run"] is True
     assert flights.table.state().n == version
 
 

@@ -38,6 +38,7 @@ def test_the_shipped_dags_load_without_errors() -> None:
     assert set(found.dags) == {
         "segtable_forget",
         "segtable_ingest_then_wait",
+        "segtable_load_daily",
         "segtable_major__flights",
         "segtable_minor__flights",
         "segtable_planner__flights",

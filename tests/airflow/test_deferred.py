@@ -127,6 +127,7 @@ def test_a_change_is_waited_for_by_the_log(flights: Flights) -> None:
         "deleted": 60,
         "inserted": 0,
         "seconds": None,
+        "dry_run": False,
         "changed_before": False,
     }
 
@@ -148,7 +149,7 @@ def test_that_nothing_matched_is_told_beside_the_log(flights: Flights, *, deferr
     operator.launcher.when_submitted = lambda submission: leave_for(flights, submission, facts)
     cluster = operator.launcher
     told = resumed(operator, deferred(operator)) if deferrable else operator.execute(RUN)
-    assert told == {"kind": "delete", **NOTHING, "changed_before": False}
+    assert told == {"kind": "delete", **NOTHING, "dry_run": False, "changed_before": False}
     assert flights.table.state().n == version
     (submission,) = cluster.submissions
     assert fetch(flights.table.ports.storage, submission.arguments[-1]) is None

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, NotFound
 from airflow_provider_segtable.hooks.submission import Submission
@@ -164,24 +165,79 @@ def test_what_the_task_cannot_read_goes_to_spark(
 
 
 def test_an_interval_is_loaded_again(flights: Flights, landing: Path) -> None:
-    """A retry overwrites once, a cleared run replaces; Spark gets the interval as an argument."""
+    """A retry overwrites once; a run that is cleared, or deleted and made anew, replaces.
+
+    Spark gets the interval as an argument.
+    """
 
     def loader(**fields: Any) -> SegtableOverwriteOperator:
         given = {"table": "flights", "files": str(landing / "b.csv"), **fields}
         return SegtableOverwriteOperator(task_id="load", **given)
 
-    assert loader().interval == "{{ data_interval_start | ts }}/{{ data_interval_end | ts }}"
     interval, before = "2013-01-05T00:00:00+00:00/2013-01-06T00:00:00+00:00", flights.rows()
     first = loader(interval=interval).execute(RUN)
     again = loader(interval=interval).execute(RUN)
-    cleared = {**RUN, "dag_run": SimpleNamespace(clear_number=1)}
+    started = SimpleNamespace(start_date=JANUARY, clear_number=0)
+    anew = {**RUN, "dag_run": started}
+    for _ in range(2):
+        made = loader(interval=interval).execute(anew)
+    assert (made["event"], made["appended_before"]) == (first["event"] + 1, True)
+    cleared = {**RUN, "dag_run": SimpleNamespace(start_date=JANUARY, clear_number=1)}
     replaced = loader(interval=interval).execute(cleared)
     assert flights.rows() == [*before, 9002, 9003]
     assert (first["rows"], again) == (2, {**first, "appended_before": True})
-    assert (replaced["event"], replaced["rows"]) == (first["event"] + 1, 2)
+    assert (replaced["event"], replaced["rows"]) == (first["event"] + 2, 2)
     with pytest.raises(AirflowFailException, match="2 of 2 rows"):
         loader(interval="2013-01-06/2013-01-07").execute(RUN | {"ti": OTHER_TI})
     launcher = Recorded(appends=False, fault="no memory")
     with pytest.raises(AirflowException, match="failed"):
         loader(interval=interval, engine="spark", launcher=launcher).execute({"ti": OTHER_TI})
-    assert f"--overwrite={interval}" in launcher.launched[0]
+    asked = "--overwrite=2013-01-05T00:00:00Z/2013-01-06T00:00:00Z"
+    assert asked in launcher.launched[0]
+
+
+def test_an_overwrite_of_a_condition_is_counted_first(flights: Flights, landing: Path) -> None:
+    """A dry run writes nothing; only what this process cannot evaluate goes to Spark."""
+
+    def loader(where: str, **fields: Any) -> SegtableOverwriteOperator:
+        given = {"table": "flights", "files": str(landing / "b.csv"), "where": where, **fields}
+        return SegtableOverwriteOperator(task_id="load", **given)
+
+    version = flights.table.state().n
+    told = loader("row >= 790", dry_run=True).execute(RUN)
+    assert told == {
+        "event": None,
+        "segments": 0,
+        "rows": 2,
+        "bytes": 0,
+        "matched": 10,
+        "deleted": 10,
+        "dry_run": True,
+        "appended_before": False,
+    }
+    assert flights.table.state().n == version
+    assert loader("row >= 790").execute(RUN)["deleted"] == 10
+    assert flights.rows() == [*range(790), 9002, 9003]
+    with pytest.raises(AirflowFailException, match="where='' is empty"):
+        loader("").execute({"ti": OTHER_TI})
+    launcher = Recorded(appends=False, fault="no memory")
+    with pytest.raises(AirflowException, match="no memory"):
+        loader("pmod(row, 7) = 1", dry_run=True, launcher=launcher).execute({"ti": OTHER_TI})
+    assert {"--overwrite-where=pmod(row, 7) = 1", "--dry-run"} <= {*launcher.launched[0]}
+
+
+@pytest.mark.usefixtures("flights")
+@pytest.mark.parametrize(
+    "days",
+    [
+        {},
+        {"data_interval_start": JANUARY, "data_interval_end": JANUARY},
+    ],
+)
+def test_a_run_without_a_data_interval_is_refused(days: dict[str, object]) -> None:
+    """Airflow's ``@daily`` runs have an empty one, others none; the error names the timetable."""
+    with DAG("load", schedule=None):
+        load = SegtableOverwriteOperator(task_id="load", table="flights", files="/no.csv")
+    load.render_template_fields({**RUN, **days})
+    with pytest.raises(AirflowFailException, match=r"is empty: .* CronDataIntervalTimetable"):
+        load.execute(RUN)

@@ -283,6 +283,8 @@ def test_an_interval_and_touched_chunks_are_overwritten(spark: SparkSession, tab
     with pytest.raises(InvalidInput, match="10 of 10 rows"):
         overwrite(table.ports, day, interval="2013-01-11/2013-01-12")
     assert overwrite(table.ports, day.limit(0), interval=when, dry_run=True).deleted == 10
+    named = overwrite(table.ports, day, where="pmod(n, 1000) between 100 and 109", dry_run=True)
+    assert (named.n, named.deleted, named.inserted) == (None, 10, 10)
     replaced = overwrite(table.ports, day, interval="chunks")
     assert replaced.n == version + 1
     rest = [n for n in range(1000) if n >= 345]  # January is gone but for these rows

@@ -12,6 +12,7 @@ from airflow_provider_segtable.cli.input.engines import MasterOption
 from airflow_provider_segtable.cli.input.option_groups import option_groups
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
+    CommitId,
     StorageOptions,
     TableUri,
     ZooKeeper,
@@ -59,14 +60,7 @@ class ChangeOptions:
         bool,
         typer.Option("--dry-run", help="Report how many rows it would change; write nothing."),
     ] = False
-    commit_id: Annotated[
-        str | None,
-        typer.Option(
-            help="A name for this change. Repeated under the same name, it changes nothing more.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = None
+    commit_id: CommitId = None
     engine: Annotated[
         Engine,
         typer.Option(

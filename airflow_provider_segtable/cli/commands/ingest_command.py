@@ -16,14 +16,15 @@ from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOpti
 from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
+    CommitId,
     StorageOptions,
     TableUri,
     ZooKeeper,
     store_options,
 )
-from airflow_provider_segtable.cli.overwriting import overwritten
+from airflow_provider_segtable.cli.overwriting import only_spark, overwritten
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.requests.overwrite import extent_of
+from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine
 
 if TYPE_CHECKING:
@@ -64,14 +65,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         int | None,
         typer.Option(min=1, help="Split each file into appends of N rows (local engine)."),
     ] = None,
-    commit_id: Annotated[
-        str | None,
-        typer.Option(
-            help="A name for this ingest. Repeated under the same name, it appends only the rows "
-            "that are not in the table yet.",
-            metavar="NAME",
-        ),
-    ] = None,
+    commit_id: CommitId = None,
     overwrite: Annotated[
         str | None,
         typer.Option(
@@ -80,6 +74,21 @@ def ingest(  # noqa: PLR0913 - each is an option
             metavar="START/END",
         ),
     ] = None,
+    overwrite_where: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead, replace the rows that match a Spark SQL expression; every new row must "
+            "match it, too.",
+            metavar="SQL",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Report how many rows an overwrite would replace; write nothing."
+        ),
+    ] = False,
     engine: EngineOption = Engine.LOCAL,
     master: MasterOption = None,
     zookeeper: ZooKeeper = None,
@@ -92,6 +101,7 @@ def ingest(  # noqa: PLR0913 - each is an option
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
     [green]segtable ingest ./flights night.csv --overwrite 2026-01-31/2026-02-01[/]
         load a day again: its rows go, those of all files come, at once
+    [green]segtable ingest ./flights ua.csv --overwrite-where "carrier = 'UA'" --dry-run[/]
     [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
 
     [green]segtable ingest ./flights raw.parquet --columns carrier,delay=dep_delay --cast[/]
@@ -104,16 +114,13 @@ def ingest(  # noqa: PLR0913 - each is an option
     taken = FileColumns.parse(columns, cast=cast)
     options = store_options(storage_options)
     sources = [InputFile(place, format_, options) for place in files]
-    extent = extent_of(overwrite)
-    _check_parts(rows_per_append, engine, whole=extent is not None)
-    if extent is not None:
+    request = _overwrite(overwrite, overwrite_where, commit_id, dry_run=dry_run)
+    _check_parts(rows_per_append, engine, whole=request is not None)
+    if request is not None:
         with writable_table(table, storage_options, zookeeper) as opened:
-            local = _local_does(sources, engine, None)
+            local = _local_does(sources, engine, None, only_spark(opened, request))
             told = overwritten(
-                *(table, opened, sources, taken, extent),
-                commit_id=commit_id,
-                local=local,
-                master=master,
+                *(table, opened, sources, taken, request), local=local, master=master
             )
         tell(told, as_json=as_json)
         return
@@ -135,6 +142,20 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     for append in done:
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
+
+
+def _overwrite(
+    interval: str | None, where: str | None, commit_id: str | None, *, dry_run: bool
+) -> Overwrite | None:
+    """Return the overwrite that is asked for; None for an append."""
+    if interval is None and where is None:
+        if dry_run:
+            raise InvalidInput(
+                "--dry-run counts the rows that an overwrite would replace: add --overwrite or "
+                "--overwrite-where"
+            )
+        return None
+    return Overwrite(extent=extent_of(interval), where=where, commit_id=commit_id, dry_run=dry_run)
 
 
 def _check_parts(rows_per_append: int | None, engine: Engine, *, whole: bool) -> None:
@@ -161,12 +182,14 @@ def _check_names(files: "list[InputFile]", commit_id: str | None) -> None:
             )
 
 
-def _local_does(files: "list[InputFile]", wish: Engine, rows_per_append: int | None) -> bool:
+def _local_does(
+    files: "list[InputFile]", wish: Engine, rows_per_append: int | None, only_spark: str = ""
+) -> bool:
     from airflow_provider_segtable.spark.driver.install_check import spark_here
 
     wish = Engine.LOCAL if rows_per_append else wish
     size = sum(file.size() for file in files) if wish is Engine.AUTO else 0
-    return chosen_engine(wish, size=size, spark_here=spark_here).local
+    return chosen_engine(wish, size=size, only_spark=only_spark, spark_here=spark_here).local
 
 
 def _on_spark(

@@ -8,7 +8,12 @@ from rich.text import Text
 from airflow_provider_segtable.cli.commands.table_commands import open_table
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.exits import Exit
-from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    CommitId,
+    StorageOptions,
+    TableUri,
+)
 from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,9 +34,7 @@ def restore(  # noqa: PLR0913 - each is an option
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change.")
     ] = False,
-    commit_id: Annotated[
-        str | None, typer.Option(help="Equal ids restore once; random by default.", metavar="ID")
-    ] = None,
+    commit_id: CommitId = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:

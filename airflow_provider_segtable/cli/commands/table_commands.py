@@ -13,6 +13,7 @@ from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.cli.input.column_types import parse_schema
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
+    CommitId,
     Properties,
     StorageOptions,
     TableUri,
@@ -157,9 +158,7 @@ def set_properties(
         list[str] | None,
         typer.Option(help="Give this property its default again; repeat.", metavar="KEY"),
     ] = None,
-    commit_id: Annotated[
-        str | None, typer.Option(help="Equal ids alter once; random by default.", metavar="ID")
-    ] = None,
+    commit_id: CommitId = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -217,9 +216,7 @@ def alter(  # noqa: PLR0913 - each is an option
         list[str] | None,
         typer.Option(help="Give a property its default with it; repeat.", metavar="KEY"),
     ] = None,
-    commit_id: Annotated[
-        str | None, typer.Option(help="Equal ids alter once; random by default.", metavar="ID")
-    ] = None,
+    commit_id: CommitId = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:

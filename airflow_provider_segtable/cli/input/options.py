@@ -68,6 +68,17 @@ StorageOptions = Annotated[
     ),
 ]
 
+CommitId = Annotated[
+    str | None,
+    typer.Option(
+        "--commit-id",
+        metavar="NAME",
+        help="A name for what this command commits. Repeated under the same name, it commits "
+        "nothing more.",
+        show_default=False,
+    ),
+]
+
 Properties = Annotated[
     list[str] | None,
     typer.Option(

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_expression, by_predicate
 
@@ -28,3 +28,19 @@ def condition(where: Where | Predicate, schema: pa.Schema, time_column: str) -> 
     raise InvalidInput(
         f"{where!r} is not a condition: give SQL text, or a pyarrow.compute.Expression"
     )
+
+
+def why_not_here(where: Where | None, schema: pa.Schema) -> str:
+    """Return why only Spark can evaluate a condition; empty if this process can.
+
+    Raises:
+        SchemaMismatch: there is no such column, for Spark neither.
+    """
+    try:
+        if where is not None:
+            condition(where, schema, "")
+    except SchemaMismatch:
+        raise
+    except InvalidInput as error:
+        return str(error)
+    return ""

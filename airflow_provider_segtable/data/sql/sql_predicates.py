@@ -45,10 +45,7 @@ from airflow_provider_segtable.data.sql.sql_text import (
     written,
 )
 
-_WAY_OUT = (
-    "give it to Spark, which reads any expression: `segtable delete --engine spark`, or "
-    "spark.change.delete"
-)
+_WAY_OUT = "give it to Spark (--engine spark), which reads any expression"
 _KNOWN = (
     "it reads comparisons of a column with a value, IN (values), BETWEEN, IS NULL, AND, OR, NOT"
 )

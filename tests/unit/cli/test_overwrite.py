@@ -27,12 +27,30 @@ def test_the_commands_of_the_guide_load_a_day_again(run: Run, facts: Facts, tmp_
         assert program == "segtable"
         told.append(facts(*arguments))
     counts = [(each["event"], each["deleted"], each["inserted"]) for each in told]
-    assert counts == [(5, 24, 20), (5, 24, 20), (6, 20, 24), (7, 24, 24)]
-    assert [each["changed_before"] for each in told] == [False, True, False, False]
+    assert counts == [(None, 24, 20), (5, 24, 20), (5, 24, 20), (6, 20, 24), (7, 24, 24)]
+    assert [each["changed_before"] for each in told] == [False, False, True, False, False]
     assert facts("table", "scan", "trips", "--count")["rows"] == 48
     assert "overwrite: 24 rows deleted" in run("table", "timeline", "trips").stdout.replace(
         "\n", " "
     )
+
+
+def test_a_dry_run_counts_what_would_be_replaced(facts: Facts, table: str, tmp_path: Path) -> None:
+    """The counts are those of the overwrite that follows, of an interval or of a condition."""
+    pq.write_table(trips(48), tmp_path / "trips.parquet")
+    pq.write_table(trips(5, first_hour=24), tmp_path / "late.parquet")
+    facts("ingest", table, "trips.parquet")
+    version = facts("table", "describe", table)["version"]
+    for which in (
+        ("--overwrite", "2013-01-02/2013-01-03"),
+        ("--overwrite-where", "at >= timestamp '2013-01-02 00:00:00'"),
+    ):
+        told = facts("ingest", table, "late.parquet", *which, "--dry-run")
+        assert (told["dry_run"], told["event"], told["version"]) == (True, None, version)
+        assert (told["deleted"], told["inserted"]) == (24, 5)
+    told = facts("ingest", table, "late.parquet", *which)
+    assert (told["dry_run"], told["deleted"], told["inserted"]) == (False, 24, 5)
+    assert facts("table", "scan", table, "--count")["rows"] == 24 + 5
 
 
 def test_what_does_not_fit_is_refused(run: Run, table: str, tmp_path: Path) -> None:
@@ -43,6 +61,11 @@ def test_what_does_not_fit_is_refused(run: Run, table: str, tmp_path: Path) -> N
         (day, "24 of 48 rows"),
         ((*day, "--rows-per-append", "5"), "an overwrite is one event"),
         (("--overwrite", "monday"), "START/END"),
+        ((*day, "--overwrite-where", "true"), "2 of interval and where"),
+        (("--overwrite-where", ""), "is empty"),
+        (("--overwrite-where", "at < timestamp '2013-01-02 00:00:00'"), "24 of 48 rows"),
+        (("--overwrite-where", "upper(id) = 'A'", "--engine", "local"), "UPPER"),
+        (("--dry-run",), "add --overwrite"),
     ):
         refused = run("ingest", table, "both.parquet", *options)
         assert refused.exit_code == 2, refused.stdout

@@ -125,7 +125,7 @@ def test_what_is_more_than_a_predicate_goes_to_spark(text: str, named: str) -> N
     """All else is refused naming the piece, and the way to have it done."""
     with pytest.raises(InvalidInput, match=named) as refused:
         parse_predicate(text, SCHEMA)
-    assert "`segtable delete" in str(refused.value)
+    assert "give it to Spark" in str(refused.value)
 
 
 @pytest.mark.parametrize(
