@@ -10,6 +10,7 @@ their libraries. A message names the offending value and the way out.
     │   ├── SchemaMismatch
     │   ├── TimeOutOfRange          null, or outside the years that a table can hold
     │   ├── InvalidName
+    │   ├── SegmentsRefused         chosen segments cannot be compacted together
     │   └── LimitReached            ids or minor versions are used up
     ├── TableError                  the table is not in the state that the caller expects
     │   ├── NotATable
@@ -67,6 +68,10 @@ class TimeOutOfRange(InvalidInput):
 
 class InvalidName(InvalidInput):
     """A name, URI or id has a form that segtable does not accept."""
+
+
+class SegmentsRefused(InvalidInput):
+    """Chosen segments cannot be compacted so; the message names one, and the reason."""
 
 
 class LimitReached(InvalidInput):

@@ -13,12 +13,13 @@
 >>> table.history(limit=3)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from airflow_provider_segtable.coordination.discovery import find_zookeeper
+from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
@@ -80,6 +81,7 @@ class Table(base.Table):
         kind: str | None = None,
         *,
         interval: TimeRange | None = None,
+        segments: Sequence[SegmentId | str] | None = None,
         granularity: Granularity | str | None = None,
         clustering: str | None = None,
         wait_s: float | None = None,
@@ -93,6 +95,8 @@ class Table(base.Table):
             kind: ``minor`` joins small neighbours, ``semi-major`` sorts each chunk, ``major``
                 writes whole chunks into a new version.
             interval: with a kind: only chunks that overlap these event times.
+            segments: with a kind: only these, by id, as ``segtable table segments`` prints them.
+                ``minor`` joins exactly these, the others take the chunks that they lie in.
             granularity: with ``major``: the new length of time chunks.
             clustering: with ``semi-major`` or ``major``: sort by these columns,
                 ``"carrier,origin"`` or ``"zorder(carrier,origin)"``.
@@ -100,6 +104,7 @@ class Table(base.Table):
 
         Raises:
             InvalidInput: only Spark can compact the table, or there is nothing to compact.
+            SegmentsRefused: the segments are unknown, hidden, or cannot be compacted so.
             ExecutionFailed: a plan failed; the others were carried out.
             CoordinatorUnavailable: there is no ZooKeeper.
         """
@@ -107,6 +112,7 @@ class Table(base.Table):
             self.ports,
             kind=kind,
             interval=None if interval is None else as_interval(interval),
+            segments=segments,
             granularity=granularity,
             clustering=clustering,
             wait_s=wait_s,

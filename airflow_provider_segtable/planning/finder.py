@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.planning.chosen_segments import Chosen
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.selection import Candidate, Draining
@@ -78,6 +79,17 @@ class Finder(ABC):
             why: the reason to give.
             skipped: receives a reason for everything left out.
         """
+
+    def chosen(
+        self, found: PlannerContext, ids: Chosen, why: str, skipped: list[Skipped]
+    ) -> list[Plan]:
+        """Return the plans for chosen segments: by default, for the chunks that they lie in.
+
+        Raises:
+            SegmentsRefused: the segments cannot be compacted together.
+        """
+        chunks = {each.chunk for each in ids}
+        return self.asked(found, [c for c in found.chunks() if c in chunks], why, skipped)
 
 
 @cache

@@ -10,7 +10,10 @@
    never rewrite a large segment.
 4. A batch is compacted if it fills an output, has ``min_segments``, its oldest segment is old
    enough, or many of its rows are deleted; the last holds for a single group, too.
-5. Batches are ranked by gain per cost, and chosen until the budget is used up. Every other
+5. Of segments that a user chose, one batch is made in each chunk, or they are refused: they must be
+   whole neighbouring groups that nobody else compacts, and fit one output. How small they are,
+   and how many, does not matter.
+6. Batches are ranked by gain per cost, and chosen until the budget is used up. Every other
    segment gets a reason. A dry run returns the same object.
 
     P0 P1 P2 [P3 large] P4 P5 (hole) P7   ->   runs: P0 P1 P2 | P4 P5 | P7
@@ -20,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from airflow_provider_segtable.core.errors import SegmentsRefused
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
@@ -27,6 +31,7 @@ from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.planning.chosen_segments import Chosen
 from airflow_provider_segtable.planning.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
@@ -241,5 +246,57 @@ class MinorFinder(Finder):
         candidates = (c for chunk in free for c in minor_candidates(found, chunk, skipped))
         return [replace(c.plan, reason=f"{c.plan.reason}; {why}") for c in candidates]
 
+    def chosen(
+        self, found: PlannerContext, ids: Chosen, why: str, skipped: list[Skipped]
+    ) -> list[Plan]:
+        """Return one plan for each chunk, over exactly the chosen segments."""
+        del skipped
+        chunks = sorted({each.chunk for each in ids})
+        plans = (_plan(found, chunk, _chosen_run(found, chunk, ids)) for chunk in chunks)
+        return [replace(plan, reason=f"{plan.reason}; {why}") for plan in plans]
+
 
 FINDER = MinorFinder()
+
+
+def _chosen_run(found: PlannerContext, chunk: ChunkKey, ids: Chosen) -> Run:
+    """Return the chosen groups of a chunk; errors as ``Finder.chosen``."""
+    touched = [g for g in found.groups(chunk) if any(s.id in ids for s in g.segments)]
+    runs = tuple(found.runs(chunk, touched))
+    why_not = _unfit(found, chunk, runs, ids)
+    if why_not:
+        raise SegmentsRefused(f"the chosen segments of {chunk.interval} {why_not}")
+    return runs[0]
+
+
+def _unfit(found: PlannerContext, chunk: ChunkKey, runs: Sequence[Run], ids: Chosen) -> str | None:
+    """Return why chosen groups cannot be joined (rule 5); None if they can."""
+    if not runs:
+        return "have no rows: there is nothing to compact"
+    groups = [group for run in runs for group in run]
+    segments, policy = members(groups), found.policy
+    torn = [str(segment.id) for segment in segments if segment.id not in ids]
+    claiming = found.claimed_by(chunk.interval)
+    claim = f"claimed by pending plan {claiming.plan.id}" if claiming else None
+    if claim := claim or found.claim(segments, MinorPlan):
+        return f"are being compacted: {claim}; run or abort that plan first"
+    if torn:
+        return f"are parts of groups that are replaced as a whole: choose {', '.join(torn)}, too"
+    if len(runs) > 1:
+        left, right = runs[0][-1], runs[1][0]
+        return (
+            f"are not neighbours: between partitions [{left.start}, {left.end}) and "
+            f"[{right.start}, {right.end}) lie others, or ids that a writer may still fill; choose "
+            "what lies between, too, or compact them one run at a time"
+        )
+    if run_size(groups) > policy.largest_output:
+        return (
+            f"have {describe_size(run_size(groups))}, more than one output may have, "
+            f"{describe_size(policy.largest_output)}: choose fewer, or a semi-major compaction"
+        )
+    if len(segments) < 2 and not found.deleted.touches(segments[0]):
+        return "are one segment without deleted rows: choose a neighbour, too"
+    wanted = policy.clustering
+    if wanted and all(segment.clustering == wanted for segment in segments):
+        return f"are sorted by {wanted}, which joining would undo: use a semi-major compaction"
+    return None

@@ -1,6 +1,6 @@
 """``segtable compact``: request compactions, and carry out plans."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,6 +63,16 @@ OfInterval = Annotated[
         help="With --kind: only chunks that overlap this event time.", metavar="START/END"
     ),
 ]
+Chosen = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--segment",
+        help="With --kind: only this segment, as `table segments` prints its id; repeat. Minor "
+        "joins exactly these, other kinds take the chunks that they lie in.",
+        metavar="ID",
+        show_default=False,
+    ),
+]
 Cut = Annotated[
     str | None,
     typer.Option(
@@ -109,6 +119,7 @@ def compact(  # noqa: PLR0913 - each is an option
     ] = False,
     kind: Kind = None,
     interval: OfInterval = None,
+    segments: Chosen = None,
     granularity: Cut = None,
     clustering: Clustering = None,
     rollup: RollupWish = None,
@@ -134,6 +145,8 @@ def compact(  # noqa: PLR0913 - each is an option
         sorts each chunk as it is now
     [green]segtable compact ./flights --kind major --interval 2013-01-01/2013-02-01[/]
         whole chunks, into a new version
+    [green]segtable compact ./flights --kind minor --segment ID --segment ID[/]
+        joins these two, as `table segments` prints their ids
     [green]segtable compact ./flights --kind major --granularity day[/]
         the same, and time is cut by days from now on
 
@@ -146,7 +159,9 @@ def compact(  # noqa: PLR0913 - each is an option
     elsewhere", "overtaken" and "yielded" are no failures.
     """
     wishes = {"granularity": granularity, "clustering": clustering, "rollup": rollup}
-    _check(plans, all_=all_, kind=kind, wishes={**wishes, "interval": interval})
+    _check(
+        plans, all_=all_, kind=kind, wishes={**wishes, "interval": interval, "segment": segments}
+    )
     with (
         writable_table(table, storage_options, zookeeper) as opened,
         _carry_out(opened, engine, master, wait) as carry_out,
@@ -155,7 +170,7 @@ def compact(  # noqa: PLR0913 - each is an option
         if all_:
             results = _all(opened, carry_out, properties)
         elif kind is not None:
-            results = carry_out(_request(opened, kind, interval, properties, wishes))
+            results = carry_out(_request(opened, kind, interval, segments, properties, wishes))
         else:
             results = carry_out(plans or _pending(opened))
         answer = _facts(table, opened, results)
@@ -165,7 +180,7 @@ def compact(  # noqa: PLR0913 - each is an option
 
 
 def _check(
-    plans: Sequence[str] | None, *, all_: bool, kind: str | None, wishes: dict[str, str | None]
+    plans: Sequence[str] | None, *, all_: bool, kind: str | None, wishes: Mapping[str, object]
 ) -> None:
     if plans and all_:
         raise InvalidInput("give plan ids or --all, not both")
@@ -198,6 +213,7 @@ def _request(
     table: Any,
     kind: str,
     interval: str | None,
+    segments: list[str] | None,
     properties: list[str] | None,
     wishes: dict[str, str | None],
 ) -> list[str]:
@@ -207,6 +223,7 @@ def _request(
         table.ports,
         kind,
         interval=Interval.parse(interval) if interval else None,
+        segments=segments,
         policy=policy_of(table.state().table.properties, properties),
         **wishes,  # type: ignore[arg-type]
     )

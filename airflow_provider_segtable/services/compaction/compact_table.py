@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.planning.engine import only_spark
 from airflow_provider_segtable.planning.policy import Policy
@@ -66,6 +67,7 @@ def compact_table(
     *,
     kind: str | None = None,
     interval: Interval | None = None,
+    segments: Sequence[SegmentId | str] | None = None,
     granularity: Granularity | str | None = None,
     clustering: str | None = None,
     wait_s: float | None = None,
@@ -78,7 +80,15 @@ def compact_table(
     """
     if why := only_spark(ports.log.load()):
         raise InvalidInput(f"{ports.uri} cannot be compacted in this process: {why}; use Spark")
-    _check(kind, {"interval": interval, "granularity": granularity, "clustering": clustering})
+    _check(
+        kind,
+        {
+            "interval": interval,
+            "segments": segments,
+            "granularity": granularity,
+            "clustering": clustering,
+        },
+    )
 
     def run(ids: Sequence[str]) -> tuple[PlanResult, ...]:
         return carry_out(ports, ids, in_process(), wait_s=wait_s, report=_tell)
@@ -87,7 +97,12 @@ def compact_table(
         results = compact_by_policy(ports, run)
     else:
         asked = request(
-            ports, kind, interval=interval, granularity=granularity, clustering=clustering
+            ports,
+            kind,
+            interval=interval,
+            segments=segments,
+            granularity=granularity,
+            clustering=clustering,
         )
         results = run([known.plan.id for known in asked])
     _check_ended(ports, results)

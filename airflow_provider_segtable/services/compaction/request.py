@@ -9,13 +9,16 @@
 3. A request makes one plan per run of small neighbours (minor), per sortable run (semi-major), or
    per region that splits no chunk (major). A failed plan does not stop the others. A plan that is
    already pending is returned unchanged.
-4. Segments claimed by other plans are skipped; a major compaction locks the time chunk instead and
+4. Of chosen segments, a minor compaction joins exactly these; the other kinds take the whole chunks
+   that they lie in. Segments that cannot be compacted so are refused
+   (``planning.chosen_segments``).
+5. Segments claimed by other plans are skipped; a major compaction locks the time chunk instead and
    waits for their workers. If no segment is left, the error gives the reasons.
 
 Source of the idea: Druid's manual compaction tasks, CarbonData's ``ALTER TABLE .. COMPACT``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -30,7 +33,14 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.kinds import kind_named, kinds, with_option
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.planning.chosen_segments import (
+    Chosen,
+    check_taken,
+    chosen_ids,
+    taken_by,
+)
 from airflow_provider_segtable.planning.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import Policy
@@ -49,6 +59,7 @@ def request(
     kind: str,
     *,
     interval: Interval | None = None,
+    segments: Sequence[SegmentId | str] | None = None,
     granularity: Granularity | str | None = None,
     clustering: str | None = None,
     rollup: Literal["best-effort", "perfect"] | None = None,
@@ -60,6 +71,7 @@ def request(
         ports: the table's ports.
         kind: ``minor``, ``semi-major`` or ``major``.
         interval: compact every chunk that it overlaps; the whole table by default.
+        segments: compact these, by id (rule 4); instead of an interval.
         granularity: new granularity of the region (major only).
         clustering: sort order, e.g. ``carrier,origin`` or ``zorder(carrier,origin)``; "" sorts
             by event time; the policy's by default (not for minor).
@@ -71,6 +83,7 @@ def request(
 
     Raises:
         InvalidInput: the request is impossible, or there is nothing to compact.
+        SegmentsRefused: the chosen segments are unknown or hidden, or cannot be compacted so.
         SchemaMismatch: the clustering names a column that the table does not have.
         CommitConflict: conflicts with other writers refused all plans; request again.
         CommitUnknown: a reply was lost; request again, no plan is requested twice.
@@ -95,15 +108,31 @@ def request(
     )
     found = look_at_table(state, forced, ports.clock.now())
     skipped: list[Skipped] = []
-    chunks = [c for c in found.chunks() if interval is None or c.interval.overlaps(interval)]
-    plans = finder_of(wanted).asked(found, chunks, f"{ASKED} {ports.author}", skipped)
-    fresh = [plan for plan in plans if _is_new(plan, state)]
+    ids = None if segments is None else _chosen(segments, interval, state)
     known = [
-        each for each in state.pending_plans() if _meant(each.plan, wanted, interval, order, cut)
+        each
+        for each in state.pending_plans()
+        if _meant(each.plan, wanted, interval, order, cut)
+        and (ids is None or taken_by(each.plan, ids))
     ]
+    why = f"{ASKED} {ports.author}"
+    if ids is None:
+        chunks = [c for c in found.chunks() if interval is None or c.interval.overlaps(interval)]
+        plans = finder_of(wanted).asked(found, chunks, why, skipped)
+    else:
+        left = ids.difference(*(each.plan.inputs for each in known))
+        plans = finder_of(wanted).chosen(found, left, why, skipped)
+        check_taken(left, plans, skipped)
+    fresh = [plan for plan in plans if _is_new(plan, state)]
     if not fresh and not known:
         raise InvalidInput(_nothing(wanted, interval, found, skipped))
     return _commit(ports, state, fresh, known)
+
+
+def _chosen(segments: Sequence[SegmentId | str], interval: Interval | None, state: State) -> Chosen:
+    if interval is not None:
+        raise InvalidInput(f"interval {interval} and segments were given: give one of them")
+    return chosen_ids(segments, state)
 
 
 def _kind(name: str) -> type[Plan]:

@@ -27,6 +27,19 @@ def test_minor_now_in_one_day(facts: Facts, filled: str) -> None:
     assert facts("table", "describe", filled)["counts"]["segments"] == 7
 
 
+def test_chosen_segments(facts: Facts, run: Run, filled: str) -> None:
+    """Their ids are those that `table segments` prints; what cannot be joined is refused."""
+    ids = [each["id"] for each in facts("table", "segments", filled)["segments"]]
+    done = facts("compact", filled, "--kind", "minor", "--segment", ids[1], "--segment", ids[2])
+    assert [(p["segments_in"], p["segments_out"]) for p in done["plans"]] == [(2, 1)]
+    apart = run(
+        "compact", filled, "--kind", "minor", "--segment", ids[0], "--segment", ids[4], "--json"
+    )
+    refused(apart, 2, "SegmentsRefused", "not neighbours")
+    alone = run("compact", filled, "--segment", ids[0], "--json")
+    refused(alone, 2, "InvalidInput", "without --kind")
+
+
 def test_semi_major_sorts_and_says_so(facts: Facts, run: Run, filled: str) -> None:
     """The order is a fact of each segment, for scripts and for people."""
     before = facts("table", "scan", filled, "--checksum")

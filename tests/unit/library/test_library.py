@@ -93,6 +93,14 @@ def test_history_is_newest_first(table: Table) -> None:
     assert [entry.n for entry in table.history(2)] == [entry.n for entry in table.history()][:2]
 
 
+def test_chosen_segments_are_joined(table: Table) -> None:
+    """By id, whatever the policy says."""
+    some = [segment.id for segment in table.state().timeline.visible_segments()][:2]
+    assert (table.compact("minor", segments=some).segments_in) == 2
+    with pytest.raises(InvalidInput, match="given without a kind"):
+        table.compact(segments=some)
+
+
 def test_cleaning_takes_what_is_not_kept(table: Table) -> None:
     """A dry run deletes nothing; then files that compactions replaced are gone."""
     table.compact("major")
