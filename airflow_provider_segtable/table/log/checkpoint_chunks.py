@@ -173,7 +173,8 @@ class CheckpointChunks:
     def _read_group(self, group: int) -> pa.Table:
         with self._lock:
             # Single-threaded: a process that ends while Arrow starts its threads is aborted.
-            return in_schema(self._file.read_row_group(group, use_threads=False))
+            rows = self._file.read_row_group(group, use_threads=False)
+        return in_schema(rows.replace_schema_metadata())  # the file's: the whole chunk table
 
     def _read_paths(self, group: int) -> Sequence[str]:
         with self._lock:

@@ -54,6 +54,7 @@ def test_row_groups_of_unchanged_chunks_are_copied_as_bytes(before: bytes) -> No
     assert isinstance(unchanged, PackedChunk)
     assert isinstance(unchanged.source, CheckpointChunks)
     assert unchanged.source.chunk.cache_info().misses == 1
+    assert not unchanged.source.rows(0, 1).schema.metadata, "it holds the whole chunk table"
     old, new = row_groups(before), row_groups(after)
     assert [new[0], new[-1]] == [old[0], old[2]]
     assert len(new) == 3
