@@ -129,7 +129,7 @@ def measure(folder: Path, chunks: int) -> dict[str, Any]:
     """Measure one table, in this process; a pair is seconds and seconds of processor time."""
     pa.array([0])  # pyarrow imports pandas, if there is any, at the first conversion
     ports = ports_of(folder)
-    state, open_s = timed(lambda: EventLog(ports.storage).load())
+    state, open_s = timed(ports.log.load)
     hour = Interval(START + HOUR_US * (chunks // 2), START + HOUR_US * (chunks // 2 + 1))
     _, scan_s = timed(lambda: state.timeline.visible_segments(hour))
     now = state.time + 100 * 24 * HOUR_US

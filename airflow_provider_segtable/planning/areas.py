@@ -31,7 +31,7 @@ from airflow_provider_segtable.planning.selection import Area
 
 def areas(found: PlannerContext) -> Iterator[Area]:
     """Yield the areas of a table, earliest first."""
-    known = sorted(found.summaries().items(), key=_times)
+    known = sorted(found.summaries(), key=_times)
     bound = _Bounds(found)
     at = 0
     for interval in _intervals(found, tuple([chunk for chunk, _ in known])):
@@ -39,7 +39,12 @@ def areas(found: PlannerContext) -> Iterator[Area]:
         while at < len(known) and known[at][0].interval.start < interval.end:
             at += 1
         inside = known[first:at]
-        yield Area(interval=interval, known=inside, bound=bound.of(interval, inside))
+        yield Area(
+            interval=interval,
+            known=inside,
+            segments=sum([summary.visible for _, summary in inside]),
+            bound=bound.of(interval, inside),
+        )
 
 
 _Known = Sequence[tuple[ChunkKey, ChunkSummary]]
@@ -71,8 +76,8 @@ class _Bounds:
         return self._most[key]
 
     def _may_be_due(self, interval: Interval, inside: _Known) -> bool:
-        summaries = [summary for _, summary in inside]
-        return any(f.may_be_due(self._found, interval, summaries) for f in self._finders)
+        found, summaries = self._found, [summary for _, summary in inside]
+        return any(finder.may_be_due(found, interval, summaries) for finder in self._finders)
 
     def _may_tidy(self, inside: _Known) -> bool:
         return any(finder.may_tidy(self._found, inside) for finder in self._finders)

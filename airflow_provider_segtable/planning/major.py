@@ -240,10 +240,11 @@ class MajorFinder(Finder):
         self, found: PlannerContext, chunks: Sequence[tuple[ChunkKey, ChunkSummary]]
     ) -> bool:
         """Return whether a chunk may be cold: it ended, and its oldest segment was written."""
-        policy, oldest = found.policy, [summary.oldest or 0 for _, summary in chunks]
-        begun = max(min(oldest), min([chunk.interval.end for chunk, _ in chunks]))
-        cold = (found.now - begun) / MINUTE_US >= policy.major_after_minutes
-        return policy.major != OFF and cold
+        if found.policy.major == OFF:
+            return False
+        oldest = min([summary.oldest or 0 for _, summary in chunks])
+        begun = max(oldest, min([chunk.interval.end for chunk, _ in chunks]))
+        return (found.now - begun) / MINUTE_US >= found.policy.major_after_minutes
 
     def in_interval(
         self, found: PlannerContext, skipped: list[Skipped]

@@ -90,12 +90,12 @@ class PlannerContext:
 
     def chunks(self) -> tuple[ChunkKey, ...]:
         """Return the visible chunks with rows in ``within``."""
-        return tuple(self.summaries())
+        return tuple([chunk for chunk, _ in self.summaries()])
 
-    def summaries(self) -> dict[ChunkKey, ChunkSummary]:
-        """Return the summaries of ``chunks``, in the same order."""
+    def summaries(self) -> list[tuple[ChunkKey, ChunkSummary]]:
+        """Return ``chunks`` with their summaries."""
         visible = self.state.timeline.visible_summaries(self.within)
-        return {chunk: summary for chunk, summary in visible.items() if summary.rows}
+        return [known for known in visible.items() if known[1].rows]
 
     def open_chunks(self, skipped: list[Skipped]) -> Iterator[ChunkKey]:
         """Yield the chunks that may be compacted; add reasons for the others."""

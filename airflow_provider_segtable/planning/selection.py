@@ -62,22 +62,19 @@ class Area:
     Attributes:
         interval: the interval; no candidate begins earlier or ends later.
         known: its visible chunks, at least one, with their summaries.
+        segments: number of segments to examine.
         bound: upper bound of the candidates' urgency; 0 means no candidate.
     """
 
     interval: Interval
     known: Sequence[tuple[ChunkKey, ChunkSummary]]
+    segments: int
     bound: float
 
     @property
     def chunks(self) -> tuple[ChunkKey, ...]:
         """Return the visible chunks."""
         return tuple(chunk for chunk, _ in self.known)
-
-    @property
-    def segments(self) -> int:
-        """Return the number of segments to examine."""
-        return sum([summary.visible for _, summary in self.known])
 
     @property
     def least(self) -> int:

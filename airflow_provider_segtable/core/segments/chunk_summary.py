@@ -67,8 +67,11 @@ class ChunkSummary(NamedTuple):
 
     def smaller(self, size: float) -> int:
         """Return the most segments that may be smaller than this, in bytes."""
-        larger = sum(n for bits, n in self.sizes.items() if least_size(bits) >= size)
-        return self.visible - larger
+        small = self.visible
+        for bits, n in self.sizes.items():
+            if least_size(bits) >= size:
+                small -= n
+        return small
 
     def any_larger(self, size: float) -> bool:
         """Return whether a segment may be larger than this, in bytes."""

@@ -74,6 +74,11 @@ class ChunkKey:
     interval: Interval
     version: Instant
 
+    def __hash__(self) -> int:
+        """Hash the three numbers at once: large tables look up many keys."""
+        interval = self.interval
+        return hash((interval.start, interval.end, self.version))
+
     def __lt__(self, other: "ChunkKey") -> bool:
         """Order by start, end and version; written out, as a search compares many keys."""
         mine, its = self.interval, other.interval

@@ -194,8 +194,7 @@ class Timeline:
 
     def visible_summaries(self, interval: Interval | None = None) -> dict[ChunkKey, ChunkSummary]:
         """Return the summaries of ``visible_chunks``, in the same order, without decoding any."""
-        chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
-        return {key: chunk.summary for key, chunk in chunks.items()}
+        return {chunk.key: chunk.summary for _, chunk in self._winning(interval)}
 
     def state(self, chunk: ChunkKey, group: GroupKey) -> GroupState:
         """Return the state of a group (rule 4).
