@@ -184,7 +184,7 @@ def world(sizes: Sequence[int], seed: int, grain: int) -> World:
     return World(files, random.Random(seed), rows, list(segments), tables[0].schema)
 
 
-@settings(max_examples=90)
+@settings(max_examples=45)
 @given(
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4),
     seed=st.integers(0, 999),

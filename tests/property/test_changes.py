@@ -214,7 +214,7 @@ class Predicates(Ours):
             super().play(step)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
 def test_a_predicate_hits_what_was_there_and_nothing_later(seed: int) -> None:
     """In a rollup table rows appended before a delete go, later ones stay, however compacted."""

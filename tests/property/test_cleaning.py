@@ -128,7 +128,7 @@ def test_the_histories_reach_what_is_interesting() -> None:
     """Segments are cleaned, kept for every reason, and files shared, in these histories."""
     reasons: set[Keep] = set()
     cleaned = shared = 0
-    for seed in range(60):
+    for seed in range(15):
         history = CleanedHistory(random.Random(seed))
         steps = [history.begin_append, history.end_append, history.begin_major, history.end_major]
         steps += [history.compact_chunk, history.plan_cleaning, history.clean, history.tag]

@@ -25,7 +25,7 @@ from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import SCHEMA, new_table
 
 TABLES = 8
-READS = 25
+READS = 12
 NAMES = (None, "", "a", "ab", "b", "é", "zz")
 PRICES = (None, math.nan, -0.0, 0.0, 0.5, 1.0, -3.25, 1e300)
 HOURS = 4

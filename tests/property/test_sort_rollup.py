@@ -51,7 +51,7 @@ def split(files: MemoryFiles, rows: pa.Table, parts: int) -> tuple[Segment, ...]
     return tuple(segments)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     rows=model.rows(60).filter(lambda rows: rows.num_rows),
     parts=st.integers(1, 4),

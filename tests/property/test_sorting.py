@@ -40,7 +40,7 @@ def inputs(sizes: list[int], seed: int, grain: int) -> tuple[MemoryFiles, list[p
         return files, tables, put_in(files, tables)
 
 
-@settings(max_examples=80)
+@settings(max_examples=35)
 @given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=5),
     seed=st.integers(0, 99),
@@ -68,7 +68,7 @@ def test_rows_come_out_as_python_sorts_them(
     check(files, results, tables, what)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=4),
     seed=st.integers(0, 99),
@@ -99,7 +99,7 @@ def test_z_order_keeps_rows_and_groups_equals(
         assert changes == max(0, len(set(keys)) - 1)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 99), memory=memories, order=st.sampled_from(["money,day", "raw,ratio"]))
 def test_all_types_go_along(seed: int, memory: int, order: str) -> None:
     """Nested values, decimals, binaries and nulls survive, and decimals can be sorted by."""
@@ -109,7 +109,7 @@ def test_all_types_go_along(seed: int, memory: int, order: str) -> None:
     check(files, sort(files, put_in(files, tables), what), tables, what)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 99), order=st.sampled_from(["carrier,flight", "tail", ""]))
 def test_sorting_again_changes_nothing(seed: int, order: str) -> None:
     """What is sorted already comes out in the same order, with fewer rows read."""

@@ -262,7 +262,7 @@ def inflight(plan: Plan, version: int, inputs: tuple) -> PlanInflight:  # type: 
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_no_row_is_lost_or_doubled_whatever_completes_when(draw: random.Random) -> None:
     """Each appended row is visible exactly once after every event of any history."""
