@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_segtable.coordination.address import connect
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
@@ -105,8 +106,11 @@ def test_a_killed_worker_is_noticed_and_its_plan_finished(
     assert verify(ports, all_versions=True, deep=True).findings == ()
 
 
-def test_a_coordinator_that_is_gone_is_critical(tmp_path: Path) -> None:
+def test_a_coordinator_that_is_gone_is_critical(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The finding names the address, and reading still works."""
+    monkeypatch.setitem(connect.__kwdefaults__, "connect_timeout_s", 0.5)  # for a quick test
     with EmbeddedZooKeeper(tmp_path / "zookeeper") as server:
         address = server.address
     made = open_context(str(tmp_path / "table"), zookeeper=address)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import Result
 
+from airflow_provider_segtable.coordination.address import connect
 from tests.unit.cli.conftest import Run, trips
 
 
@@ -152,8 +153,11 @@ def _may_only_read(root: Path) -> Iterator[None]:
             folder.chmod(0o755)
 
 
-def test_no_zookeeper_at_the_address(run: Run, table: str, tmp_path: Path) -> None:
+def test_no_zookeeper_at_the_address(
+    run: Run, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A coordinator that does not answer is named, and how to start one."""
+    monkeypatch.setitem(connect.__kwdefaults__, "connect_timeout_s", 0.5)  # for a quick test
     with nothing_written(tmp_path):
         result = run("ingest", table, "trips.parquet", "--zookeeper", "127.0.0.1:1", "--json")
     refused(result, 3, "CoordinatorUnavailable", "127.0.0.1:1")
