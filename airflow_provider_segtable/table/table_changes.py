@@ -22,7 +22,7 @@ from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
 from airflow_provider_segtable.table.changes.new_arrow_rows import new_arrow_rows
 from airflow_provider_segtable.table.changes.overwriting import run_overwrite
-from airflow_provider_segtable.table.changes.row_change import ChangeResult
+from airflow_provider_segtable.table.changes.row_change import ChangeResult, landed_before
 from airflow_provider_segtable.table.changes.run_change import run_change
 from airflow_provider_segtable.table.context import TableContext
 
@@ -168,7 +168,11 @@ class TableChanges:
         wanted = Overwrite(
             extent=extent_of(interval), where=where, commit_id=commit_id, dry_run=dry_run
         )
-        new = new_arrow_rows(self.ports.log.load(), rows)
+        state = self.ports.log.load()
+        before = landed_before(self.ports.log, commit_id, state)
+        if before is not None:  # the columns may have changed since
+            return before
+        new = new_arrow_rows(state, rows)
         return run_overwrite(self.ports, wanted, new, ArrowEngine())
 
     def change(self, request: ChangeRequest) -> ChangeResult:

@@ -27,6 +27,7 @@ from airflow_provider_segtable.table.writes.append import (
     Prepare,
     Write,
     append,
+    made_before,
 )
 
 Check: TypeAlias = Callable[[pa.Table, pa.Schema, str], pa.Table]
@@ -38,6 +39,8 @@ def append_rows(
 ) -> AppendResult:
     """Append rows as a user gives them; arguments and errors as for ``Table.append``."""
     state = ports.log.load()
+    if commit_id and commit_id in state.commits:  # the columns may have changed since
+        return made_before(ports.log, state, commit_id)
     schema, time_column = given_schema(state.table), state.table.time_column
     checked = check(arrow_table(rows), schema, time_column)
     stored = arrow_kind_of(state.table.kind).prepared(checked, time_column)
