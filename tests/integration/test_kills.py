@@ -30,7 +30,8 @@ from airflow_provider_segtable.table.context import (
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.integration import kill_worker
-from tests.simulation.ledger import Intention, Ledger
+from tests.simulation.ledger import Ledger
+from tests.simulation.model import Append, Intention
 
 SEED = 20130101
 KILLS = int(os.environ.get("SEGTABLE_KILLS", "30"))
@@ -44,7 +45,8 @@ class Intents(dict[str, Intention]):
 
     def __missing__(self, commit_id: str) -> Intention:
         """Return the rows of any append."""
-        return Intention(kind="append", rows=tuple(kill_worker.rows_of(commit_id)))
+        rows = tuple(kill_worker.rows_of(commit_id))
+        return Append(rows=rows, times=(0,) * len(rows))
 
 
 @dataclass(slots=True)

@@ -1,17 +1,21 @@
-"""Actors of the standing disaster that write: appenders, and changers of what is there.
+"""Actors of the standing disaster that write rows: appenders, changers and overwriters.
 
-1. Each has a durable queue: it repeats what it began, under the same commit id, until it is told
-   that it landed (or, of a change, that there is nothing to do).
+1. Each has a durable queue (``durably``): it repeats what it began, under the same commit id, until
+   it is told that it landed, or that there is nothing to do. Now and then it then does it once
+   more, which must have no effect.
 2. A changer deletes, updates or merges rows that it names by their numbers, chosen among those that
    some version showed. An update counts a row's changes, so that none is lost or done twice. A
-   merge brings a row of its own, too; the rows that it names are never deleted, so that whether
-   they match does not depend on who comes first.
-3. Overwriters load the same hour again and again, each with rows of its own, which changers change.
-4. The ledger is told beforehand what each commit is to do, and works it out again by itself.
+   merge brings a row of its own, too. Two writers that bring the same row might both insert it, so
+   a merge names other rows only where rows that went do not come back.
+3. An overwriter loads the same time again and again: an hour of its own, a part of an hour of the
+   appenders, or the chunks of its rows; every second time the same rows under another commit id.
+4. Writers give the columns that come and go a value by the name, or leave them out.
+5. The ledger is told beforehand what each commit is to do, and works it out again by itself.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,33 +24,77 @@ import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.requests.change_request import ChangeKind
-from airflow_provider_segtable.core.tables.evolution import (
-    AddColumn,
-    ColumnChange,
-    DropColumn,
-    RenameColumn,
-    WidenColumn,
-)
+from airflow_provider_segtable.core.requests.overwrite import Touched
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.table.table import Table
-from tests.simulation.ledger import OVERWRITTEN, Intention
-from tests.simulation.world import change_id, commit_id, overwrite_id
+from tests.simulation.model import (
+    NAMES,
+    Append,
+    Delete,
+    Merge,
+    Overwrite,
+    Update,
+    given_value,
+)
+from tests.simulation.world import HOUR_US, change_id, commit_id, overwrite_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from airflow_provider_segtable.table.context import TableContext
     from tests.simulation.simulator import Actor
     from tests.simulation.world import Shape, World
 
-SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64()), ("count", pa.int64())])
-HOUR_US = 3_600_000_000
+SCHEMA = pa.schema(
+    [
+        ("at", pa.timestamp("us", "UTC")),
+        pa.field("row", pa.int64(), nullable=False),
+        ("count", pa.int32()),
+    ]
+)
+AGAIN = 0.2
+"""How often a writer does once more what it was told had landed."""
 MOST_ROWS = 4
 LASTING = 3
-"""Rows whose number this divides are never deleted."""
+"""Rows whose number this divides are not deleted by changers."""
 OF_CHANGERS = 1_000_000
 """Row numbers from here on are of merges."""
+OVERWRITTEN = 2_000_000
+"""Row numbers from here on are of overwriters."""
+PART_US = 15_000
+"""The part of the appenders' first hour that overwriters replace."""
 _KINDS = (ChangeKind.DELETE, ChangeKind.UPDATE, ChangeKind.UPDATE, ChangeKind.MERGE)
+
+
+def durably(
+    world: World,
+    actor: Actor,
+    name: str,
+    action: Callable[[], bool],
+    refusals: tuple[type[SegtableError], ...] = (),
+) -> None:
+    """Do something until it is done; tell the ledger whether it landed.
+
+    Args:
+        world: the world.
+        actor: who does it.
+        name: its commit id.
+        action: does it; returns whether it landed.
+        refusals: errors after which it is left.
+    """
+    while name not in world.ledger.finished:
+        try:
+            landed = action()
+        except SegtableError as error:
+            actor.point(f"{name} failed: {type(error).__name__}")
+            if isinstance(error, refusals):
+                world.ledger.finish(name, landed=False)
+            actor.sleep(actor.uniform())
+        else:
+            world.ledger.finish(name, landed=landed)
+            if landed and actor.uniform() < AGAIN:
+                with suppress(SegtableError):
+                    action()
 
 
 def appender(world: World, number: int) -> Callable[[Actor], None]:
@@ -55,75 +103,52 @@ def appender(world: World, number: int) -> Callable[[Actor], None]:
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         for turn in range(world.shape.appends_each):
-            rows = batch(world.shape, number, turn)
             name = commit_id(number, turn)
-            given = tuple(rows.column("row").to_pylist())
-            world.ledger.intend(name, Intention(kind="append", rows=given))
-            append = _append_all if world.shape.alterers else _append
-            _until_done(world, actor, name, partial(append, ports, rows, name))
+            base = (number * 1000 + turn) * 10
+            rows = tuple(range(base, base + world.shape.chunks * 2))
+            wanted = Append(rows=rows, times=times_of(world.shape, rows))
+            world.ledger.intend(name, wanted)
+            durably(world, actor, name, partial(_append, world, actor, ports, name, wanted))
 
     return run
 
 
-def batch(shape: Shape, appender_number: int, turn: int) -> pa.Table:
-    """Return rows with unique numbers, spread over the chunks."""
-    base = (appender_number * 1000 + turn) * 10
-    return numbered(shape, [base + i for i in range(shape.chunks * 2)])
+def _append(world: World, actor: Actor, ports: TableContext, name: str, wanted: Append) -> bool:
+    Table(ports).append(filled(world, actor, ports, name, wanted), commit_id=name)
+    return True
 
 
-def numbered(shape: Shape, numbers: Iterable[int], count: int = 0) -> pa.Table:
-    """Return rows with these numbers, which also say when they are."""
-    given = list(numbers)
-    times = [(number % shape.chunks) * HOUR_US + number for number in given]
+def times_of(shape: Shape, numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return the event times of rows, spread over the chunks."""
+    return tuple((number % shape.chunks) * HOUR_US + number for number in numbers)
+
+
+def plain(numbers: Sequence[int], times: Sequence[int], count: int = 0) -> pa.Table:
+    """Return rows of the first columns."""
     at = pa.array(times, SCHEMA.field("at").type)
-    return pa.table([at, given, [count] * len(given)], SCHEMA)
+    counts = pa.array([count] * len(numbers), pa.int32())
+    return pa.table([at, numbers, counts], SCHEMA)
 
 
-def _append(ports: TableContext, rows: pa.Table, name: str) -> bool:
-    Table(ports).append(rows, commit_id=name)
-    return True
-
-
-def _append_all(ports: TableContext, rows: pa.Table, name: str) -> bool:
-    """Append rows with a null in every column that was added to the table."""
-    for field in Table(ports).snapshot().schema:
-        if field.name not in rows.column_names:
-            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-    Table(ports).append(rows, commit_id=name)
-    return True
-
-
-def alterer(world: World) -> Callable[[Actor], None]:
-    """Somebody who adds, renames, widens and drops columns; a column's default is its id."""
-
-    def run(actor: Actor) -> None:
-        ports, turn = world.ports(actor), 0
-        while turn < world.shape.alterations_each:
-            actor.sleep(actor.uniform())
-            try:
-                _alter(ports, f"{actor.name}-{turn}", actor.uniform())
-            except SegtableError as error:
-                actor.point(f"alteration failed: {type(error).__name__}")
-            else:
-                turn += 1
-
-    return run
-
-
-def _alter(ports: TableContext, name: str, luck: float) -> None:
-    table = Table(ports)
-    definition = table.state().table
-    mine = [column for column in definition.schema.numbered if column.id > len(SCHEMA)]
-    schemas = (*definition.earlier, definition.schema)
-    following = 1 + max(column.id for schema in schemas for column in schema.numbered)
-    change: ColumnChange = AddColumn(name=f"c{following}", type="int32", default=str(following))
-    if mine and luck < 0.2:
-        change = DropColumn(name=mine[0].name)
-    elif mine and luck < 0.4:
-        change = WidenColumn(name=mine[-1].name, type="int64")
-    elif mine and luck < 0.6:
-        change = RenameColumn(name=mine[0].name, new=f"r{following}-{len(schemas)}")
-    table.alter(columns=[change], commit_id=name)
+def filled(
+    world: World, actor: Actor, ports: TableContext, name: str, wanted: Append | Overwrite
+) -> pa.Table:
+    """Return new rows with some of the columns that there are now, as earlier attempts did."""
+    rows = plain(wanted.rows, wanted.times)
+    if not world.shape.alterers:
+        return rows
+    columns = Table(ports).state().table.schema.numbered
+    present = {(column.name, column.id): column.type for column in columns}
+    earlier = world.ledger.given.get(name)
+    chosen = (
+        earlier[0] if earlier else {k for k in present if k[0] in NAMES and actor.uniform() < 0.7}
+    )
+    given = frozenset(chosen) & present.keys()
+    world.ledger.give(name, given)
+    for column in sorted(given):
+        values = pa.array([given_value(number, column[0]) for number in wanted.rows])
+        rows = rows.append_column(column[0], values.cast(present[column]))
+    return rows
 
 
 def changer(world: World, number: int) -> Callable[[Actor], None]:
@@ -140,68 +165,85 @@ def changer(world: World, number: int) -> Callable[[Actor], None]:
                 if wanted:
                     world.ledger.intend(name, wanted)
             intention = world.ledger.intended[name]
-            _until_done(world, actor, name, partial(_change, world.shape, ports, intention, name))
+            durably(world, actor, name, partial(_change, ports, intention, name))
 
     return run
 
 
-def _wanted(world: World, actor: Actor, fresh: int) -> Intention | None:
+def _wanted(world: World, actor: Actor, fresh: int) -> Delete | Update | Merge | None:
     """Choose what to change, among the rows of some version."""
-    versions = sorted(world.ledger.rows_at)
-    rows = sorted(world.ledger.rows_at[versions[-1 - int(actor.uniform() * 3) % len(versions)]])
+    versions = sorted(world.ledger.models)
+    model = world.ledger.models[versions[-1 - int(actor.uniform() * 3) % len(versions)]]
+    rows = sorted(model.rows)
     kind = _KINDS[int(actor.uniform() * len(_KINDS))]
     if kind is not ChangeKind.UPDATE:
         rows = [row for row in rows if (row % LASTING == 0) == (kind is ChangeKind.MERGE)]
     if not rows:
         return None
-    chosen = {rows[int(actor.uniform() * len(rows))] for _ in range(MOST_ROWS)}
-    if kind is ChangeKind.MERGE:
-        chosen.add(fresh)
-    return Intention(kind=kind.value, rows=tuple(sorted(chosen)), count=fresh)
+    chosen = tuple(sorted({rows[int(actor.uniform() * len(rows))] for _ in range(MOST_ROWS)}))
+    if kind is ChangeKind.DELETE:
+        return Delete(rows=chosen)
+    if kind is ChangeKind.UPDATE:
+        return Update(rows=chosen)
+    known = () if world.shape.restorers or world.shape.overwriters else chosen
+    merged = (*(row for row in known if row != fresh), fresh)
+    return Merge(rows=merged, times=times_of(world.shape, merged), count=fresh)
 
 
-def _change(shape: Shape, ports: TableContext, wanted: Intention, name: str) -> bool:
+def _change(ports: TableContext, wanted: object, name: str) -> bool:
     table = Table(ports)
-    where = pc.field("row").isin(list(wanted.rows))
-    if wanted.kind == ChangeKind.DELETE:
-        done = table.delete(where, commit_id=name)
-    elif wanted.kind == ChangeKind.UPDATE:
-        one_more = pc.field("count") + pc.scalar(1)
-        done = table.update({"count": one_more}, where, commit_id=name)
-    else:
-        source = numbered(shape, wanted.rows, wanted.count)
-        done = table.merge(source, on=["row"], commit_id=name)
+    match wanted:
+        case Delete(rows=rows):
+            done = table.delete(pc.field("row").isin(list(rows)), commit_id=name)
+        case Update(rows=rows):
+            one_more = pc.field("count") + pc.scalar(1)
+            done = table.update(
+                {"count": one_more}, pc.field("row").isin(list(rows)), commit_id=name
+            )
+        case Merge(rows=rows, times=times, count=count):
+            done = table.merge(plain(rows, times, count), on=["row"], commit_id=name)
+        case _:
+            raise TypeError(wanted)
     return done.n is not None
 
 
 def overwriter(world: World, number: int) -> Callable[[Actor], None]:
-    """A client that loads an hour again and again, in which nobody else appends."""
+    """A client that loads an hour, a part of an hour, or chunks again and again."""
 
     def run(actor: Actor) -> None:
-        ports, hour = world.ports(actor), world.shape.chunks
+        ports = world.ports(actor)
         for turn in range(world.shape.overwrites_each):
             name = overwrite_id(number, turn)
-            first = OVERWRITTEN + (number * 100 + turn) * 10 * LASTING
-            given = [row for row in range(first, first + 7) if row % LASTING]  # not for merges
-            world.ledger.intend(name, Intention(kind="overwrite", rows=tuple(given)))
-            at = pa.array([hour * HOUR_US + row for row in given], SCHEMA.field("at").type)
-            rows = pa.table([at, given, [0] * len(given)], SCHEMA)
-            _until_done(world, actor, name, partial(_overwrite, ports, rows, hour, name))
+            if name not in world.ledger.intended:
+                world.ledger.intend(name, _load(world, actor, number, turn))
+            wanted = world.ledger.intended[name]
+            assert isinstance(wanted, Overwrite)
+            durably(world, actor, name, partial(_overwrite, world, actor, ports, name, wanted))
 
     return run
 
 
-def _overwrite(ports: TableContext, rows: pa.Table, hour: int, name: str) -> bool:
-    interval = Interval(hour * HOUR_US, (hour + 1) * HOUR_US)
-    return Table(ports).overwrite(rows, interval=interval, commit_id=name).n is not None
+def _load(world: World, actor: Actor, number: int, turn: int) -> Overwrite:
+    """Choose what to load; every second time, what was loaded before."""
+    begun = max(world.ledger.models)
+    before = world.ledger.intended.get(overwrite_id(number, turn - 1))
+    if turn % 2 and isinstance(before, Overwrite):
+        again = {"rows": before.rows, "times": before.times, "interval": before.interval}
+        return Overwrite(**again, begun=begun)
+    rows = tuple(OVERWRITTEN + (number * 100 + turn) * 10 + i for i in range(5))
+    hour, luck = world.shape.chunks, actor.uniform()
+    own = Interval(hour * HOUR_US, (hour + 1) * HOUR_US)
+    if luck < 0.5:
+        times = tuple(own.start + row for row in rows)
+        return Overwrite(rows=rows, times=times, interval=own, begun=begun)
+    times = tuple(row % PART_US for row in rows)
+    part = Interval(0, PART_US) if luck < 0.75 else None
+    return Overwrite(rows=rows, times=times, interval=part, begun=begun)
 
 
-def _until_done(world: World, actor: Actor, name: str, action: Callable[[], bool]) -> None:
-    while name not in world.ledger.finished:
-        try:
-            landed = action()
-        except SegtableError as error:
-            actor.point(f"{name} failed: {type(error).__name__}")
-            actor.sleep(actor.uniform())
-        else:
-            world.ledger.finish(name, landed=landed)
+def _overwrite(
+    world: World, actor: Actor, ports: TableContext, name: str, wanted: Overwrite
+) -> bool:
+    rows = filled(world, actor, ports, name, wanted)
+    extent = wanted.interval or Touched.CHUNKS
+    return Table(ports).overwrite(rows, interval=extent, commit_id=name).n is not None

@@ -1,86 +1,80 @@
-"""A plain model of an append table, and the checkers that hold the real one against it.
+"""The checkers that hold a real append table against its plain model (``model``).
 
-The ledger knows what each append and change is to do, and which were acknowledged. Its model is a
-dictionary of rows that every commit moves. After every event the table must satisfy:
+The ledger knows what each commit is to do, and which were acknowledged. After every event the
+table must satisfy:
 
-1. *atomic*: what a commit appends, deletes and updates is done as a whole, exactly once, iff its
-   commit id is in the log;
+1. *atomic*: what a commit appends, deletes, overwrites, restores and alters is done as a whole,
+   exactly once, iff its commit id is in the log;
 2. *durable*: what was acknowledged is in the log, now and at every later event;
-3. *prefix*: rows at version n are those that the commits up to n left, whatever was compacted;
+3. *prefix*: version n has the rows, columns and properties that the commits up to n left, whatever
+   was compacted, cleaned or repaired;
 4. *agreement*: the fold, the descriptors and the files say the same (``core.segments.invariants``),
    and no file that a visible segment needs is gone;
 5. *retention*: every version that is kept, for its age or by a tag, before an event or after it,
    has all the files that its visible segments name, and the deletions that apply to them; and
    pending plans find their inputs.
+
+Files are read again only after an event that changes which files, deletions or columns are shown.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import SegtableError
-from airflow_provider_segtable.core.log.events import Appended, Event, RowsChanged
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    Event,
+    RowsChanged,
+    TableAltered,
+    TableCreated,
+    VersionRestored,
+)
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
-
-OVERWRITTEN = 2_000_000
-"""Row numbers from here on are of overwriters: each overwrite replaces all of them."""
-
-Rows = Mapping[int, int]
-"""How often each row was changed, by its number."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intention:
-    """What a commit is to do with the rows of these numbers; a merge sets their ``count``."""
-
-    kind: str
-    rows: tuple[int, ...]
-    count: int = 0
-
-    def done(self, rows: Rows) -> dict[int, int]:
-        """Return the model after it."""
-        match self.kind:
-            case "append":
-                return {**rows, **dict.fromkeys(self.rows, 0)}
-            case "delete":
-                return {row: count for row, count in rows.items() if row not in self.rows}
-            case "overwrite":
-                left = {row: count for row, count in rows.items() if row < OVERWRITTEN}
-                return {**left, **dict.fromkeys(self.rows, 0)}
-            case "update":
-                return {row: count + (row in self.rows) for row, count in rows.items()}
-            case _:
-                return {**rows, **dict.fromkeys(self.rows, self.count)}
+from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What should be in the table: rows with a unique number ``row`` and a ``count``, if it has."""
+    """What should be in the table; ``columns`` says which are compared, all of them by default."""
 
-    columns: tuple[str, ...] = ("row", "count")
+    columns: tuple[str, ...] = ()
     intended: dict[str, Intention] = field(default_factory=dict)
+    given: dict[str, list[frozenset[Known]]] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
     finished: set[str] = field(default_factory=set)
     checked: State | None = None
     landed: set[str] = field(default_factory=set)
     versions: dict[int, frozenset[str]] = field(default_factory=dict)
-    rows_at: dict[int, Rows] = field(default_factory=dict)
+    models: dict[int, Model] = field(default_factory=dict)
+    read: object = None
 
     def intend(self, commit_id: str, intention: Intention) -> None:
         """Note what is about to be tried."""
         self.intended[commit_id] = intention
+
+    def give(self, commit_id: str, columns: frozenset[Known]) -> None:
+        """Note the columns, besides the first ones, that the next attempt gives its rows."""
+        self.given.setdefault(commit_id, []).append(columns)
 
     def finish(self, commit_id: str, *, landed: bool = True) -> None:
         """Note that a commit was reported done; or, if it did not land, that it had no effect."""
         self.finished.add(commit_id)
         if landed:
             self.acknowledged.add(commit_id)
+
+    @property
+    def newest(self) -> Model:
+        """Return the newest model."""
+        return self.models[max(self.models)]
 
     def check(self, ports: TableContext, *, each: bool = True, stepwise: bool = False) -> None:
         """Check the table after every event since the last call, or only after the last one.
@@ -99,7 +93,7 @@ class Ledger:
             self.checked = apply(self.checked, event)
             self._move(event)
             if not each:
-                self.rows_at = {event.n: self.rows_at[event.n]}
+                self.models = {event.n: self.models[event.n]}
             if each or event is events[-1]:
                 self._check_state(ports, event, self.checked)
         lost = sorted(self.acknowledged - self.landed)
@@ -123,13 +117,21 @@ class Ledger:
 
     def _move(self, event: Event) -> None:
         """Move the model by an event."""
-        rows = self.rows_at.get(event.n - 1, {})
-        if isinstance(event.action, Appended | RowsChanged):
+        model = self.models.get(event.n - 1, Model())
+        if isinstance(event.action, TableCreated):
+            model = Model.of(event.action)
+        if isinstance(event.action, Appended | RowsChanged | TableAltered | VersionRestored):
             if event.commit in self.landed:
                 raise AssertionError(f"event {event.n} is commit {event.commit} a second time")
             self.landed.add(event.commit)
-            rows = self.intended[event.commit].done(rows)
-        self.rows_at[event.n] = rows
+            landing = Landing(
+                n=event.n,
+                action=event.action,
+                before=self.models.__getitem__,
+                given=self.given.get(event.commit, (frozenset(),)),
+            )
+            model = self.intended[event.commit].done(model, landing)
+        self.models[event.n] = model
 
     def _check_kept(self, ports: TableContext) -> None:
         """Check that every version that can be read has its files."""
@@ -144,32 +146,48 @@ class Ledger:
 
     def _check_state(self, ports: TableContext, event: Event, state: State) -> None:
         self.versions[state.n] = shown(state)
-        problems = [*violations(state), *self._wrong_rows(ports, state)]
+        problems = [*violations(state), *self._wrong_definition(state)]
+        shows = _reading(state), self.models[state.n].rows
+        if shows != self.read:
+            problems += self._wrong_rows(ports, state)
+        self.read = shows
         claimed = {i for plan in state.pending_plans() for i in plan.inputs}
         problems += [f"input {i} was cleaned" for i in claimed if i not in state.timeline]
         if problems:
             what = "\n  ".join(problems)
             raise AssertionError(f"after event {event.n} ({event.kind}):\n  {what}")
 
+    def _wrong_definition(self, state: State) -> Iterator[str]:
+        model = self.models[state.n]
+        if columns_of(state.table) != model.columns:
+            yield f"columns are {state.table.schema.numbered}, not {model.columns}"
+        if state.table.properties != model.properties:
+            yield f"properties are {state.table.properties}, not {model.properties}"
+
     def _wrong_rows(self, ports: TableContext, state: State) -> Iterator[str]:
-        model = self.rows_at[state.n].items()
-        expected = Counter(row[: len(self.columns)] for row in model)
         try:
-            found = rows_of(Snapshot(ports=ports, state=state), self.columns)
+            yield from self.differences(Snapshot(ports=ports, state=state))
         except SegtableError as error:
             yield f"the snapshot cannot be read: {error}"
+
+    def differences(self, snapshot: Snapshot) -> Iterator[str]:
+        """Yield in what the rows of a version differ from the model's."""
+        model = self.models[snapshot.state.n]
+        names = self.columns or [column.name for column in model.columns]
+        table = snapshot.to_arrow(columns=self.columns or None)
+        if table.column_names != names and not self.columns:
+            yield f"columns read are {table.column_names}, not {names}"
             return
+        expected, found = Counter(model.shown(names)), Counter(rows_of(table))
         if found != expected:
-            lost, extra = sorted(expected - found), sorted(found - expected)
-            yield f"rows lost: {lost[:10]}; extra: {extra[:10]} (number, count)"
+            lost, extra = (sorted(map(str, some)) for some in (expected - found, found - expected))
+            yield f"rows lost: {lost[:10]}; extra: {extra[:10]} ({', '.join(names)})"
 
 
-def rows_of(
-    snapshot: Snapshot, columns: Sequence[str] = ("row", "count")
-) -> Counter[tuple[int, ...]]:
-    """Return the rows of a version: each number with its count."""
-    table = snapshot.to_arrow(columns=columns)
-    return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
+def rows_of(table: pa.Table) -> Iterator[tuple[int | None, ...]]:
+    """Yield the rows of a table, with times as integers."""
+    columns = (c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in table.columns)
+    return zip(*(column.to_pylist() for column in columns), strict=True)
 
 
 def shown(state: State) -> frozenset[str]:
@@ -177,3 +195,9 @@ def shown(state: State) -> frozenset[str]:
     visible = state.timeline.visible_segments()
     vectors = (path for segment in visible for path in paths(state.deletions(segment)))
     return frozenset((*(segment.path for segment in visible if segment.path), *vectors))
+
+
+def _reading(state: State) -> object:
+    """Return all that decides which rows a reader of a version finds."""
+    visible = state.timeline.visible_segments()
+    return visible, [dict(state.deletions(segment)) for segment in visible], state.table.schema

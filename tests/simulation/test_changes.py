@@ -37,7 +37,6 @@ RIVALS = Shape(
     changes_each=3,
 )
 CLEANED = replace(RIVALS, cleaners=2, readers=1, taggers=1)
-LOADED = replace(RIVALS, appenders=1, changers=1, asks=2, cleaners=1, overwriters=2)
 
 
 def calm(**changes: Any) -> Faults:
@@ -59,20 +58,6 @@ def test_seeds_survive_without_locks(faults: Any) -> None:
     """The log alone decides: changes beside compactions and cleaning need no lock to be right."""
     for seed in range(8):
         run(build(seed, CLEANED, faults(seed)))
-
-
-@pytest.mark.parametrize(("faults", "seed"), [(lawless, 0), (wiped, 2)])
-def test_overwriters_beside_everybody(faults: Any, seed: int) -> None:
-    """Two clients load the same hour again and again: it holds what the last one wrote, once."""
-    run(build(seed, LOADED, faults(seed)))
-
-
-def test_overwrites_that_do_not_notice_each_other_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the log's memory of overwrites, an hour is there twice, and the ledger says so."""
-    monkeypatch.setattr(change_events, "rival", lambda *_: 0)
-    world = build(4, LOADED, wiped(4))
-    with pytest.raises(AssertionError, match="extra"):
-        run(world)
 
 
 def test_crash_at_every_boundary() -> None:
@@ -213,7 +198,7 @@ def test_the_log_tells_what_was_changed_and_why() -> None:
     run(world)
     for event in EventLog(world.storage).events(0):
         if isinstance(event.action, RowsChanged):
-            before, after = (world.ledger.rows_at[n] for n in (event.n - 1, event.n))
+            before, after = (world.ledger.models[n].rows for n in (event.n - 1, event.n))
             moved = sum(before.get(row) != after.get(row) for row in before)
             assert event.action.deleted == moved
             assert event.action.reason

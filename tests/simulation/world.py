@@ -22,6 +22,7 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Simulation
 
 SESSION_TIMEOUT_S = 10.0
+HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,9 @@ class Shape:
     alterations_each: int = 6
     overwriters: int = 0
     overwrites_each: int = 3
+    restorers: int = 0
+    restores_each: int = 2
+    repairers: int = 0
 
 
 @dataclass(slots=True)
@@ -132,13 +136,15 @@ class World:
 
 
 def commit_ids(shape: Shape) -> Iterator[str]:
-    """Yield the ids of all appends and changes."""
-    for number in range(shape.appenders):
-        yield from (commit_id(number, turn) for turn in range(shape.appends_each))
-    for number in range(shape.changers):
-        yield from (change_id(number, turn) for turn in range(shape.changes_each))
-    for number in range(shape.overwriters):
-        yield from (overwrite_id(number, turn) for turn in range(shape.overwrites_each))
+    """Yield the ids of all commits that somebody repeats until they are done."""
+    for name, authors, turns in (
+        (commit_id, shape.appenders, shape.appends_each),
+        (change_id, shape.changers, shape.changes_each),
+        (overwrite_id, shape.overwriters, shape.overwrites_each),
+        (alter_id, shape.alterers, shape.alterations_each),
+        (restore_id, shape.restorers, shape.restores_each),
+    ):
+        yield from (name(number, turn) for number in range(authors) for turn in range(turns))
 
 
 def commit_id(appender: int, turn: int) -> str:
@@ -154,3 +160,13 @@ def change_id(changer: int, turn: int) -> str:
 def overwrite_id(overwriter: int, turn: int) -> str:
     """Return the id of an overwriter's overwrite number ``turn``."""
     return f"overwrite-{overwriter}-{turn}"
+
+
+def alter_id(alterer: int, turn: int) -> str:
+    """Return the id of an alterer's alteration number ``turn``."""
+    return f"alter-{alterer}-{turn}"
+
+
+def restore_id(restorer: int, turn: int) -> str:
+    """Return the id of a restorer's restore number ``turn``."""
+    return f"restore-{restorer}-{turn}"

@@ -1,0 +1,161 @@
+"""Everybody at once: columns, overwrites and restores beside all the others, and planted errors."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.core.log.families import (
+    change_events,
+    restore_events,
+    table_events,
+)
+from airflow_provider_segtable.data.parquet import table_file
+from airflow_provider_segtable.recovery import repair as repairing
+from airflow_provider_segtable.table.changes import overwriting
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.scenario import build, run
+from tests.simulation.world import Shape
+
+EVERYBODY = Shape(
+    appenders=2,
+    appends_each=2,
+    compactors=2,
+    chunks=1,
+    asks=2,
+    cleaners=1,
+    readers=1,
+    taggers=1,
+    changers=1,
+    changes_each=2,
+    overwriters=2,
+    overwrites_each=2,
+    alterers=1,
+    alterations_each=5,
+    restorers=1,
+    restores_each=2,
+    repairers=1,
+)
+DEFINERS = Shape(appenders=1, appends_each=3, asks=1, alterers=2, alterations_each=4)
+LOADERS = Shape(appenders=1, appends_each=1, overwriters=4, overwrites_each=1, chunks=1)
+RESTORERS = Shape(appenders=2, overwriters=1, changers=2, restorers=1, restores_each=4)
+REPAIRERS = Shape(appenders=1, appends_each=2, repairers=1)
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short logs expire, and checkpoints keep what these events change."""
+    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
+
+
+def mixed(seed: int) -> Faults:
+    """Locks that get lost, requests that arrive late, replies that do not arrive."""
+    return Faults(random=Random(seed), delay=0.1, expiry=0.1, blind=0.5, lost_reply=0.05, late=0.05)
+
+
+def test_everybody_at_once() -> None:
+    """At every version each row is there, once, with the columns and properties of its time."""
+    seen: Counter[str] = Counter()
+    for seed in range(4):
+        world = build(seed, EVERYBODY, mixed(seed))
+        run(world)
+        seen.update(world.ledger.intended[name].kind for name in world.ledger.acknowledged)
+    kinds = ("append", "delete", "update", "merge", "overwrite", "alter", "restore")
+    assert min(seen[kind] for kind in kinds) > 0, seen
+
+
+def names_for_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are found in old files by name: a dropped column comes back as another one."""
+
+    def by_name(stored: Any, target: Any) -> dict[str, str | None]:
+        return {name: name if name in stored.names else None for name in target.names}
+
+    monkeypatch.setattr(table_file, "file_names", by_name)
+
+
+def no_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of before an addition have nulls."""
+    right = table_file.default_of
+    monkeypatch.setattr(table_file, "default_of", lambda field: right(field.remove_metadata()))
+
+
+def alterations_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alteration is admitted over another one that its author had not read."""
+    right = table_events.admit
+    monkeypatch.setattr(
+        table_events,
+        "admit",
+        lambda action, table, plans: right(replace(action, after=table.altered), table, plans),
+    )
+
+
+def loads_that_do_not_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has no memory of overwrites: an hour is there twice."""
+    monkeypatch.setattr(change_events, "rival", lambda *_: 0)
+
+
+def loads_without_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overwrite replaces only what one segment has."""
+    right = overwriting.rows_within
+    monkeypatch.setattr(
+        overwriting, "rows_within", lambda *given: dict(list(right(*given).items())[:1])
+    )
+
+
+def deletes_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restored segment applies the deletes of after its version, too."""
+    monkeypatch.setattr(restore_events, "_undeleted", lambda carried, *_: carried)
+
+
+def nothing_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore hides nothing of what came after its version."""
+    monkeypatch.setattr(restore_events, "tombstones", lambda *_: iter(()))
+
+
+def losses_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repair takes a file for lost that is there."""
+
+    def last(state: Any, _: Any) -> tuple[Any, ...]:
+        return tuple(s for s in state.timeline.visible_segments() if s.path)[-1:]
+
+    monkeypatch.setattr(repairing, "lost_files", last)
+    monkeypatch.setattr(repairing.RepairPlan, "blocking", ())
+
+
+@pytest.mark.parametrize(
+    ("plant", "shape", "seeds"),
+    [
+        (names_for_ids, DEFINERS, 6),
+        (no_defaults, DEFINERS, 3),
+        (alterations_of_the_past, DEFINERS, 3),
+        (loads_that_do_not_notice, LOADERS, 4),
+        (loads_without_appends, LOADERS, 4),
+        (deletes_come_back, RESTORERS, 4),
+        (nothing_goes, RESTORERS, 4),
+        (losses_unproven, REPAIRERS, 3),
+    ],
+)
+def test_planted_errors_are_seen(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    shape: Shape,
+    seeds: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each author's fault shows in the ledger, by an assertion of its own."""
+    plant(monkeypatch)
+    assert any(wrong(shape, seeds)), f"{seeds} seeds do not show it"
+
+
+def wrong(shape: Shape, seeds: int) -> Iterator[bool]:
+    """Yield of each seed whether the ledger finds something wrong."""
+    for seed in range(seeds):
+        try:
+            run(build(seed, shape, mixed(seed)))
+        except AssertionError as error:
+            yield "rows" in str(error) or "columns" in str(error)
+        else:
+            yield False
