@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
-from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.planning.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.table.context import TableContext

@@ -25,6 +25,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException, Context
 
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds, shown
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.secret import redacted
@@ -42,7 +43,6 @@ from airflow_provider_segtable.planning.engine import (
     input_size,
     only_spark,
 )
-from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.compaction.execution import in_process

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.services.planner import Launch
 
 LONGEST_RUN_ID = 250

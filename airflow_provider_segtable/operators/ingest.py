@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_segtable.core.arguments import option, plain, shown
-from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
@@ -30,7 +30,6 @@ from airflow_provider_segtable.planning.engine import (
     chosen_engine,
     only_spark,
 )
-from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.table.context import TableContext
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import Context
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.emission import emissions
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.planning.finder import finders
 from airflow_provider_segtable.planning.policy import OFF, Policy
-from airflow_provider_segtable.planning.reasons import describe_size, joined, ranges
+from airflow_provider_segtable.planning.reasons import joined, ranges
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.table.context import TableContext
 

@@ -10,8 +10,8 @@ no month and no year, and could not be joined into these later.
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.time.interval import Granularity, Instant
-from airflow_provider_segtable.planning.reasons import describe_size
 
 LEAST_BYTES = 1 << 20
 FEW_CHUNKS = 16

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
@@ -32,7 +33,7 @@ from airflow_provider_segtable.core.time.interval import Granularity, Instant, I
 from airflow_provider_segtable.planning.finder import Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+from airflow_provider_segtable.planning.reasons import Planned, Skipped
 from airflow_provider_segtable.planning.regions import (
     changes_cut,
     closed_regions,

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import SegmentsRefused
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
@@ -43,7 +44,7 @@ from airflow_provider_segtable.planning.planner_context import (
     skip,
 )
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+from airflow_provider_segtable.planning.reasons import Planned, Skipped
 from airflow_provider_segtable.planning.selection import Candidate, choose
 
 

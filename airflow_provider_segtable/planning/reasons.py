@@ -30,15 +30,6 @@ class Planned:
     skipped: tuple[Skipped, ...]
 
 
-def describe_size(size: float) -> str:
-    """Format a number of bytes, e.g. ``1.5 MiB``."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
-
-
 def joined(lines: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
     """Join lines of neighbouring intervals (the first field) whose other fields are equal."""
     found: list[tuple[str, ...]] = []

@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.plans.kinds import smallest
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.planning.policy import MIB, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+from airflow_provider_segtable.planning.reasons import Planned, Skipped
 
 LOOKS = 10_000
 """Number of segments that a planner run examines; at least one area."""

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import ClassVar
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
@@ -42,7 +43,7 @@ from airflow_provider_segtable.planning.planner_context import (
     skip,
 )
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped, describe_size
+from airflow_provider_segtable.planning.reasons import Planned, Skipped
 from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
 
 

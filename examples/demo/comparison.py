@@ -13,8 +13,8 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.display.checksum import Checksum, checksum_of
 from airflow_provider_segtable.cli.display.drawing import grid
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.planning.reasons import describe_size
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 SCANS = 3

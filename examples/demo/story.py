@@ -26,14 +26,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from airflow_provider_segtable.cli.commands.plan_command import planner_facts
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.checksum import Checksum, checksum_of
-from airflow_provider_segtable.cli.display.facts import summary
 from airflow_provider_segtable.cli.display.output import out
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
-from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted, PlanInflight
-from airflow_provider_segtable.planning.reasons import describe_size
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    Event,
+    PlanCompleted,
+    PlanInflight,
+    line,
+)
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
@@ -277,7 +282,7 @@ def _bar(what: str, total: int) -> Iterator[Any]:
 
 def _event_line(event: Event) -> str:
     colour = {"Appended": "blue", "PlanInflight": "yellow", "PlanCompleted": "green"}[event.kind]
-    text = summary(event.action).replace("[", r"\[")
+    text = line(event.action).replace("[", r"\[")
     return f"[dim]event {event.n:>3}[/]  [{colour}]{event.kind:<14}[/] {text}"
 
 

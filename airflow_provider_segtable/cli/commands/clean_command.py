@@ -11,9 +11,9 @@ from airflow_provider_segtable.cli.commands.table_commands import open_table
 from airflow_provider_segtable.cli.display.drawing import grid
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.planning.reasons import describe_size
 
 
 def clean(

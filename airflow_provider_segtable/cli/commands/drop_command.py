@@ -15,8 +15,8 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     store_options,
 )
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.planning.reasons import describe_size
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.table.lifetime.dropping import DropResult

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from airflow_provider_segtable.cli.display.facts import summary
 from airflow_provider_segtable.cli.display.output import Facts
+from airflow_provider_segtable.core.log.events import line
 
 
 def append_facts(table: Any, n: int, file: str, *, again: bool) -> Facts:
@@ -17,5 +17,5 @@ def append_facts(table: Any, n: int, file: str, *, again: bool) -> Facts:
         "segments": len(segments),
         "rows": sum(segment.rows for segment in segments),
         "bytes": sum(segment.size for segment in segments),
-        "summary": f"{'appended before: ' if again else ''}{summary(action)}",
+        "summary": f"{'appended before: ' if again else ''}{line(action)}",
     }

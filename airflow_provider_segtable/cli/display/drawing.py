@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_segtable.cli.display.output import Facts
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.planning.reasons import describe_size, joined, ranges
+from airflow_provider_segtable.planning.reasons import joined, ranges
 from airflow_provider_segtable.planning.settings import DEFAULT
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}

@@ -7,37 +7,16 @@ ones are added, none is renamed. ``drawing`` draws the same facts.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import assert_never
 
 from airflow_provider_segtable.cli.display.output import Facts
-from airflow_provider_segtable.core.log.events import (
-    Action,
-    Appended,
-    Cleaned,
-    Event,
-    PlanAborted,
-    PlanCompleted,
-    PlanInflight,
-    PlanRequested,
-    PlanYielded,
-    RowsChanged,
-    Swept,
-    TableAltered,
-    TableCreated,
-    TableDropped,
-    TableRepaired,
-    Tagged,
-    Untagged,
-    VersionRestored,
-    Voided,
-)
+from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.policy import Policy
-from airflow_provider_segtable.planning.reasons import Skipped, describe_size
+from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.settings import settings
 
 
@@ -186,69 +165,8 @@ def event_facts(event: Event) -> Facts:
         "author": event.author,
         "commit": event.commit,
         "kind": event.kind,
-        "summary": summary(event.action),
+        "summary": line(event.action),
     }
-
-
-def summary(action: Action) -> str:  # noqa: C901, PLR0912 - one case per kind
-    """Return a short description of an action."""
-    match action:
-        case TableCreated(name=name, granularity=granularity, schema=schema):
-            return f"{name}: {len(schema.columns)} columns, chunks of a {granularity.value}"
-        case TableAltered():
-            return _alteration(action)
-        case TableDropped(name=name):
-            return f"{name} was dropped"
-        case Appended(segments=segments):
-            return f"+{_amount(segments)} in {_chunks(segments)}"
-        case Voided(ids=ids, reason=reason):
-            return f"{_many(len(ids), 'id')} voided: {reason}"
-        case PlanRequested(plan=plan):
-            return plan.line
-        case RowsChanged():
-            return _change(action)
-        case PlanInflight(plan_id=plan_id, version=int(version)):
-            return f"{plan_id} -> version {iso(version)}"
-        case PlanInflight(plan_id=plan_id, outputs=outputs):
-            return f"{plan_id} -> {_ids(outputs)}" if outputs else f"{plan_id} started"
-        case PlanCompleted(plan_id=plan_id, segments=segments):
-            return f"{plan_id} = {_made(segments)}"
-        case PlanYielded(plan_id=plan_id, reason=reason):
-            return f"{plan_id} yielded: {reason}"
-        case PlanAborted(plan_id=plan_id, reason=reason):
-            return f"{plan_id}: {reason}"
-        case Cleaned(ids=ids, retained_from=n):
-            return f"{_many(len(ids), 'segment')} removed; versions are kept from {n} on"
-        case Swept(paths=paths):
-            return f"{_many(len(paths), 'file')} deleted"
-        case Tagged(name=name, n=n):
-            return f"version {n} is {name}"
-        case Untagged(name=name):
-            return f"tag {name} deleted"
-        case TableRepaired(segments=segments, lost=lost, reason=reason):
-            return f"{reason}: {_amount(segments)} adopted, {_many(len(lost), 'segment')} left out"
-        case VersionRestored(version=n, segments=segments):
-            return f"version {n} again: {_made(segments)}"
-        case _:
-            assert_never(action)
-
-
-def _alteration(action: TableAltered) -> str:
-    news = (f"{key}={value}" for key, value in action.set.items())
-    columns = action.schema.names if action.schema else ()
-    parts = {
-        "columns now": ", ".join(columns),
-        "set": ", ".join(news),
-        "unset": ", ".join(action.unset),
-    }
-    return "; ".join(f"{verb} {what}" for verb, what in parts.items() if what)
-
-
-def _change(action: RowsChanged) -> str:
-    gone = _many(action.matched if action.predicate else action.deleted, "row")
-    came = f", +{_amount(action.segments)}" if action.segments else ""
-    why = f": {action.reason}" if action.reason else ""
-    return f"{action.kind}: {gone} deleted{came}{why}"
 
 
 def skipped_facts(skipped: Skipped) -> Facts:
@@ -259,33 +177,3 @@ def skipped_facts(skipped: Skipped) -> Facts:
         "partitions": list(skipped.partitions),
         "reason": skipped.reason,
     }
-
-
-def _ids(outputs: tuple[SegmentId, ...]) -> str:
-    first, last = outputs[0].partition, outputs[-1].partition
-    return str(first) if first == last else f"{first}-{last}"
-
-
-def _made(segments: tuple[Segment, ...]) -> str:
-    """Describe a compaction's new segments, carried-over segments and tombstones."""
-    dead = sum(segment.tombstone for segment in segments)
-    carried = tuple(segment for segment in segments if segment.origin)
-    made = tuple(s for s in segments if not s.tombstone and s.origin is None)
-    parts = [_amount(made)]
-    parts += [f"carried over {_amount(carried)}"] if carried else []
-    parts += [_many(dead, "tombstone")] if dead else []
-    return "; ".join(parts)
-
-
-def _amount(segments: tuple[Segment, ...]) -> str:
-    rows = sum(segment.rows for segment in segments)
-    size = describe_size(sum(segment.size for segment in segments))
-    return f"{_many(len(segments), 'segment')}, {rows:,} rows, {size}"
-
-
-def _chunks(segments: tuple[Segment, ...]) -> str:
-    return _many(len({segment.id.interval for segment in segments}), "chunk")
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""A kind of event: its type, its name in the log, and its JSON."""
+"""A kind of event: its type, its name in the log, and its JSON, and its line for people."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,12 @@ A = TypeVar("A")
 class EventKind(Generic[A]):
     """One kind of event. ``name`` stands in the log and never changes.
 
-    ``decode`` parses the output of ``encode``, and that of every earlier segtable.
+    ``decode`` parses the output of ``encode``, and that of every earlier segtable. ``line`` says in
+    one line what the event does, for people.
     """
 
     type: type[A]
     name: str
     encode: Callable[[A], Json]
     decode: Callable[[Mapping[str, Any]], A]
+    line: Callable[[A], str]

@@ -82,6 +82,7 @@ __all__ = [
     "Untagged",
     "VersionRestored",
     "Voided",
+    "line",
 ]
 
 Action: TypeAlias = (
@@ -107,6 +108,11 @@ KINDS: tuple[EventKind[Any], ...] = (
 )
 
 KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}
+
+
+def line(action: Action) -> str:
+    """Return in one line what an action does, for people; its family says it."""
+    return KIND_OF[type(action)].line(action)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

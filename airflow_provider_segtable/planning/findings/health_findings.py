@@ -17,6 +17,7 @@ Without a coordinator no worker is reported dead.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Generation, Lock
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.kinds import kinds, smallest
@@ -25,7 +26,7 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import MAX_MINOR_VERSION, ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.reasons import Planned, describe_size
+from airflow_provider_segtable.planning.reasons import Planned
 
 Progress = Mapping[str, Mapping[str, str]]
 NEARLY = 0.9

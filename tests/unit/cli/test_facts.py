@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.cli.display.drawing import partitions, short_interval
-from airflow_provider_segtable.cli.display.facts import segments_facts, summary
+from airflow_provider_segtable.cli.display.facts import segments_facts
 from airflow_provider_segtable.cli.exits import Exit, exit_code
 from airflow_provider_segtable.core import errors
-from airflow_provider_segtable.core.log.events import Appended, PlanAborted, Voided
+from airflow_provider_segtable.core.log.events import Appended, PlanAborted, Voided, line
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.testing.builders import CHUNK, after, created, first, merged
 
@@ -16,10 +16,10 @@ from airflow_provider_segtable.testing.builders import CHUNK, after, created, fi
 def test_an_event_is_summed_up_in_a_line() -> None:
     """Amounts, not ids, are what people look for."""
     segments = (first(0), first(1))
-    assert summary(Appended(segments=segments)) == "+2 segments, 20 rows, 2.0 KiB in 1 chunk"
+    assert line(Appended(segments=segments)) == "+2 segments, 20 rows, 2.0 KiB in 1 chunk"
     voided = Voided(ids=(CHUNK.segment(3),), reason="no live writer holds them")
-    assert summary(voided) == "1 id voided: no live writer holds them"
-    assert summary(PlanAborted(plan_id="p", attempt=None, reason="why")) == "p: why"
+    assert line(voided) == "1 id voided: no live writer holds them"
+    assert line(PlanAborted(plan_id="p", attempt=None, reason="why")) == "p: why"
 
 
 def test_partitions_are_listed_as_runs() -> None:

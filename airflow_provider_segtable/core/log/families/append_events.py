@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.segment_words import amount
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle, void
 from airflow_provider_segtable.core.segments.id_space import IdSpace
@@ -45,18 +47,26 @@ class Voided:
 
 AppendEvent: TypeAlias = Appended | Voided
 
+
+def _line_of_append(segments: tuple[Segment, ...]) -> str:
+    chunks = counted(len({segment.id.interval for segment in segments}), "chunk")
+    return f"+{amount(segments)} in {chunks}"
+
+
 KINDS = (
     EventKind(
         type=Appended,
         name="Appended",
         encode=lambda action: {"segments": encode_segments(action.segments)},
         decode=lambda body: Appended(segments=decode_segments(body["segments"])),
+        line=lambda action: _line_of_append(action.segments),
     ),
     EventKind(
         type=Voided,
         name="Voided",
         encode=lambda action: {"ids": encode_ids(action.ids), "reason": action.reason},
         decode=lambda body: Voided(ids=decode_ids(body["ids"]), reason=body["reason"]),
+        line=lambda action: f"{counted(len(action.ids), 'id')} voided: {action.reason}",
     ),
 )
 

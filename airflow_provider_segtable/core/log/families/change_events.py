@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, VectorFile
 from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
@@ -27,6 +28,7 @@ from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.families import append_events
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
+from airflow_provider_segtable.core.log.segment_words import amount
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -98,8 +100,21 @@ def _decode_changed(body: Mapping[str, Any]) -> RowsChanged:
     )
 
 
+def _line(action: RowsChanged) -> str:
+    gone = counted(action.matched if action.predicate else action.deleted, "row")
+    came = f", +{amount(action.segments)}" if action.segments else ""
+    why = f": {action.reason}" if action.reason else ""
+    return f"{action.kind}: {gone} deleted{came}{why}"
+
+
 KINDS = (
-    EventKind(type=RowsChanged, name="Changed", encode=_encode_changed, decode=_decode_changed),
+    EventKind(
+        type=RowsChanged,
+        name="Changed",
+        encode=_encode_changed,
+        decode=_decode_changed,
+        line=_line,
+    ),
 )
 
 

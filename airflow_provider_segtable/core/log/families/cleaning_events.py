@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeAlias, assert_never
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import PredicateDelete, needed, newest, paths
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
@@ -77,12 +78,17 @@ KINDS = (
             ids=decode_ids(body["ids"]),
             tags=decode_tags(body["tags"]),
         ),
+        line=lambda action: (
+            f"{counted(len(action.ids), 'segment')} removed; "
+            f"versions are kept from {action.retained_from} on"
+        ),
     ),
     EventKind(
         type=Swept,
         name="Swept",
         encode=lambda action: {"paths": list(action.paths)},
         decode=lambda body: Swept(paths=tuple(map(file_path, body["paths"]))),
+        line=lambda action: f"{counted(len(action.paths), 'file')} deleted",
     ),
 )
 

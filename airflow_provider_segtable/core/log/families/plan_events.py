@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.locks.token_codec import decode_token, encod
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.families.table_events import lost_columns
+from airflow_provider_segtable.core.log.segment_words import made
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish, settle
@@ -40,7 +41,7 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_ids,
     encode_segments,
 )
-from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time.interval import Instant, iso
 
 FINISHED_PLANS_KEPT = 1000
 
@@ -103,6 +104,15 @@ LaterEvent: TypeAlias = PlanInflight | PlanCompleted | PlanYielded | PlanAborted
 PlanEvent: TypeAlias = PlanRequested | LaterEvent
 
 
+def _line_of_start(action: PlanInflight) -> str:
+    if action.version is not None:
+        return f"{action.plan_id} -> version {iso(action.version)}"
+    if not action.outputs:
+        return f"{action.plan_id} started"
+    first, last = action.outputs[0].partition, action.outputs[-1].partition
+    return f"{action.plan_id} -> {first if first == last else f'{first}-{last}'}"
+
+
 def _encode_end(action: PlanYielded | PlanAborted) -> Json:
     return {"plan_id": action.plan_id, "attempt": action.attempt, "reason": action.reason}
 
@@ -113,6 +123,7 @@ KINDS = (
         name="PlanRequested",
         encode=lambda action: {"plan": action.plan.encode()},
         decode=lambda body: PlanRequested(plan=decode_plan(body["plan"])),
+        line=lambda action: action.plan.line,
     ),
     EventKind(
         type=PlanInflight,
@@ -136,6 +147,7 @@ KINDS = (
             inputs=decode_ids(body.get("inputs", [])),
             version=body.get("version"),
         ),
+        line=_line_of_start,
     ),
     EventKind(
         type=PlanCompleted,
@@ -150,6 +162,7 @@ KINDS = (
             attempt=body["attempt"],
             segments=decode_segments(body["segments"]),
         ),
+        line=lambda action: f"{action.plan_id} = {made(action.segments)}",
     ),
     EventKind(
         type=PlanYielded,
@@ -158,6 +171,7 @@ KINDS = (
         decode=lambda body: PlanYielded(
             plan_id=body["plan_id"], attempt=body["attempt"], reason=body["reason"]
         ),
+        line=lambda action: f"{action.plan_id} yielded: {action.reason}",
     ),
     EventKind(
         type=PlanAborted,
@@ -166,6 +180,7 @@ KINDS = (
         decode=lambda body: PlanAborted(
             plan_id=body["plan_id"], attempt=body["attempt"], reason=body["reason"]
         ),
+        line=lambda action: f"{action.plan_id}: {action.reason}",
     ),
 )
 

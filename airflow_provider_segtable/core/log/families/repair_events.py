@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import VectorFile
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
@@ -20,6 +21,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
     decode_table,
     encode_table,
 )
+from airflow_provider_segtable.core.log.segment_words import amount
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish, settle, void
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
@@ -89,9 +91,18 @@ def _decode_restored(body: Mapping[str, Any]) -> TableRepaired:
     )
 
 
+def _line(action: TableRepaired) -> str:
+    lost = counted(len(action.lost), "segment")
+    return f"{action.reason}: {amount(action.segments)} adopted, {lost} left out"
+
+
 KINDS = (
     EventKind(
-        type=TableRepaired, name="Restored", encode=_encode_restored, decode=_decode_restored
+        type=TableRepaired,
+        name="Restored",
+        encode=_encode_restored,
+        decode=_decode_restored,
+        line=_line,
     ),
 )
 

@@ -29,6 +29,7 @@ from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten
+from airflow_provider_segtable.core.log.segment_words import made
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish
@@ -93,7 +94,15 @@ def _decode(body: Mapping[str, Any]) -> VersionRestored:
     )
 
 
-KINDS = (EventKind(type=VersionRestored, name="VersionRestored", encode=_encode, decode=_decode),)
+KINDS = (
+    EventKind(
+        type=VersionRestored,
+        name="VersionRestored",
+        encode=_encode,
+        decode=_decode,
+        line=lambda action: f"version {action.version} again: {made(action.segments)}",
+    ),
+)
 
 
 def restoration(old: State) -> VersionRestored:

@@ -140,13 +140,36 @@ def _decode_alteration(body: Mapping[str, Any]) -> TableAltered:
     )
 
 
+def _line_of_creation(action: TableCreated) -> str:
+    columns = len(action.schema.columns)
+    return f"{action.name}: {columns} columns, chunks of a {action.granularity.value}"
+
+
+def _line_of_alteration(action: TableAltered) -> str:
+    news = (f"{key}={value}" for key, value in action.set.items())
+    columns = action.schema.names if action.schema else ()
+    parts = {
+        "columns now": ", ".join(columns),
+        "set": ", ".join(news),
+        "unset": ", ".join(action.unset),
+    }
+    return "; ".join(f"{verb} {what}" for verb, what in parts.items() if what)
+
+
 KINDS = (
-    EventKind(type=TableCreated, name="TableCreated", encode=encode_table, decode=decode_table),
+    EventKind(
+        type=TableCreated,
+        name="TableCreated",
+        encode=encode_table,
+        decode=decode_table,
+        line=_line_of_creation,
+    ),
     EventKind(
         type=TableAltered,
         name="TableAltered",
         encode=_encode_alteration,
         decode=_decode_alteration,
+        line=_line_of_alteration,
     ),
     EventKind(
         type=TableDropped,
@@ -155,6 +178,7 @@ KINDS = (
         decode=lambda body: TableDropped(
             table_id=known_name(body["table_id"], "a table's locks"), name=body["name"]
         ),
+        line=lambda action: f"{action.name} was dropped",
     ),
 )
 

@@ -38,12 +38,14 @@ KINDS = (
         name="Tagged",
         encode=lambda action: {"name": action.name, "n": action.n},
         decode=lambda body: Tagged(name=known_name(body["name"], "a tag"), n=body["n"]),
+        line=lambda action: f"version {action.n} is {action.name}",
     ),
     EventKind(
         type=Untagged,
         name="Untagged",
         encode=lambda action: {"name": action.name},
         decode=lambda body: Untagged(name=known_name(body["name"], "a tag")),
+        line=lambda action: f"tag {action.name} deleted",
     ),
 )
 
