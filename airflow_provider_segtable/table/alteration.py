@@ -81,7 +81,7 @@ class Alteration:
     def _schema(self, table: TableCreated) -> Schema | None:
         if not self.columns:
             return None
-        table.kind.check_columns(table.name)
+        table.kind.check_columns(self.columns, table.name)
         changes = [_checked(change) for change in self.columns]
         schema = evolved(table.schema, table.earlier, changes, table.time_column)
         for column in stored_columns(schema):

@@ -231,7 +231,8 @@ def alter(  # noqa: PLR0913 - each is an option
     wider only: int32 to int64, float to double, decimals with more digits.
     Drops come first, then renames, types, additions and the order.
     Earlier versions keep their columns: [green]segtable table scan TABLE --version N[/]
-    The event time stays as it is; a rollup table's columns cannot be changed.
+    The event time stays as it is; a rollup table's columns cannot be changed,
+    the error says why.
     """
     from airflow_provider_segtable.cli.input.column_changes import parse_changes
 

@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.segments.segment import (
     roots_of,
 )
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -79,7 +80,7 @@ class Append:
         del time_column
         return names
 
-    def check_columns(self, table: str) -> None:
+    def check_columns(self, changes: Sequence[ColumnChange], table: str) -> None:
         """Accept: rows have whatever columns they came with."""
 
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:

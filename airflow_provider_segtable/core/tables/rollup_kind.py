@@ -44,6 +44,8 @@ from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, Sch
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Delete, Update
 from airflow_provider_segtable.core.segments.segment import Roots, Segment
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.evolution import ColumnChange
+from airflow_provider_segtable.core.tables.group_columns import check_group_columns
 from airflow_provider_segtable.core.tables.group_predicates import check_group_predicate
 from airflow_provider_segtable.core.tables.metric import (
     HIDDEN,
@@ -157,12 +159,9 @@ class Rollup:
         del names
         return (time_column, *self.dimensions)
 
-    def check_columns(self, table: str) -> None:
-        """Refuse: dimensions and metrics say how the rows that are stored came about."""
-        raise InvalidInput(
-            f"{table} is a rollup table, whose dimensions and metrics define what its rows stand "
-            "for, so its columns cannot be changed: create another table and append the rows again"
-        )
+    def check_columns(self, changes: Sequence[ColumnChange], table: str) -> None:
+        """Refuse every change: stored rows are rolled up by the present columns."""
+        check_group_columns(changes, self.dimensions, table)
 
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
         """Return the segment after all deletes so far: predicates hit only earlier rows."""

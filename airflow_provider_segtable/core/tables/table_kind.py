@@ -18,6 +18,7 @@ from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.core.segments.segment import Roots, Segment
 from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity
 
@@ -95,11 +96,11 @@ class TableKind(Protocol):
         """Return the columns that determine a stored row; a row's hash is made of these."""
         ...
 
-    def check_columns(self, table: str) -> None:
-        """Refuse to change the columns, if they are a part of the kind's definition.
+    def check_columns(self, changes: Sequence[ColumnChange], table: str) -> None:
+        """Refuse changes of columns that the rows kept do not allow.
 
         Raises:
-            InvalidInput: the columns cannot be changed.
+            InvalidInput: with the column, the reason and the way out.
         """
         ...
 

@@ -6,6 +6,15 @@ from airflow_provider_segtable.core.errors import InvalidInput, InvalidName, Sch
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.evolution import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    MakeNullable,
+    RenameColumn,
+    Reorder,
+    WidenColumn,
+)
 from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     Metric,
@@ -208,3 +217,26 @@ def test_a_query_granularity_is_no_coarser_than_the_chunks() -> None:
         InvalidName, match="'decade' is not a query granularity: choose one of none"
     ):
         QueryGranularity.parse("decade")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (AddColumn(name="x", type="int64"), "'x' cannot be added: .* is unknown"),
+        (DropColumn(name="who"), "dimension 'who' cannot be dropped: .* several rows of one group"),
+        (DropColumn(name="n"), "'n' cannot be dropped: .* name it"),
+        (RenameColumn(name="n", new="m"), "'n' cannot be renamed: .* a query can rename it"),
+        (WidenColumn(name="who", type="int64"), "dimension 'who' cannot become int64: .* grouped"),
+        (WidenColumn(name="n", type="double"), "'n' cannot become double: .* it aggregates"),
+        (MakeNullable(name="who"), "'who' cannot be made nullable"),
+        (Reorder(names=("who",)), "in the order time, dimensions, metrics"),
+    ],
+)
+def test_every_change_of_columns_is_refused_for_its_own_reason(
+    change: ColumnChange, reason: str
+) -> None:
+    """The error names the column, says why, and what to do instead."""
+    rollup = Rollup(dimensions=("who",), metrics=(Metric.parse("n=count"),))
+    with pytest.raises(InvalidInput, match=f"t is a rollup table, .*{reason}.*: create another"):
+        rollup.check_columns([change], "t")
+    rollup.check_columns([], "t")

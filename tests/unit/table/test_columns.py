@@ -96,7 +96,7 @@ def test_hidden_columns_of_a_rollup_have_ids(service: MemoryService) -> None:
         "__segtable_events": 2_000_000_002,
         "__segtable_at_p": 2_000_000_003,
     }
-    with pytest.raises(InvalidInput, match=r"^t is a rollup table, whose dimensions and metrics"):
+    with pytest.raises(InvalidInput, match=r"^t is a rollup table, and column 'x' cannot"):
         table.alter(columns=[AddColumn(name="x", type="int64")])
 
 
