@@ -56,7 +56,7 @@ def wiped(seed: int) -> Faults:
 @pytest.mark.parametrize("faults", [lawless, wiped])
 def test_seeds_survive_without_locks(faults: Any) -> None:
     """The log alone decides: changes beside compactions and cleaning need no lock to be right."""
-    for seed in range(8):
+    for seed in range(4):
         run(build(seed, CLEANED, faults(seed)))
 
 

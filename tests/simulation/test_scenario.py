@@ -25,17 +25,17 @@ from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.scenario import build, run, shape_of, simulate
 from tests.simulation.world import Shape
 
-SEEDS = 40
+SEEDS = 20
 INPUTS: Any = Attempt.inputs.fget  # type: ignore[attr-defined]
 CROWD = Shape(appenders=3, appends_each=2, compactors=3, planners=1, chunks=1, asks=3)
 SMALL = Shape(appenders=2, appends_each=1, compactors=2, planners=1, chunks=1)
 ALL_KINDS = Shape(appenders=2, appends_each=2, compactors=2, planners=1, chunks=2, asks=4)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+@pytest.mark.parametrize("first", range(0, SEEDS, 10))
 def test_seeds_survive(first: int) -> None:
     """Every seed keeps all invariants after every event, and converges once faults stop."""
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 10):
         simulate(seed)
 
 
