@@ -4,6 +4,8 @@ Contract:
 
 1. A sink's bytes become readable under its path only by ``commit``, wholly and durably (local
    files: fsync of file and directory); a sink that is closed without commit leaves no file.
+   ``begin_commit`` may return while that is under way, with a function that waits for its end. No
+   event may name the file before.
 2. Paths are relative to the table's root, ``/`` separated. No file is ever overwritten: names
    carry a random token, and ``create`` of an existing path raises ``AlreadyExists``.
 3. ``copy_from`` moves bytes source to sink without decoding; adapters may do it in the kernel.
@@ -14,8 +16,12 @@ Kernels run inside Spark tasks: an adapter must be rebuildable there from the ta
 storage options alone, with nothing but pyarrow installed.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+Ready: TypeAlias = Callable[[], None]
+"""Waits until files are durable; raises the error of their commit."""
 
 
 class Source(Protocol):
@@ -59,6 +65,10 @@ class Sink(Protocol):
 
     def commit(self) -> None:
         """Make the file readable under its path, durably."""
+        ...
+
+    def begin_commit(self) -> Ready | None:
+        """Begin to commit; return what waits for the end, or None if the file is durable."""
         ...
 
 

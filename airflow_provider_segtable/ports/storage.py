@@ -4,7 +4,9 @@ Contract:
 
 1. ``create`` is put-if-absent and durable when it returns (local files: fsync of the file and of
    its directory). Of any number of racing creators of one path exactly one returns; the others
-   get ``AlreadyExists``. It never leaves a partial object under ``path``.
+   get ``AlreadyExists``. It never leaves a partial object under ``path``. ``ready`` is called
+   before the object becomes visible, and may take long: it waits for files that the object names.
+   If it raises, nothing is created.
 2. ``create`` may raise ``AlreadyExists`` for its *own* earlier attempt (a retried request whose
    first reply was lost), and ``OutcomeUnknown`` if it lost the reply: callers compare content.
 3. ``list`` yields entries in ascending order of path, and every object whose ``create`` had
@@ -18,7 +20,7 @@ Contract:
 8. Errors are those of ``core.errors``, with the full URI in the message.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,7 +48,7 @@ class Storage(Protocol):
         """Return an object's bytes; ``NotFound`` if it does not exist."""
         ...
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet (put-if-absent, durable)."""
         ...
 

@@ -1,7 +1,8 @@
 """Durable storage in a local directory.
 
-1. ``create``: write a hidden temporary beside the target, fsync it, link it under its name (which
-   fails if the name is taken), unlink the temporary, fsync the directory. Before a directory is
+1. ``create``: write a hidden temporary beside the target, fsync it (while the files that the object
+   names may be synced in another thread), link it under its name (which fails if the name is
+   taken), unlink the temporary, fsync the directory. Before a directory is
    first used here, it and its parents up to the table's root are made and synced.
 2. ``replace`` renames the temporary instead, and also syncs the directory.
 3. A crash leaves the whole object or none, and perhaps a temporary, which no listing shows. An
@@ -21,7 +22,7 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,11 +73,13 @@ class LocalStorage:
             finally:
                 os.close(fd)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet, durably."""
         checked(path, self.uri)
         with self._folder_of(path) as (parent, name):
             with writing(self._full(path)), self._temporary(parent, name, data) as temporary:
+                if ready is not None:
+                    ready()
                 self._link(parent, temporary, name, path)
             try:
                 self._sync(parent)

@@ -4,7 +4,7 @@ Deterministic: without a clock, modification times count the writes.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
 from airflow_provider_segtable.core.time.interval import Instant
@@ -36,8 +36,10 @@ class MemoryStorage:
             raise NotFound(f"{self._uri}/{path} is not there")
         return found[0]
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet."""
+        if ready is not None:
+            ready()
         with self._mutex:
             if checked(path, self._uri) in self._objects:
                 raise AlreadyExists(f"{self._uri}/{path} exists already")

@@ -21,7 +21,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -95,8 +95,10 @@ class ObjectStorage:
         except _Failure as error:
             raise _not_read(error, self._full(path)) from error
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object that must not exist yet."""
+        if ready is not None:
+            ready()
         checked(path, self._uri)
         for attempt in range(UNDECIDED_ATTEMPTS):
             try:

@@ -153,8 +153,10 @@ class FaultyStorage:
         """Return an object's bytes, or fail."""
         return self.faults.call(self.actor, f"read {path}", lambda: self.inner.read(path))
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create an object; the reply may be lost, the effect missing or delayed."""
+        if ready is not None:
+            ready()
         if self.faults.happens("late"):
             self._lose_reply(path, "late", lambda: self._late(path, data))
         if self.faults.happens("lost_reply"):
@@ -251,6 +253,9 @@ class _FaultySink:
 
     def commit(self) -> None:
         self.faults.change(self.actor, f"publish {_plain(self.path)}", self.inner.commit)
+
+    def begin_commit(self) -> None:
+        self.commit()
 
     def _middle(self, what: str) -> None:
         """Maybe fail or crash half way; an uncommitted file stays invisible."""

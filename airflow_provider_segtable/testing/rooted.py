@@ -60,3 +60,6 @@ class _RootedSink:
 
     def commit(self) -> None:
         self._storage.create(self.path, bytes(self._data))
+
+    def begin_commit(self) -> None:
+        self.commit()

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,6 +105,17 @@ def test_what_is_committed_can_be_read(files: DataFiles) -> None:
         assert source.read_at(6, 5) == b"world"
         assert source.read_at(3, 0) == b""
     assert read(files, PATH) == b"hello world"
+
+
+def test_a_commit_that_was_begun_ends(files: DataFiles) -> None:
+    """The file is there once it is waited for, however often, and no other before."""
+    with files.create(PATH) as sink:
+        sink.write(b"hello")
+        ready = sink.begin_commit()
+    for wait in (ready, ready):
+        if wait is not None:
+            wait()
+    assert read(files, PATH) == b"hello"
 
 
 def test_nothing_is_visible_without_commit(files: DataFiles) -> None:
@@ -254,6 +267,35 @@ def test_commit_is_durable_before_it_is_visible(
         "link data/chunk/file",
         "fsync data/chunk",
     ]
+
+
+def test_a_local_commit_goes_on_after_its_sink(tmp_path: Path) -> None:
+    """The file is visible when it is durable, and whoever waits for it learns of an error."""
+    begun, may_sync, broken = threading.Event(), threading.Event(), threading.Event()
+
+    def sync(fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            begun.set()
+            assert may_sync.wait(20)
+            if broken.is_set():
+                raise OSError(errno.EIO, "broken")
+
+    files = LocalFiles(tmp_path, sync=sync)
+    with files.create("a/good") as sink:
+        ready = sink.begin_commit()
+    assert begun.wait(20)
+    with pytest.raises(NotFound), files.open("a/good"):
+        pass
+    may_sync.set()
+    assert ready is not None
+    ready()
+    broken.set()
+    with files.create("a/bad") as sink:
+        ready = sink.begin_commit()
+    assert ready is not None
+    with pytest.raises(StorageError, match="a/bad"):
+        ready()
+    assert [each.name for each in (tmp_path / "a").iterdir()] == ["good"]
 
 
 def test_a_kernel_that_cannot_copy_is_no_obstacle(

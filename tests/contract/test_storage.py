@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidName,
     NotFound,
     StorageError,
+    StorageFull,
     UnsafeStorage,
 )
 from airflow_provider_segtable.data.files.open_files import open_files
@@ -147,6 +148,20 @@ def test_a_second_create_fails_and_changes_nothing(place: Place) -> None:
         storage.create("t/0", b"second")
     assert f"{storage.uri}/t/0" in str(caught.value)
     assert storage.read("t/0") == b"first"
+
+
+def test_an_object_waits_for_what_it_names(place: Place) -> None:
+    """It is not visible before; if that fails, it is not created, and its name is free."""
+
+    def failing() -> None:
+        raise StorageFull("no space")
+
+    with pytest.raises(StorageFull):
+        place().create("a/b", b"some", ready=failing)
+    assert list(place().list("")) == []
+    seen: list[int] = []
+    place().create("a/b", b"some", ready=lambda: seen.append(len(list(place().list("")))))
+    assert (seen, place().read("a/b")) == ([0], b"some")
 
 
 def test_what_is_not_there_is_not_found(place: Place) -> None:

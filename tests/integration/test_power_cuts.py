@@ -260,9 +260,9 @@ class Recorded(LocalStorage):
 
     asked: list[tuple[str, str]]
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Create and note."""
-        super().create(path, data)
+        super().create(path, data, ready=ready)
         self.asked.append(("create", path))
 
     def settle(self, prefix: str) -> None:

@@ -78,6 +78,10 @@ class ArrowSink:
             self._stream.close()
         self.committed = True
 
+    def begin_commit(self) -> None:
+        """Commit: finishing an upload is one request."""
+        self.commit()
+
 
 class ArrowFiles:
     """``ports.files.DataFiles`` on any ``pyarrow.fs`` file system."""

@@ -6,7 +6,9 @@
    it. No symbolic link below the root is followed, to read or to delete (``disk.folders``).
 3. Writeback starts while the file is still being written, in pieces of 16 MiB, so that the sync at
    the end is short.
-4. ``copy_from`` between two local files lets the kernel copy the bytes (``copy_file_range``), and
+4. ``begin_commit`` commits in another thread, with descriptors of its own, so that the next file is
+   written meanwhile, or the event that names this one.
+5. ``copy_from`` between two local files lets the kernel copy the bytes (``copy_file_range``), and
    falls back to reading and writing if the file system does not support that.
 """
 
@@ -14,15 +16,16 @@ import contextlib
 import errno
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.disk.folders import Folders, Sync
 from airflow_provider_segtable.disk.os_failures import accessing
-from airflow_provider_segtable.ports.files import Sink, Source
+from airflow_provider_segtable.ports.files import Ready, Sink, Source
 
 PIECE = 8 << 20
 _WRITEBACK = 16 << 20
@@ -62,6 +65,7 @@ class LocalSink:
         self._fd = fd
         self._place = place
         self._started = 0
+        self.begun = False
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
@@ -108,11 +112,35 @@ class LocalSink:
     def commit(self) -> None:
         """Make the file durable, then visible, then its name durable."""
         with accessing(self.path):
-            place, parent = self._place, self._place.parent
-            place.sync(self._fd)
-            os.link(place.temporary, place.name, src_dir_fd=parent, dst_dir_fd=parent)
-            os.unlink(place.temporary, dir_fd=parent)
-            place.sync(parent)
+            self._place.publish(self._fd)
+
+    def begin_commit(self) -> Ready:
+        """Begin to commit in another thread; return what waits for its end."""
+        with accessing(self.path):
+            fd, parent = os.dup(self._fd), os.dup(self._place.parent)
+        place, failed = replace(self._place, parent=parent), list[BaseException]()
+
+        def publish() -> None:
+            try:
+                place.publish(fd)
+            except BaseException as error:  # noqa: BLE001 - raised where the file is waited for
+                failed.append(error)
+            finally:
+                place.discard()
+                os.close(fd)
+                os.close(parent)
+
+        thread = threading.Thread(target=publish, name="segtable-commit")
+        thread.start()
+        self.begun = True
+
+        def ready() -> None:
+            thread.join()
+            with accessing(self.path):
+                for error in failed:
+                    raise error
+
+        return ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +151,18 @@ class _Place:
     name: str
     temporary: str
     sync: Sync
+
+    def publish(self, fd: int) -> None:
+        """Make the file durable, then visible, then its name durable."""
+        self.sync(fd)
+        os.link(self.temporary, self.name, src_dir_fd=self.parent, dst_dir_fd=self.parent)
+        os.unlink(self.temporary, dir_fd=self.parent)
+        self.sync(self.parent)
+
+    def discard(self) -> None:
+        """Remove the temporary file, if it is still there."""
+        with contextlib.suppress(OSError):
+            os.unlink(self.temporary, dir_fd=self.parent)
 
 
 class LocalFiles:
@@ -156,12 +196,13 @@ class LocalFiles:
                 parent, name = stack.enter_context(self._folders.at(path, make=True))
                 place = _Place(parent, name, f".{name}.{secrets.token_hex(4)}.tmp", self._sync)
                 fd = _start(place)
+            sink = LocalSink(path, fd, place)
             try:
-                yield LocalSink(path, fd, place)
+                yield sink
             finally:
                 os.close(fd)
-                with contextlib.suppress(OSError):  # gone after a commit
-                    os.unlink(place.temporary, dir_fd=parent)
+                if not sink.begun:
+                    place.discard()
 
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is missing."""

@@ -70,6 +70,10 @@ class MemorySink:
         if self._store.setdefault(self.path, data := bytes(self._data)) is not data:
             raise AlreadyExists(f"{self.path} exists already; data files are never overwritten")
 
+    def begin_commit(self) -> None:
+        """Commit."""
+        self.commit()
+
 
 class MemoryFiles:
     """``ports.files.DataFiles`` in this process's memory."""

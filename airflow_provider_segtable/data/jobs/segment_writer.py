@@ -11,7 +11,7 @@
    time, and the number of source rows that rolled-up rows represent.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +39,7 @@ from airflow_provider_segtable.data.parquet.table_file import (
     may_be_left_out,
     with_ids,
 )
-from airflow_provider_segtable.ports.files import DataFiles
+from airflow_provider_segtable.ports.files import DataFiles, Sink
 
 GROUP_ROWS = 1_000_000
 GROUP_BYTES = 128 << 20
@@ -240,6 +240,10 @@ def emptied(segment_id: SegmentId, created: Instant, placement: SegmentPlacement
     )
 
 
+def _commit(sink: Sink) -> None:
+    sink.commit()
+
+
 def write_segment(  # noqa: PLR0913 - each is written to the file
     files: DataFiles,
     rows: pa.Table | Iterable[pa.RecordBatch],
@@ -251,6 +255,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     sort: bool = False,
     placement: SegmentPlacement | None = None,
     definition: bytes = b"",
+    commit: Callable[[Sink], None] = _commit,
 ) -> Segment:
     """Write a segment from rows in memory or a stream, and return its descriptor.
 
@@ -265,6 +270,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         placement: the segment's place among others; first generation by default.
         definition: for the footer, from ``data.parquet.descriptor.encode_definition``. The file's
             columns get their ids from it.
+        commit: commits the file, or begins to.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -289,7 +295,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
             writer.add_key_value_metadata(entries | sink.entry())
         file.settle()
         segment = replace(segment, size=sink.position, footer=sink.footer)
-        sink.commit()
+        commit(sink)
     return segment
 
 

@@ -38,7 +38,7 @@ from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.segments.segment import FooterChecksum
 from airflow_provider_segtable.data.files.local_files import PIECE, copy_in_pieces
 from airflow_provider_segtable.data.parquet.page_crc import crc32
-from airflow_provider_segtable.ports.files import Sink, Source
+from airflow_provider_segtable.ports.files import Ready, Sink, Source
 
 KEY = b"segtable.checksums"
 BLOCK = 128 << 10
@@ -106,6 +106,10 @@ class ChecksumSink:
     def commit(self) -> None:
         """Make the file readable under its path, durably."""
         self._sink.commit()
+
+    def begin_commit(self) -> Ready | None:
+        """Begin to make the file readable."""
+        return self._sink.begin_commit()
 
     def entry(self) -> dict[bytes, bytes]:
         """End the body; return the key-value metadata with its checksums."""

@@ -53,6 +53,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import (
     BATCH_PRIORITY,
+    NewFiles,
     Prepare,
     append_request,
     written,
@@ -251,7 +252,9 @@ class _Settling:
         with ports.leased(lease, request.table):
             if self.log.refresh(newest).layout != newest.layout:
                 return None  # the granularity changed while we waited
-            self.segments, self.guard = written(ports, lease, write), lease.check
+            files = NewFiles()
+            self.segments, self.guard = written(ports, lease, write, files), lease.check
+            files.settle()
             done = self._rounds()
         if isinstance(done, Conflict) and self._torn(newest):
             self._discard_segments()

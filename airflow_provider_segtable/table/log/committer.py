@@ -23,7 +23,7 @@ Files may be deleted only after ``Conflict`` or a certain failure, never after `
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import (
@@ -42,6 +42,7 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import event_path
 
@@ -87,11 +88,15 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """An action to commit, its commit id, and a guard to call right before each put."""
+    """An action to commit, its commit id, and a guard to call right before each put.
+
+    ``ready`` waits until the files that the action names are durable; None if they are.
+    """
 
     action: Action
     commit_id: str
     guard: Callable[[], None] = field(default=lambda: None)
+    ready: Ready | None = None
 
 
 def commit(
@@ -140,14 +145,17 @@ def commit_files(
     except CommitUnknown:
         raise
     except Exception:
-        _discard(ports, segments)
+        _discard(ports, change, segments)
         raise
     if isinstance(outcome, Conflict):
-        _discard(ports, segments)
+        _discard(ports, change, segments)
     return outcome
 
 
-def _discard(ports: TableContext, segments: Sequence[Segment]) -> None:
+def _discard(ports: TableContext, change: Change, segments: Sequence[Segment]) -> None:
+    if change.ready is not None:
+        with suppress(SegtableError):  # a file that was not committed is not there
+            change.ready()
     for segment in segments:
         if segment.path:  # a segment without rows has no file
             ports.files.delete(segment.path)
@@ -288,7 +296,7 @@ class _Loop:
         )
         earlier, self.unresolved = self.unresolved, event.n
         try:
-            self.ports.storage.create(event_path(event.n), encode(event))
+            self._create(event)
         except (AlreadyExists, OutcomeUnknown):
             return None  # possibly our own earlier attempt: read the event
         except SegtableError:
@@ -304,6 +312,13 @@ class _Loop:
             return None  # read again
         self.state = self.log.remember(apply(self.state, event))
         return self._landed(event.n)
+
+    def _create(self, event: Event) -> None:
+        path, data, ready = event_path(event.n), encode(event), self.change.ready
+        if ready is None:
+            self.ports.storage.create(path, data)
+        else:
+            self.ports.storage.create(path, data, ready=ready)
 
     def _landed(self, n: int) -> Committed:
         if self.ports.optional_coordinator is not None:

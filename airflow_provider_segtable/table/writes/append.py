@@ -16,9 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.errors import (
+    AlreadyExists,
     CommitConflict,
     CommitUnknown,
     InvalidInput,
+    StorageError,
 )
 from airflow_provider_segtable.core.locks.lockbox import (
     Allocation,
@@ -32,6 +34,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.ports.coordination import Lease
+from airflow_provider_segtable.ports.files import Ready, Sink
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     Change,
@@ -45,12 +48,43 @@ BATCH_PRIORITY = 50
 TRIES = 5
 
 
+class NewFiles:
+    """The files of one append, whose commits may be under way; one at a time."""
+
+    def __init__(self) -> None:
+        """Start without files."""
+        self._ready: Ready | None = None
+
+    def commit(self, sink: Sink) -> None:
+        """Begin to commit a file, after the file before it."""
+        self.settle()
+        self._ready = sink.begin_commit()
+
+    @property
+    def ready(self) -> Ready | None:
+        """Return what waits until all files are durable; None if they are."""
+        return self._ready and self.settle
+
+    def settle(self) -> None:
+        """Wait until all files are durable.
+
+        Raises:
+            StorageError: one of them could not be committed.
+        """
+        try:
+            if self._ready is not None:
+                self._ready()
+        except AlreadyExists as error:  # of a data file: not an event that another writer put
+            raise StorageError(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendTicket:
-    """A writer's allocated ids by time chunk, and the creation time."""
+    """A writer's allocated ids by time chunk, the creation time, and what commits its files."""
 
     ids: Mapping[Interval, tuple[SegmentId, ...]]
     created: Instant
+    files: NewFiles = field(default_factory=NewFiles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,12 +205,14 @@ def append_request(
     )
 
 
-def written(ports: TableContext, lease: Lease, write: Write) -> tuple[Segment, ...]:
+def written(
+    ports: TableContext, lease: Lease, write: Write, files: NewFiles
+) -> tuple[Segment, ...]:
     """Write segments under the ids of a lease; return them in id order."""
     ids: dict[Interval, tuple[SegmentId, ...]] = {}
     for segment_id in lease.allocated:
         ids[segment_id.interval] = (*ids.get(segment_id.interval, ()), segment_id)
-    segments = tuple(write(AppendTicket(ids=ids, created=ports.clock.now())))
+    segments = tuple(write(AppendTicket(ids=ids, created=ports.clock.now(), files=files)))
     if not segments or any(segment.rows == 0 for segment in segments):
         raise InvalidInput(f"there are no rows to append to {ports.uri}")
     return tuple(sorted(segments, key=lambda s: s.id))
@@ -185,9 +221,10 @@ def written(ports: TableContext, lease: Lease, write: Write) -> tuple[Segment, .
 def _write_and_commit(
     ports: TableContext, state: State, lease: Lease, write: Write, commit_id: str
 ) -> AppendResult | Conflict:
-    segments = written(ports, lease, write)
+    files = NewFiles()
+    segments = written(ports, lease, write, files)
     action = Appended(segments=segments)
-    change = Change(action=action, commit_id=commit_id, guard=lease.check)
+    change = Change(action=action, commit_id=commit_id, guard=lease.check, ready=files.ready)
     outcome = commit_files(ports, state, change, segments)
     if isinstance(outcome, Unknown):
         raise CommitUnknown(way_out(ports, change, outcome.n))

@@ -93,6 +93,7 @@ def _written(
             created=ticket.created,
             token=ports.randomness.token(),
             definition=definition,
+            commit=ticket.files.commit,
         )
         for interval, ids in ticket.ids.items()
     ]

@@ -1,7 +1,11 @@
 """Appends: ids, locks and refusals; how incoming rows are split by time chunk."""
 
+import errno
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -12,6 +16,7 @@ from airflow_provider_segtable.core.errors import (
     InvalidInput,
     LockLost,
     OutcomeUnknown,
+    StorageError,
 )
 from airflow_provider_segtable.core.locks.lockbox import Allocation, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.events import Appended, TableRepaired
@@ -19,6 +24,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
+from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
@@ -278,3 +284,27 @@ def test_no_rows_cannot_be_split() -> None:
     """An append without rows is a mistake."""
     with pytest.raises(InvalidInput, match="no rows"):
         split_by_chunk(at(), "at", Layout(granularity=Granularity.DAY))
+
+
+@pytest.mark.parametrize("broken_at", [1, 2])
+def test_files_are_durable_before_the_event_that_names_them(
+    table: Table, tmp_path: Path, broken_at: int
+) -> None:
+    """If one of two files cannot be synced, nothing is committed, and no file stays."""
+    synced: list[int] = []
+
+    def sync(fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            synced.append(fd)
+            if len(synced) == broken_at:
+                raise OSError(errno.EIO, "broken")
+
+    before = table.state().n
+    local = Table(replace(table.ports, files=LocalFiles(tmp_path, sync=sync)))
+    with pytest.raises(StorageError, match=r"\.parquet"):
+        local.append(rows(range(20)))
+    assert table.state().n == before
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    done = local.append(rows(range(20)))
+    assert (done.n, done.segments) == (before + 1, 2)
+    assert len([path for path in tmp_path.rglob("*.parquet") if path.is_file()]) == 2
