@@ -163,6 +163,11 @@ def test_outputs_apply_the_same_deletes_no_fewer_than_inputs_and_none_to_come() 
     assert "outputs are purged up to different events: [3, 5]" in told(inputs, halves, state)
 
 
+def test_a_region_without_rows_may_be_replaced_by_a_tombstone() -> None:
+    """There are no inputs, so nothing is applied and nothing is missed."""
+    assert told((), (tombstone(FEBRUARY, BASE),), table(*TWO)) == []
+
+
 def test_the_kind_of_the_table_is_asked_too() -> None:
     """An append table's outputs have as many rows, under roots of the inputs."""
     state = table(*TWO)

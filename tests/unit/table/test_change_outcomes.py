@@ -8,8 +8,12 @@ import pytest
 from airflow_provider_segtable.core.errors import ChangeConflict, StorageError
 from airflow_provider_segtable.core.time.interval import HOUR_US
 from airflow_provider_segtable.ports.storage import Storage
-from airflow_provider_segtable.table.changes.row_change import ROUNDS, ChangeResult
-from airflow_provider_segtable.table.log.event_log import event_path
+from airflow_provider_segtable.table.changes.row_change import (
+    ROUNDS,
+    ChangeResult,
+    landed_before,
+)
+from airflow_provider_segtable.table.log.event_log import EventLog, event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import files, numbers, rows
 from tests.unit.table.test_change import beside, in_use
@@ -44,6 +48,26 @@ def test_a_commit_id_of_an_append_deletes_nothing(table: Table) -> None:
     done = table.delete("true", commit_id="mine")
     assert (done.n, done.matched, done.deleted, done.inserted) == (n, 0, None, 0)
     assert table.state().n == n == done.state.n
+
+
+def test_a_change_whose_event_has_expired_is_reported_without_counts(table: Table) -> None:
+    """The state remembers its commit id, and the log has no event of it any more."""
+    n = table.delete("row < 3", commit_id="mine").n or 0
+    state = table.state()
+    table.ports.storage.delete(event_path(n))
+    done = landed_before(EventLog(table.ports.storage), "mine", state)
+    assert done is not None
+    assert (done.n, done.matched, done.deleted, done.inserted) == (n, 0, None, 0)
+    assert landed_before(EventLog(table.ports.storage), None, state) is None
+
+
+def test_deletes_after_a_restore_leave_out_common_rows(table: Table, other: Table) -> None:
+    """What the restore undid was before both of them, so neither has to look again."""
+    table.delete("row = 39")
+    table.restore(version=4)
+    done = beside(table, lambda: other.delete("row < 10")).delete("row < 15")
+    assert (done.matched, done.deleted) == (15, 5)
+    assert numbers(table) == list(range(15, 40))
 
 
 def test_an_event_that_cannot_be_read_back_is_reported_all_the_same(table: Table) -> None:

@@ -25,6 +25,7 @@ from airflow_provider_segtable.table.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.table.conftest import new_table
+from tests.unit.table.test_change_outcomes import Unread
 
 GIVEN = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string()), ("n", pa.int64())])
 JANUARY = parse_instant("2013-01-01")
@@ -195,6 +196,15 @@ def test_groups_of_a_condition_are_loaded_again(table: Table) -> None:
     with pytest.raises(InvalidInput, match="records deletes as conditions in SQL"):
         table.overwrite(again, where=pc.field("carrier") == "A")
     assert table.state().n == 3
+
+
+def test_how_many_groups_went_is_unknown_also_if_the_event_cannot_be_read(table: Table) -> None:
+    """A condition deletes whatever matches at its event, so no number is made up."""
+    storage = Unread(table.ports.storage, 3)
+    act = Table(replace(table.ports, storage=storage))  # type: ignore[arg-type]
+    done = act.delete("carrier = 'A'")
+    assert storage.made
+    assert (done.n, done.matched, done.deleted) == (3, 32, None)
 
 
 def test_an_overwrite_of_nothing_by_nothing_is_no_event(table: Table) -> None:
