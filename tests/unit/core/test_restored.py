@@ -144,6 +144,27 @@ def test_the_same_rows_are_left_alone() -> None:
     assert admitted(loaded(), loaded(emptied)).segments == ()
 
 
+def test_what_was_restored_already_is_left_alone() -> None:
+    """The same files under other ids, with the same deletions, show the same rows."""
+    old = deleted(loaded(), p0=4)
+    now = after(deleted(old, p0=5, p1=6), Appended(segments=(first(2),)))
+    restored = after(now, admitted(old, now))
+    again = admitted(old, restored)
+    assert (again.segments, again.vectors) == ((), ())
+    assert not changes_anything(again, restored)
+    later = deleted(restored, p1=restored.n + 1)
+    assert len(admitted(old, later).segments) == 2
+    assert len(admitted(now, restored).segments) == 3
+
+
+def test_two_files_of_one_id_are_two_files() -> None:
+    """A writer without locks took an id twice, and the later file got another one."""
+    old = loaded()
+    twin = replace(first(2), origin=TWO[0].id)
+    now = after(old, Appended(segments=(twin,)))
+    assert [s.path for s in admitted(old, now).segments] == [s.path for s in TWO]
+
+
 def test_later_deletions_bring_rows_back() -> None:
     """A segment from which rows were deleted since is carried over as having applied all."""
     old = deleted(loaded(), p0=4)

@@ -9,10 +9,11 @@ import pytest
 from airflow_provider_segtable.core.errors import (
     CommitConflict,
     InvalidInput,
+    RestoreRefused,
     VersionExpired,
 )
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.events import RowsChanged, TableRepaired
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.metric import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
@@ -172,6 +173,38 @@ def test_a_commit_id_restores_once(table: Table) -> None:
     again = table.restore(version=2, commit_id="back")
     assert (again.n, again.regions, again.rows) == (first.n, first.regions, first.rows)
     assert numbers(table) == [*range(20), *range(50, 60)]
+
+
+def test_a_result_says_what_came_back(table: Table) -> None:
+    """The regions in order, the segments and rows that are visible again, and the event if any."""
+    done = table.restore(version=2)
+    assert str(done) == "version 2 restored in 2 regions of time: event 5"
+    hours = [Interval(at, at + HOUR_US) for at in (0, HOUR_US)]
+    assert (done.regions, done.segments, done.rows) == ((*hours,), 4, 20)
+    assert done.state.n == 5
+    again = table.restore(version=2)
+    assert str(again) == "version 2 restored in 0 regions of time: no event"
+    emptied = table.restore(version=0)
+    assert (len(emptied.regions), emptied.segments, emptied.rows) == (2, 0, 0)
+
+
+def test_a_commit_id_of_an_append_restores_nothing(table: Table) -> None:
+    """The id landed already, as something else."""
+    n = table.append(rows(range(50, 60)), commit_id="mine").n
+    done = table.restore(version=2, commit_id="mine")
+    assert (done.n, done.version, done.regions, done.rows) == (n, n, (), 0)
+    assert table.state().n == n == done.state.n
+
+
+def test_what_a_repair_took_cannot_come_back(table: Table) -> None:
+    """The error says so before anything is written, in a dry run, too."""
+    gone = table.state().timeline.visible_segments()[0]
+    repaired = TableRepaired(segments=(), lost=(gone.id,), reason="its file is lost")
+    commit(table.ports, table.state(), Change(action=repaired, commit_id="repair"))
+    for dry_run in (True, False):
+        with pytest.raises(RestoreRefused, match=f"memory://t: version 4 showed {gone.id}"):
+            table.restore(version=4, dry_run=dry_run)
+    assert table.state().n == 5
 
 
 def test_an_attempt_in_flight_cannot_complete(table: Table) -> None:

@@ -3,7 +3,8 @@
 1. What the version showed is *carried over* to a new version of its time chunks: other ids, the
    same files (``Segment.carried``). Tombstones hide the rest. Nothing leaves the timeline, so all
    kept versions stay readable, and cleaning goes by its ordinary rules.
-2. Regions of time that show the same rows now as then are left alone.
+2. Regions of time that show the same rows now as then are left alone: the same files, with the
+   same deletions. So a restore of what was restored already changes nothing.
 3. Deletions of later events do not apply to carried segments: their ``deletes_applied_through`` is
    raised. Deletions that the version had, but its segments had not applied, are recorded again
    under the restore's event. In a rollup table later predicate deletes are dropped.
@@ -214,10 +215,17 @@ def _widened(region: Interval, layout: Layout) -> Interval:
 
 
 def _differ(then: Sequence[Segment], now: Sequence[Segment], version: int, state: State) -> bool:
-    if {s.id for s in then if s.rows} != {s.id for s in now if s.rows}:
-        return True
-    later = (d for s in then for some in state.deletions(s).values() for d in some)
-    return any(deletion.n > version for deletion in later)
+    """Return whether readers see other rows: by files, and by the deletions that apply to them."""
+    before = {_shown(s, _pending(s, version, state)) for s in then if s.rows}
+    return before != {_shown(s, state.deletions(s)) for s in now if s.rows}
+
+
+def _shown(
+    segment: Segment, deletions: Mapping[SegmentId, Iterable[Deletion]]
+) -> tuple[str, frozenset[tuple[SegmentId, str]]]:
+    """Return a segment's file and the vectors that hide rows of it; neither depends on its id."""
+    vectors = ((root, each.path) for root, some in deletions.items() for each in some)
+    return segment.path, frozenset(vectors)
 
 
 def _pending(segment: Segment, version: int, state: State) -> dict[SegmentId, list[Deletion]]:
