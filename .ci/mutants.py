@@ -110,6 +110,7 @@ DEFINITIONS = (
     "tests/unit/cli/test_column_types.py",
 )
 CHECKPOINTS = (
+    "tests/unit/table/test_checkpoint.py",
     "tests/unit/table/test_event_log.py",
     "tests/unit/table/test_overwrite.py",
     "tests/unit/table/test_restore.py",

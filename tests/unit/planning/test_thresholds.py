@@ -4,14 +4,28 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core.log.events import PlanRequested
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
-from airflow_provider_segtable.planning.major import plan_major
+from airflow_provider_segtable.planning.major import MajorFinder, plan_major
 from airflow_provider_segtable.planning.minor import plan_minor
+from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.policy import MIB, MINUTE_US, Policy
+from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.selection import Candidate
 from airflow_provider_segtable.planning.semi_major import plan_semi_major
-from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, minor_plan
+from airflow_provider_segtable.testing.builders import (
+    BASE,
+    CHUNK,
+    JANUARY,
+    after,
+    first,
+    major_plan,
+    minor_plan,
+)
 from tests.unit.planning.test_major import COLD, late
 from tests.unit.planning.test_minor import partitions, reasons, sized, table
 from tests.unit.planning.test_semi_major import ordered
@@ -193,6 +207,38 @@ def test_a_region_of_exactly_the_budget_is_replaced() -> None:
     assert plan_major(state, replace(POLICY, max_plan_bytes=600), COLD).chosen
     over = plan_major(state, replace(POLICY, max_plan_bytes=599), COLD)
     assert "2 are small, but 600 B are over the budget: raise max_plan_bytes" in reasons(over)
+
+
+def test_reasons_name_the_region_that_waits() -> None:
+    """Whether it is not due yet, or due once a pending plan in it is done."""
+    state = table(*sized(300, 300, 300))
+    (early,) = plan_major(state, POLICY, BASE).skipped
+    assert (early.chunk, early.kind, early.partitions) == (CHUNK, MajorPlan.kind, ())
+    pending = after(state, PlanRequested(plan=minor_plan(sized(300, 300))))
+    (drains,) = plan_major(pending, POLICY, COLD).skipped
+    assert (drains.chunk, drains.kind, drains.partitions) == (CHUNK, MajorPlan.kind, ())
+    assert drains.reason.startswith("held back: major compaction is due, once plan minor-")
+    claimed = after(state, PlanRequested(plan=major_plan(sized(300, 300, 300))))
+    (taken,) = plan_major(claimed, POLICY, COLD).skipped
+    assert taken.reason.startswith("claimed by pending plan major-")
+
+
+def test_an_asked_region_waits_for_another_plan_over_it_only() -> None:
+    """Asked for again as it is pending, it is the same plan; in another order it has to wait."""
+    state = table(*sized(900, 900))
+    (plan,) = asked(state, POLICY)
+    pending = after(state, PlanRequested(plan=plan))
+    assert asked(pending, POLICY) == [plan]
+    skipped: list[Skipped] = []
+    assert asked(pending, replace(POLICY, clustering="carrier"), skipped) == []
+    assert [each.reason for each in skipped] == [f"claimed by pending plan {plan.id}"]
+    assert plan.reason.endswith("sorted by event time: because")
+
+
+def asked(state: State, policy: Policy, skipped: list[Skipped] | None = None) -> list[Plan]:
+    """Return the major compactions that somebody asks for in January."""
+    found = look_at_table(state, policy, NOW)
+    return MajorFinder().asked(found, [CHUNK], "because", [] if skipped is None else skipped)
 
 
 def test_a_late_segment_beside_a_core_set_is_tidied() -> None:

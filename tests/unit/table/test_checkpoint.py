@@ -1,0 +1,225 @@
+"""Checkpoints: every part of a state comes back, from older formats, too; copies are exact."""
+
+from dataclasses import MISSING, fields, replace
+
+import pytest
+
+from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
+from airflow_provider_segtable.core.deletes.predicate import IsNull
+from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
+from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    PlanAborted,
+    PlanInflight,
+    PlanRequested,
+    PlanYielded,
+    Tagged,
+    Voided,
+)
+from airflow_provider_segtable.core.log.overwritten import Overwritten
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.id_space import IdSpaces
+from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.table.log import checkpoint
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
+from airflow_provider_segtable.testing.builders import (
+    BASE,
+    CHUNK,
+    JANUARY,
+    after,
+    created,
+    first,
+    major_plan,
+    minor_plan,
+)
+
+TWO = (first(0), first(1))
+TOKEN = FencingToken("epoch", 3)
+
+
+def month(number: int) -> ChunkKey:
+    """Return a chunk of 2014."""
+    start = Granularity.MONTH.chunk(Interval.parse("2014-01-01/2014-02-01").start)
+    for _ in range(number):
+        start = Granularity.MONTH.chunk(start.end)
+    return ChunkKey(start, BASE)
+
+
+def plans() -> State:
+    """Return a table whose plans have been through everything."""
+    january, over = minor_plan(TWO), major_plan(TWO, clustering="carrier")
+    start = PlanInflight(
+        plan_id=over.id,
+        attempt="a1",
+        token=TOKEN,
+        outputs=(),
+        inputs=tuple(segment.id for segment in TWO),
+        version=BASE + 1_000,
+    )
+    outputs = (CHUNK.segment(32768), CHUNK.segment(32769))
+    other = replace(start, plan_id=january.id, outputs=outputs, inputs=(), version=None)
+    return after(
+        created(),
+        Appended(segments=TWO),
+        PlanRequested(plan=over),
+        start,
+        PlanYielded(plan_id=over.id, attempt="a1", reason="an append goes first"),
+        PlanAborted(plan_id=over.id, attempt="a1", reason="no more"),
+        PlanRequested(plan=january),
+        other,
+        Tagged(name="good", n=2),
+        Voided(ids=(CHUNK.segment(7), CHUNK.segment(9)), reason="dead"),
+    )
+
+
+def full() -> State:
+    """Return a state in which every part differs from its default."""
+    deletions = tuple(
+        Deletion(n=n, path=f"deletes/{n}.arrow", rows=n, checksum=c)
+        for n, c in (
+            (3, "0123456789abcdef"),
+            (5, ""),
+        )
+    )
+    return replace(
+        plans(),
+        overrides=(GranularityOverride(JANUARY, Granularity.DAY),),
+        retained_from=2,
+        pending_delete=frozenset({"data/b.parquet", "data/a.parquet"}),
+        vectors={TWO[0].id: deletions, TWO[1].id: deletions[:1]},
+        predicate_deletes=(PredicateDelete(n=4, predicate=IsNull("carrier")),),
+        vectors_pruned_through=2,
+        overwritten=(Overwritten(3, (JANUARY,)), Overwritten(6, ())),
+    )
+
+
+def test_every_part_of_a_state_comes_back() -> None:
+    """None of them has its default here, so none can be forgotten.
+
+    A state of a dropped table has no checkpoint.
+    """
+    state = full()
+    for field in fields(State):
+        if field.name == "dropped":
+            continue
+        value = getattr(state, field.name)
+        empty = field.default_factory() if field.default_factory is not MISSING else field.default
+        assert value != empty, field.name
+    assert read_checkpoint(write_checkpoint(state)) == state
+
+
+def test_every_part_of_a_plan_comes_back() -> None:
+    """Its attempt, token, outputs, inputs as found, yields and note."""
+    state = plans()
+    found = read_checkpoint(write_checkpoint(state)).plans
+    assert dict(found) == dict(state.plans)
+    over, january = found.values()
+    assert (over.yields, over.note, over.version) == (1, "no more", BASE + 1_000)
+    assert over.found == tuple(segment.id for segment in TWO)
+    assert (january.token, january.outputs[1].partition) == (TOKEN, 32769)
+
+
+def test_a_head_of_an_older_format_has_defaults_for_what_it_lacks() -> None:
+    """Tags, deletions and overwrites came later, and checksums of vectors, too."""
+    state = full()
+    head = encode_head(state)
+    rows = head["vectors"][str(TWO[1].id)]
+    head["vectors"] = {str(TWO[1].id): [row[:3] for row in rows]}
+    found = decode_head(head, state.timeline, state.ids)
+    (deletion,) = found.vectors[TWO[1].id]
+    assert (deletion.n, deletion.path, deletion.rows) == (3, "deletes/3.arrow", 3)
+    assert deletion.checksum == ""
+    later = ("retained_from", "tags", "doomed", "vectors", "erasures", "forgotten", "overwritten")
+    for key in later:
+        del head[key]
+    assert decode_head(head, state.timeline, state.ids) == replace(
+        state,
+        retained_from=0,
+        tags={},
+        pending_delete=frozenset(),
+        vectors={},
+        predicate_deletes=(),
+        vectors_pruned_through=0,
+        overwritten=(),
+    )
+
+
+def test_recent_overwrites_are_written_only_if_there_are_any() -> None:
+    """So the bytes of other tables stay as they were."""
+    assert "overwritten" not in encode_head(created())
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks are copied, changed, emptied, settled and added, one after another."""
+    monkeypatch.setattr(checkpoint, "GROUP_ROWS", rows)
+    chunks = [month(n) for n in range(7)]
+    some = [first(p, chunk=chunk) for chunk in chunks[1:6] for p in (0, 1)]
+    begun = after(created(), Appended(segments=tuple(some)))
+    state = saved(begun)
+    steps: tuple[tuple[list[Segment], list[Segment], list[int]], ...] = (
+        ([], [], []),
+        ([first(2, chunk=chunks[2])], [], [2]),
+        ([], [some[0], some[1]], []),  # the first chunk is emptied, its ids stay
+        ([], [], [4]),  # ids are used up in a chunk that is copied
+        ([first(0, chunk=chunks[0]), first(0, chunk=chunks[6])], [some[4]], [0, 6]),
+        ([some[0]], [], []),
+        ([], some[1:2], [1]),
+    )
+    for come, gone, settled in steps:
+        for packed in (True, False):
+            ids = state.ids.settle([*(s.id for s in come)])
+            ids = ids.settle([chunks[n].segment(5) for n in settled])
+            present = {s.id for s in state.timeline.segments()}
+            timeline = state.timeline.with_changes(
+                add=come, remove=[s.id for s in gone if s.id in present]
+            )
+            changed = replace(state, timeline=timeline, ids=ids)
+            found = saved(changed)
+            assert [*found.timeline.segments()] == [*timeline.segments()]
+            assert dict(found.ids) == dict(ids)
+            state = found if packed else changed
+    assert {type(chunk) for chunk in saved(state).timeline.chunks()} == {PackedChunk}
+
+
+def saved(state: State) -> State:
+    """Return the state as a checkpoint gives it back."""
+    found = read_checkpoint(write_checkpoint(state))
+    assert found == state
+    return found
+
+
+def test_ids_without_segments_are_kept() -> None:
+    """Also of chunks that never had one, and with their holes."""
+    ids = IdSpaces({}).settle([CHUNK.segment(p) for p in (0, 3, 32768, 32770)])
+    state = replace(created(), ids=ids, timeline=Timeline.empty())
+    assert dict(saved(saved(state)).ids) == dict(ids)
+
+
+def test_what_is_no_checkpoint_is_refused() -> None:
+    """Junk, half a file, a flipped bit, an unknown format; the log is folded instead."""
+    data = write_checkpoint(created())
+    for bad in (b"", b"junk", data[: len(data) // 2]):
+        with pytest.raises(CorruptTable):
+            read_checkpoint(bad)
+    flipped = bytearray(data)
+    flipped[20] ^= 1
+    with pytest.raises(ChecksumMismatch):
+        read_checkpoint(bytes(flipped))
+
+
+@pytest.mark.parametrize("number", [1, 99])
+def test_an_unknown_format_is_refused(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older than the oldest, or newer than the newest."""
+    monkeypatch.setattr(checkpoint, "FORMAT", number)
+    data = write_checkpoint(created())
+    with pytest.raises(CorruptTable, match=f"format {number}"):
+        read_checkpoint(data)
