@@ -19,12 +19,19 @@ __all__ = ["zookeeper"]
 
 MakeTable = Callable[..., Table]
 
+QUICK = {
+    "spark.sql.shuffle.partitions": "2",
+    # Spark compiles Java for each query, which takes longer than such small queries do without it.
+    # Applications that tests start as processes run with generated code, as users' do.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    conf = {"spark.local.dir": str(folder), "spark.sql.shuffle.partitions": "2"}
-    made = session("tests", "local[2]", conf)
+    made = session("tests", "local[2]", {"spark.local.dir": str(folder), **QUICK})
     yield made
     made.stop()
 

@@ -161,6 +161,16 @@ def test_split_files_and_skipped_row_groups(spark: SparkSession, make_table: Mak
     assert some == sorted(n for n in model.left if 700 <= n <= 800)
 
 
+@pytest.fixture
+def generated(spark: SparkSession) -> Iterator[None]:
+    """Let Spark generate code: only then does its reader give batches."""
+    before = spark.conf.get("spark.sql.codegen.wholeStage")
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    yield
+    spark.conf.set("spark.sql.codegen.wholeStage", before)
+
+
+@pytest.mark.usefixtures("generated")
 def test_filters_and_columns_reach_the_reader(
     spark: SparkSession, make_table: MakeTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
