@@ -1,6 +1,7 @@
 """``segtable table restore``: it shows, asks and restores."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -31,3 +32,36 @@ def test_it_asks(run: Callable[..., Any], facts: Callable[..., Any], table: str)
     assert "Restore it?" in refused.stderr
     assert run(*named, "--json").exit_code == 2
     assert facts("table", "scan", table, "--count")["rows"] == 0
+
+
+def test_times_and_tags(facts: Callable[..., Any], table: str) -> None:
+    """Both name a version, and a version that shows the same rows needs no event."""
+    facts("ingest", table, "trips.parquet")
+    facts("tag", table, "full")
+    time = facts("table", "timeline", table)["events"][-1]["time"]
+    for named in (("--tag", "full"), ("--as-of", time)):
+        facts("delete", table, "--where", "amount >= 0")
+        assert facts("table", "restore", table, *named, "--yes")["rows"] == 48
+        assert facts("table", "scan", table, "--count")["rows"] == 48
+    newest = facts("table", "describe", table)["version"]
+    assert facts("table", "restore", table, "--version", str(newest))["event"] is None
+
+
+def test_what_cannot_come_back_is_refused(
+    run: Callable[..., Any], facts: Callable[..., Any], table: str
+) -> None:
+    """A lost file, a version that never was, none or two that are named: one line each."""
+    facts("ingest", table, "trips.parquet")
+    lost = min(Path(table, "data").rglob("*.parquet"))
+    lost.unlink()
+    assert run("repair", table, "--accept-loss", "--yes").exit_code == 0
+    refusals = (
+        (("--version", "1"), 1, "which a repair has removed or changed since"),
+        (("--version", "99"), 1, "has no event 99"),
+        (("--tag", "none"), 2, "there is no tag 'none'"),
+        ((), 2, "give a version, a time or a tag"),
+        (("--version", "1", "--tag", "x"), 2, "one"),
+    )
+    for named, code, words in refusals:
+        refused = run("table", "restore", table, *named, "--yes")
+        assert (refused.exit_code, words in " ".join(refused.stderr.split())) == (code, True), named

@@ -151,6 +151,23 @@ def test_what_was_cleaned_is_refused(table: Table) -> None:
         table.restore(version=2)
 
 
+def test_unevenly_deleted_roots_are_refused(table: Table) -> None:
+    """A repartition, then separate compactions with a delete between: read it, write it again."""
+    compacted(table, "major", granularity="day")
+    table.append(rows(range(40, 50)))
+    compacted(table, "major", granularity="hour")
+    table.delete("row in (40, 41)")
+    compacted(table, "semi-major", interval=Interval(0, HOUR_US))
+    table.delete("row in (42, 43)")
+    old, kept = table.state().n, numbers(table)
+    compacted(table, "major", granularity="day")
+    table.delete("row > 10")
+    with pytest.raises(RestoreRefused, match=r"had applied different deletes to rows of .*again"):
+        table.restore(version=old)
+    assert numbers(table) == [*range(11)]
+    assert numbers(table, version=old) == kept
+
+
 def test_no_version_is_refused(table: Table) -> None:
     """A restore says to what."""
     with pytest.raises(InvalidInput, match="give a version, a time or a tag"):
