@@ -21,7 +21,8 @@ their libraries. A message names the offending value and the way out.
     │   ├── RestoreRefused          the version cannot come back by metadata alone
     │   ├── UnsupportedFormat       written by a newer segtable
     │   └── CorruptTable            a file of the table breaks the format
-    │       └── ChecksumMismatch    its bytes differ from those written
+    │       ├── ChecksumMismatch    its bytes differ from those written
+    │       └── OtherFormat         a checkpoint of a format that is not read here
     ├── StorageError
     │   ├── NotFound
     │   ├── AlreadyExists           put-if-absent lost
@@ -116,6 +117,10 @@ class CorruptTable(TableError):
 
 class ChecksumMismatch(CorruptTable):
     """A file's bytes differ from those written; the message names the file."""
+
+
+class OtherFormat(CorruptTable):
+    """A checkpoint has a format that this segtable does not read; the log is read instead."""
 
 
 class StorageError(SegtableError):

@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.errors import (
     CorruptTable,
     NotATable,
     NotFound,
+    OtherFormat,
     SegtableError,
     StorageError,
     TableGone,
@@ -274,7 +275,7 @@ class _Walk:
         except NotFound:
             return None  # expired meanwhile
         except (CorruptTable, UnsupportedFormat) as error:
-            other = "checkpoint has format" in str(error)
+            other = isinstance(error, OtherFormat)
             self.findings.append(bad_checkpoint(path, str(error), other_format=other))
             return None
 

@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.time.interval import Granularity, Instant, I
 from airflow_provider_segtable.planning.finder import Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped
+from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
 from airflow_provider_segtable.planning.regions import (
     changes_cut,
     closed_regions,
@@ -192,10 +192,13 @@ def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -
         return f"claimed by pending plan {pending.plan.id}"
     size = sum(segment.size for segment in found.segments(region))
     if size > policy.max_plan_bytes:
-        return f"{why}, but {describe_size(size)} are over the budget: raise max_plan_bytes"
-    left_alone = found.hot(region) or _resting(found, region)
-    if left_alone:
-        return f"{why}, but {left_alone}"
+        over = f"{why}, but {describe_size(size)} are over the budget: raise max_plan_bytes"
+        return Reason(over, Obstacle.TOO_LARGE)
+    hot, resting = found.hot(region), _resting(found, region)
+    if hot:
+        return f"{why}, but {hot}"
+    if resting:
+        return Reason(f"{why}, but {resting}", Obstacle.ABORTED)
     written = min(segment.created for need in needs for segment in need.segments)
     warm = (found.now - max(written, region.end)) / MINUTE_US
     if warm < policy.major_after_minutes:

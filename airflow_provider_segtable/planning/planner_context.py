@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import Deleted, deleted_in
 from airflow_provider_segtable.planning.policy import MINUTE_US, NOW, Policy
-from airflow_provider_segtable.planning.reasons import Skipped
+from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped
 
 Run = tuple[Group, ...]
 
@@ -167,7 +167,8 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
             claims |= dict.fromkeys(of_plan, f"claimed by pending plan {plan.id}")
         elif known.status is PlanStatus.ABORTED and now - known.changed_at < rest_us:
             why = f"plan {plan.id} over it was aborted ({known.note})"
-            rests = f"{why}; rests {policy.retry_aborted_minutes:g} min"
+            text = f"{why}; rests {policy.retry_aborted_minutes:g} min"
+            rests = Reason(text, Obstacle.ABORTED)
             resting[type(plan)] |= dict.fromkeys(plan.inputs, rests)
     return PlannerContext(
         state=state,

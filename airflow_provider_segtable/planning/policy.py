@@ -11,11 +11,12 @@ Source of the defaults: Amoro (sizes, counts, ages, share of deleted rows), Drui
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.planning.property_values import names_of, values_of
 
 MIB = 1024 * 1024
 MINUTE_US = 60_000_000
@@ -122,26 +123,7 @@ class Policy:
     @staticmethod
     def read(properties: Mapping[str, str]) -> "Policy":
         """Return the policy in a table's properties (``compaction.*``)."""
-        known = {field.name: field.type for field in fields(Policy)}
-        given: dict[str, float | str] = {}
-        for key, text in properties.items():
-            name = key.removeprefix("compaction.")
-            if name == key:
-                continue
-            if name not in known:
-                raise InvalidInput(f"{key!r} is not a property: known are {', '.join(PROPERTIES)}")
-            words = known[name] in (str, "str")
-            whole = known[name] in (int, "int")
-            given[name] = text.strip() if words else _number(key, text, whole=whole)
-        return Policy(**given)  # type: ignore[arg-type]
-
-
-def _number(key: str, text: str, *, whole: bool) -> float:
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        kind = "a whole number" if whole else "a number"
-        raise InvalidInput(f"property {key} = {text!r} is not {kind}") from None
+        return Policy(**values_of(Policy, "compaction", properties))  # type: ignore[arg-type]
 
 
 _LEAST: Mapping[str, float] = {
@@ -171,4 +153,4 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "major_granularity": ("", *(granularity.value for granularity in Granularity)),
 }
 
-PROPERTIES: tuple[str, ...] = tuple(f"compaction.{field.name}" for field in fields(Policy))
+PROPERTIES = names_of(Policy, "compaction")

@@ -2,10 +2,34 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Self
 
 from airflow_provider_segtable.core.plans.kinds import smallest
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.segment import ChunkKey
+
+
+class Obstacle(Enum):
+    """A cause that keeps segments from being compacted until a person acts."""
+
+    ABORTED = auto()
+    """A plan over them was aborted, and they rest."""
+    TOO_LARGE = auto()
+    """The plan is larger than a run may be."""
+
+
+class Reason(str):
+    """The text of a reason whose cause is an obstacle; other reasons are plain text."""
+
+    __slots__ = ("obstacle",)
+    obstacle: Obstacle
+
+    def __new__(cls, text: str, obstacle: Obstacle) -> Self:
+        """Return the text with its cause."""
+        made = super().__new__(cls, text)
+        made.obstacle = obstacle
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +44,11 @@ class Skipped:
     partitions: tuple[int, ...]
     reason: str
     kind: str = field(default_factory=lambda: smallest().kind)
+
+    @property
+    def obstacle(self) -> Obstacle | None:
+        """Return the obstacle behind the reason, if it is one."""
+        return self.reason.obstacle if isinstance(self.reason, Reason) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

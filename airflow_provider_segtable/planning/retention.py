@@ -9,9 +9,10 @@ orphan files (3 days).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.planning.property_values import names_of, values_of
 
 HOUR_US = 3_600_000_000
 
@@ -41,24 +42,7 @@ class Retention:
     @staticmethod
     def read(properties: Mapping[str, str]) -> "Retention":
         """Return the retention in a table's properties (``retention.*``)."""
-        known = {field.name: field.type for field in fields(Retention)}
-        given: dict[str, float] = {}
-        for key, text in properties.items():
-            name = key.removeprefix("retention.")
-            if name == key:
-                continue
-            if name not in known:
-                raise InvalidInput(f"{key!r} is not a property: known are {', '.join(PROPERTIES)}")
-            given[name] = _number(key, text, whole=known[name] in (int, "int"))
-        return Retention(**given)  # type: ignore[arg-type]
+        return Retention(**values_of(Retention, "retention", properties))  # type: ignore[arg-type]
 
 
-def _number(key: str, text: str, *, whole: bool) -> float:
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        kind = "a whole number" if whole else "a number"
-        raise InvalidInput(f"property {key} = {text!r} is not {kind}") from None
-
-
-PROPERTIES: tuple[str, ...] = tuple(f"retention.{field.name}" for field in fields(Retention))
+PROPERTIES = names_of(Retention, "retention")

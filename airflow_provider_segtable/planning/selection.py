@@ -27,7 +27,7 @@ from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, 
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.planning.policy import MIB, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped
+from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
 
 LOOKS = 10_000
 """Number of segments that a planner run examines; at least one area."""
@@ -172,7 +172,10 @@ class _Run:
     def _chosen(self, best: Candidate) -> Sequence[Candidate]:
         """Choose a candidate, or return those to consider instead of it."""
         if best.plan.size > self.left:
-            self.skipped.append(best.skipped(_used_up(len(self.chosen), self.policy)))
+            over = _used_up(len(self.chosen), self.policy)
+            if best.plan.size > self.policy.max_plan_bytes:  # no later run has room, either
+                over = Reason(over, Obstacle.TOO_LARGE)
+            self.skipped.append(best.skipped(over))
             return best.instead
         self.chosen.append(best.plan)
         self.left -= best.plan.size

@@ -43,7 +43,7 @@ from airflow_provider_segtable.planning.planner_context import (
     skip,
 )
 from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.reasons import Planned, Skipped
+from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
 from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
 
 
@@ -129,7 +129,8 @@ def _not_due(found: PlannerContext, chunk: ChunkKey, segments: tuple[Segment, ..
             f"of {describe_size(policy.target_size)} or {policy.min_segments}"
         )
     if size > policy.max_plan_bytes:
-        return f"{describe_size(size)} are over the budget of a run: raise max_plan_bytes"
+        over = f"{describe_size(size)} are over the budget of a run: raise max_plan_bytes"
+        return Reason(over, Obstacle.TOO_LARGE)
     minutes = (found.now - _last_sorted(found.state, chunk)) / MINUTE_US
     if minutes < policy.semi_major_interval_minutes:
         return f"sorted {minutes:.0f} min ago, of {policy.semi_major_interval_minutes:g}"

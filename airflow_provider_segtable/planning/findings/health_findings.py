@@ -26,12 +26,11 @@ from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import MAX_MINOR_VERSION, ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.reasons import Planned
+from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Skipped
 
 Progress = Mapping[str, Mapping[str, str]]
 NEARLY = 0.9
 SHOWN = 5
-_STUCK = ("was aborted", "over the budget")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,21 +228,20 @@ def _holes(seen: Observed) -> Iterator[Finding]:
 
 
 def _stuck(seen: Observed) -> Iterator[Finding]:
-    reasons: dict[ChunkKey, str] = {}
+    stuck: dict[ChunkKey, Skipped] = {}
     for skipped in seen.planned.skipped:
-        if any(word in skipped.reason for word in _STUCK):
-            reasons.setdefault(skipped.chunk, f"{skipped.kind}: {skipped.reason}")
-    for chunk, reason in reasons.items():
-        aborted = "was aborted" in reason
+        if skipped.obstacle:
+            stuck.setdefault(skipped.chunk, skipped)
+    for chunk, skipped in stuck.items():
         yield Finding(
             code="stuck-chunk",
             severity=Severity.WARNING,
             where=str(chunk.interval),
-            what=f"cannot be compacted: {reason}",
+            what=f"cannot be compacted: {skipped.kind}: {skipped.reason}",
             why="the chunk stays fragmented, and its scans slow",
             do=f"find the cause of the abort, then: segtable compact {seen.table} "
             f"--kind {smallest().kind} --interval {chunk.interval}"
-            if aborted
+            if skipped.obstacle is Obstacle.ABORTED
             else f"segtable compact {seen.table} --all --property compaction.max_plan_bytes=BYTES",
         )
 

@@ -23,7 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.digest import digest
-from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, SegtableError
+from airflow_provider_segtable.core.errors import (
+    ChecksumMismatch,
+    CorruptTable,
+    OtherFormat,
+    SegtableError,
+)
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
@@ -75,7 +80,8 @@ def read_checkpoint(data: bytes) -> State:
 
     Raises:
         ChecksumMismatch: the bytes do not match their checksum.
-        CorruptTable: the file is truncated, not a checkpoint, or of an unknown format.
+        OtherFormat: an older or newer segtable wrote the file.
+        CorruptTable: the file is truncated, or not a checkpoint.
     """
     summed = _checked(data)
     try:
@@ -99,7 +105,7 @@ def read_checkpoint(data: bytes) -> State:
 
 def _check_format(found: int, *, summed: bool) -> None:
     if found not in READABLE:
-        raise CorruptTable(f"checkpoint has format {found}, expected {FORMAT}")
+        raise OtherFormat(f"checkpoint has format {found}, expected {FORMAT}")
     if found >= SUMMED and not summed:
         raise ChecksumMismatch("checkpoint has no checksum, though its format has one")
 

@@ -1,10 +1,12 @@
 """Retention settings: defaults, bounds, and how they are read from a table's properties."""
 
 import math
+from dataclasses import dataclass, make_dataclass
 
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.planning.property_values import values_of
 from airflow_provider_segtable.planning.retention import PROPERTIES, Retention
 
 
@@ -70,3 +72,26 @@ def test_unknown_and_malformed_properties_are_refused(key: str, text: str, why: 
 def test_no_limit_may_be_said() -> None:
     """Infinite hours keep everything."""
     assert Retention.read({"retention.hours": "inf"}).hours == math.inf
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Settings whose types are objects: their module does not postpone annotations."""
+
+    parts: int = 1
+    share: float = 0.5
+    order: str = ""
+
+
+def test_values_have_the_types_of_their_fields() -> None:
+    """Whether annotations are types or their names; other families' properties are left alone."""
+    later = make_dataclass("Later", [("parts", "int", 1), ("share", "float", 0.5)])
+    given = {"sizes.parts": "3", "sizes.share": "2", "other.parts": "x"}
+    for settings in (Sizes, later):
+        found = values_of(settings, "sizes", given)
+        assert [type(value) for value in found.values()] == [int, float]
+    assert values_of(Sizes, "sizes", {"sizes.order": " a "}) == {"order": "a"}
+    with pytest.raises(InvalidInput, match=r"sizes.parts = '1.5' is not a whole number"):
+        values_of(later, "sizes", {"sizes.parts": "1.5"})
+    with pytest.raises(InvalidInput, match=r"'sizes.part' is not .*: known are sizes.parts"):
+        values_of(Sizes, "sizes", {"sizes.part": "1"})

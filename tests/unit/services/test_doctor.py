@@ -222,6 +222,16 @@ def test_chunks_that_rest_after_an_abort_are_named(ports: TableContext) -> None:
     assert told.where in told.do
 
 
+def test_what_waits_for_the_next_run_is_not_stuck(ports: TableContext) -> None:
+    """The number of plans in a run is used up: the next run makes the others."""
+    Table(ports).alter(set={"compaction.max_plans": "1"})
+    assert found(ports, "stuck-chunk") == []
+    Table(ports).alter(set={"compaction.max_plan_bytes": "10"})
+    told = found(ports, "stuck-chunk")
+    assert len(told) == 2
+    assert "max_plan_bytes=BYTES" in told[0].do
+
+
 def test_a_late_checkpoint_is_named(ports: TableContext) -> None:
     """Counted from the newest one, or from the start."""
     (told,) = found(ports, "late-checkpoint", checkpoint_events=4)

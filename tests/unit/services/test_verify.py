@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_segtable.core.errors import NotATable, StorageError
+from airflow_provider_segtable.core.errors import CorruptTable, NotATable, StorageError
 from airflow_provider_segtable.core.log import codec
 from airflow_provider_segtable.core.log.events import Appended, TableCreated, Tagged
 from airflow_provider_segtable.core.log.state import State
@@ -35,7 +35,7 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import given_schema
-from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log import checkpoint, committer
 from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log.event_log import (
@@ -408,6 +408,25 @@ def test_a_torn_checkpoint_is_a_warning(ports: TableContext) -> None:
     ports.storage.replace(checkpoint_path(2), b"PAR1 torn")
     (finding,) = checked(ports).findings
     assert (finding.code, finding.severity) == ("bad-checkpoint", Severity.WARNING)
+
+
+def test_a_checkpoint_of_another_format_is_harmless(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The type of the error tells it from damage, whatever the words of the message."""
+    monkeypatch.setattr(checkpoint, "FORMAT", 99)
+    written = write_checkpoint(EventLog(ports.storage).at(2))
+    monkeypatch.undo()
+    ports.storage.replace(checkpoint_path(2), written)
+    (finding,) = checked(ports).findings
+    assert (finding.code, finding.severity) == ("old-checkpoint", Severity.INFO)
+
+    def torn(_: bytes) -> State:
+        raise CorruptTable("checkpoint has format 7 in a torn head")
+
+    monkeypatch.setattr("airflow_provider_segtable.health.verify.read_checkpoint", torn)
+    (finding,) = checked(ports).findings
+    assert finding.code == "bad-checkpoint"
 
 
 def test_a_log_whose_start_expired_is_sound(ports: TableContext) -> None:
