@@ -4,19 +4,22 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_segtable.core.deletes.deletion import Deletion
 from airflow_provider_segtable.core.log.events import PlanRequested
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
 from airflow_provider_segtable.planning.major import MajorFinder, plan_major
-from airflow_provider_segtable.planning.minor import plan_minor
+from airflow_provider_segtable.planning.minor import minor_candidates, plan_minor
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.policy import MIB, MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.selection import Candidate
-from airflow_provider_segtable.planning.semi_major import plan_semi_major
+from airflow_provider_segtable.planning.semi_major import SemiMajorFinder, plan_semi_major
+from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,
     CHUNK,
@@ -49,6 +52,8 @@ NOW = BASE + MINUTE_US
         ((81, 5, 5, 5, 5), [[1, 2, 3, 4]]),
         ((5, 5, 121, 5, 5, 5, 5), [[3, 4, 5, 6]]),
         ((5, 5, 5, 5, 300, 5, 5, 5, 5), [[0, 1, 2, 3], [5, 6, 7, 8]]),
+        ((740, 5, 5), [[0, 1, 2]]),  # they fill an output, so the large one is taken
+        ((739, 5, 5), []),
     ],
 )
 def test_minor_compaction_joins(sizes: tuple[int, ...], expected: list[list[int]]) -> None:
@@ -91,6 +96,66 @@ def test_the_oldest_segment_decides_the_age() -> None:
     (plan,) = plan_minor(state, POLICY, BASE + 60 * MINUTE_US).chosen
     assert plan.reason.endswith("the oldest is 60 min old")
     assert (plan.rows, plan.size) == (20, 20)
+
+
+def test_a_pair_of_unlike_size_is_left_alone() -> None:
+    """However old it is; of four times the size it is joined."""
+    assert partitions(plan_minor(table(*sized(40, 10)), POLICY, COLD)) == [[0, 1]]
+    assert partitions(plan_minor(table(*sized(41, 10)), POLICY, COLD)) == []
+
+
+def test_the_gain_is_the_segments_that_go() -> None:
+    """Four become one; deleted bytes would count besides."""
+    found = look_at_table(table(*sized(10, 10, 10, 10)), POLICY, NOW)
+    (candidate,) = minor_candidates(found, CHUNK, [])
+    assert candidate.gain == 3.0
+
+
+def test_large_unsorted_segments_are_due_to_be_sorted() -> None:
+    """Also if nothing else is due in their chunk, and sorted ones are not."""
+    some = sized(900, 900, 700)
+    (plan,) = plan_all(table(*some), SORTED, NOW).chosen
+    assert (plan.kind, plan.rows, plan.size) == (SemiMajorPlan.kind, 30, 2500)
+    assert plan_all(table(*ordered(*some)), SORTED, NOW).chosen == ()
+    other = plan_all(table(*some), replace(SORTED, clustering="-carrier"), NOW).chosen
+    assert [p.id for p in other] != [plan.id]
+
+
+def test_chunks_that_wait_to_be_sorted_are_named() -> None:
+    """For a plan over the whole interval, or over some of the segments."""
+    state = table(*sized(900, 900, 700))
+    claimed = after(state, PlanRequested(plan=major_plan(sized(900, 900))))
+    (taken,) = plan_semi_major(claimed, SORTED, NOW).skipped
+    assert (taken.chunk, taken.reason[:24]) == (CHUNK, "claimed by pending plan ")
+    pending = after(state, PlanRequested(plan=minor_plan(sized(900, 900))))
+    (drains,) = plan_semi_major(pending, SORTED, NOW).skipped
+    assert (drains.chunk, drains.partitions) == (CHUNK, ())
+    assert drains.reason.startswith("held back: semi-major compaction is due, once plan minor-")
+
+
+def test_one_unsorted_group_is_sorted_if_asked() -> None:
+    """One that is sorted already is not; several are joined by it."""
+    for some, expected in (
+        (sized(900), [[0]]),
+        (ordered(*sized(900)), []),
+        (ordered(*sized(900, 900)), [[0, 1]]),
+    ):
+        found, skipped = look_at_table(table(*some), SORTED, NOW), list[Skipped]()
+        plans = SemiMajorFinder().asked(found, [CHUNK], "because", skipped)
+        assert [[i.partition for i in plan.inputs] for plan in plans] == expected
+        assert bool(skipped) is not bool(plans)
+
+
+def test_the_oversized_group_with_most_deleted_bytes_is_rewritten() -> None:
+    """Without a clustering, one at a time; a minor compaction could not take it."""
+    state = table(*sized(2000, 3000, 4000))
+    vectors = {
+        CHUNK.segment(p): (Deletion(n=2, path=f"deletes/{p}", rows=rows),)
+        for p, rows in ((0, 2), (1, 9), (2, 4))
+    }
+    state = replace(state, n=2, vectors=vectors)
+    plain = replace(POLICY, major="off")
+    assert partitions(plan_semi_major(state, plain, NOW)) == [[1]]
 
 
 def test_a_single_small_segment_is_left_alone() -> None:

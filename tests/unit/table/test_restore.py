@@ -189,6 +189,7 @@ def test_a_commit_id_restores_once(table: Table) -> None:
     table.append(rows(range(50, 60)))
     again = table.restore(version=2, commit_id="back")
     assert (again.n, again.regions, again.rows) == (first.n, first.regions, first.rows)
+    assert again.state.n == table.state().n
     assert numbers(table) == [*range(20), *range(50, 60)]
 
 
@@ -203,6 +204,15 @@ def test_a_result_says_what_came_back(table: Table) -> None:
     assert str(again) == "version 2 restored in 0 regions of time: no event"
     emptied = table.restore(version=0)
     assert (len(emptied.regions), emptied.segments, emptied.rows) == (2, 0, 0)
+
+
+def test_what_landed_is_not_looked_up_again(table: Table) -> None:
+    """The tag that it was restored by may be gone."""
+    table.tag("good")
+    table.delete("true")
+    first = table.restore(tag="good", commit_id="back")
+    table.untag("good")
+    assert table.restore(tag="good", commit_id="back").n == first.n
 
 
 def test_a_commit_id_of_an_append_restores_nothing(table: Table) -> None:
