@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride
-from airflow_provider_segtable.table.log import checkpoint
+from airflow_provider_segtable.table.log import checkpoint, checkpoint_writer
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.checkpoint_head import decode_head, encode_head
 from airflow_provider_segtable.testing.builders import (
@@ -160,7 +160,7 @@ def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks are copied, changed, emptied, settled and added, one after another."""
-    monkeypatch.setattr(checkpoint, "GROUP_ROWS", rows)
+    monkeypatch.setattr(checkpoint_writer, "GROUP_ROWS", rows)
     chunks = [month(n) for n in range(7)]
     some = [first(p, chunk=chunk) for chunk in chunks[1:6] for p in (0, 1)]
     begun = after(created(), Appended(segments=tuple(some)))

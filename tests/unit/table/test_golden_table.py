@@ -27,6 +27,8 @@ def test_checkpoint_and_log_agree() -> None:
     log = EventLog(Table.open(str(PLACE)).ports.storage)
     state = log.load()
     assert state == log.at(state.n)
+    (newest,) = log.checkpoints()
+    assert read_checkpoint(log.storage.read(checkpoint_path(newest))) == log.at(newest)
     assert list(violations(state)) == []
 
 
