@@ -9,7 +9,7 @@
 4. A worker's progress needs two observations, ``watch_s`` apart; with 0 there is one observation.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.deletes.deletion import paths
@@ -44,6 +44,7 @@ from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import checked_order
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
+from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 
 HOUR_US = 3_600_000_000
 DATA = "data"
@@ -85,8 +86,10 @@ def examine(
     """
     bounds = bounds or Bounds()
     findings: list[Finding] = []
-    listed = [e for folder in (DATA, DELETES) for e in _listed(ports, folder, findings)]
-    state = EventLog(ports.storage).load()
+    earlier = EventLog(ports.storage).load()
+    data = _listed(ports, DATA, findings, lambda entries: unnamed_before(entries, earlier))
+    deletes = _listed(ports, DELETES, findings)
+    state = EventLog(ports.storage).refresh(earlier)
     workers = _workers(ports, state, watch_s)
     policy, planned = _planned(ports, state, findings)
     now = ports.clock.now()
@@ -105,7 +108,7 @@ def examine(
         checkpoint=max((n for e in checkpoints if (n := _number(e)) is not None), default=None),
         orphans={
             entry.path: entry.size
-            for entry in _unnamed(listed, state)
+            for entry in unnamed([*data, *deletes], state)
             if now - entry.modified > bounds.orphan_hours * HOUR_US
         },
     )
@@ -118,14 +121,20 @@ def examine(
             *diagnose(seen, bounds),
             *_stray_nodes(ports, workers.strays),
             *undone_deletions(seen),
-            *_lost_vectors(ports, state, listed),
+            *_lost_vectors(ports, state, deletes),
         ),
     )
 
 
-def _listed(ports: TableContext, folder: str, findings: list[Finding]) -> list[Entry]:
+def _listed(
+    ports: TableContext,
+    folder: str,
+    findings: list[Finding],
+    wanted: Callable[[Iterator[Entry]], Iterator[Entry]] = iter,
+) -> list[Entry]:
+    """Return the wanted entries of a folder; add a finding if it cannot be listed."""
     try:
-        return list(ports.storage.list(folder))
+        return list(wanted(ports.storage.list(folder)))
     except StorageError as error:
         findings.append(_unlisted(folder, error))
         return []
@@ -145,12 +154,6 @@ def _ahead(ports: TableContext, state: State, bounds: Bounds) -> list[Finding]:
 def _number(entry: Entry) -> int | None:
     stem = entry.path.rsplit("/", 1)[-1].removesuffix(".parquet")
     return int(stem) if stem.isdecimal() else None
-
-
-def _unnamed(listed: list[Entry], state: State) -> list[Entry]:
-    """Return the files that no present segment, deletion or pending delete names."""
-    named = {segment.path for segment in state.timeline.segments()} | paths(state.vectors)
-    return [entry for entry in listed if entry.path not in named | state.pending_delete]
 
 
 def _lost_vectors(ports: TableContext, state: State, listed: list[Entry]) -> Iterator[Finding]:

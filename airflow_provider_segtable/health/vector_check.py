@@ -43,7 +43,8 @@ def check_vectors(ports: TableContext, state: State) -> Iterator[Finding]:
             yield unread_vectors(path, error)
     yield from _lost(ports, state, missing)
     due = set(_due(state))
-    sizes = dict(root_sizes(state.timeline.segments()))
+    found = root_sizes(state.timeline.segments()) if state.vectors else ()
+    sizes = {root: rows for root, rows in found if root in state.vectors}
     for root, some in state.vectors.items():
         given = {each.path: read[each.path] for each in some if each.path in read}
         for each in some:
@@ -58,7 +59,7 @@ def _due(state: State) -> Iterator[tuple[SegmentId, str]]:
     for root, some in state.vectors.items():
         later = (each for each in some if each.n > state.vectors_pruned_through)
         yield from ((root, each.path) for each in later)
-    for segment in state.timeline.visible_segments():
+    for segment in state.timeline.each_visible() if state.vectors else ():
         for root, some in state.deletions(segment).items():
             yield from ((root, each.path) for each in some)
 

@@ -17,6 +17,8 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import eq
 
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
@@ -76,6 +78,9 @@ from airflow_provider_segtable.table.log.event_log import (
 
 THREADS = 4
 BLOCK = 256
+"""Number of events that are read at once."""
+FILES = 1024
+"""Number of files whose descriptors are held at once."""
 
 Report = Callable[[str, int, int], None]
 """Called with the stage, the finished amount and the total."""
@@ -142,16 +147,25 @@ def verify(
         findings += [doubled_file(*each) for each in shared_files(state)]
         findings += _bad_tags(walk, state)
         timeline = state.timeline
-        chosen = timeline.segments() if all_versions else timeline.visible_segments()
-        segments = list({(s.path, s.id): s for s in chosen if s.path}.values())
+        chosen = timeline.segments() if all_versions else timeline.each_visible()
         files = _Files(ports=ports, state=state, deep=deep)
-        for done, found in enumerate(pool.map(files.check, segments), 1):
-            findings += found
-            report("files", done, len(segments))
+        with_files = (segment for segment in chosen if segment.path)
+        total = sum(1 for _ in timeline.paths()) if all_versions else _visible(timeline)
+        while batch := [*islice(with_files, FILES)]:
+            for found in pool.map(files.check, batch):
+                findings += found
+                files.checked += 1
+                report("files", files.checked, total)
+            files.rows += sum(segment.rows for segment in batch)
         findings += files.still_lost(EventLog(ports.storage))
         findings += check_vectors(ports, state)
-    rows = sum(segment.rows for segment in segments) if deep else 0
-    return _verification(walk, len(segments), rows)
+    return _verification(walk, files.checked, files.rows if deep else 0)
+
+
+def _visible(timeline: Timeline) -> int:
+    """Return the number of visible segments with a file."""
+    summaries = timeline.visible_summaries().values()
+    return sum(sum(summary.sizes.values()) for summary in summaries)
 
 
 def _walked(
@@ -267,6 +281,8 @@ class _Walk:
         self.compared += found is not None
         if found and not same_state(found, self.state):
             self.findings.append(wrong_checkpoint(checkpoint_path(n), n))
+        elif found:
+            self.state = found  # the same, with its chunks packed
 
     def _checkpoint(self, n: int) -> State | None:
         path = checkpoint_path(n)
@@ -295,7 +311,9 @@ def same_state(one: State, other: State) -> bool:
     empty = Timeline.empty()
     if replace(one, timeline=empty) != replace(other, timeline=empty):
         return False
-    return list(one.timeline.segments()) == list(other.timeline.segments())
+    if len(one.timeline) != len(other.timeline):
+        return False
+    return all(map(eq, one.timeline.segments(), other.timeline.segments()))
 
 
 def tagged_number(path: str) -> int | None:
@@ -326,6 +344,8 @@ class _Files:
     ports: TableContext
     state: State
     deep: bool
+    checked: int = 0
+    rows: int = 0
     missing: list[Segment] = field(default_factory=list)
 
     def check(self, segment: Segment) -> list[Finding]:

@@ -23,7 +23,7 @@ Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan clean
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.deletes.deletion import paths
@@ -56,6 +56,7 @@ from airflow_provider_segtable.table.log.event_log import (
     expired_path,
     number,
 )
+from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000
@@ -168,8 +169,9 @@ def _earlier_now(ports: TableContext) -> Instant:
 
 def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Look:
     """Find the deletable files. List files before the log, to include concurrent commits."""
-    listed = (*ports.storage.list(DATA), *ports.storage.list(DELETES))
     log = ports.log
+    data = [*unnamed_before(ports.storage.list(DATA), log.load())]
+    deletes = [*ports.storage.list(DELETES)]
     newest = log.load()
     keep = retention or Retention.read(newest.table.properties)
     retained, head = _walk(log, newest, keep, now)
@@ -178,7 +180,7 @@ def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Lo
         head, retained=retained, tagged=tuple(log.version(n, head) for n in sorted(older))
     )
     after = _foreseen(head, found)
-    orphans, young = _orphans(listed, after, now - int(keep.orphan_hours * HOUR_US))
+    orphans, young = _orphans([*data, *deletes], after, now - int(keep.orphan_hours * HOUR_US))
     log_from, log_files = _expirable(log, after)
     run = CleaningRun(
         version=head.n,
@@ -186,9 +188,7 @@ def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Lo
         segments=found.segments,
         kept=found.kept,
         files=tuple(sorted(path for path in after.pending_delete if not _of_deletions(path))),
-        vectors=tuple(
-            e for e in listed if e.path in after.pending_delete and _of_deletions(e.path)
-        ),
+        vectors=tuple(e for e in deletes if e.path in after.pending_delete),
         vectors_kept=len(paths(after.vectors)),
         orphans=orphans,
         young=young,
@@ -221,20 +221,14 @@ def _foreseen(head: State, found: Cleanable) -> State:
 
 
 def _orphans(
-    listed: tuple[Entry, ...], after: State, before: Instant
+    listed: Iterable[Entry], after: State, before: Instant
 ) -> tuple[tuple[Entry, ...], int]:
     """Return the unnamed files that are old enough, and the number of younger ones."""
     running = (p.changed_at for p in after.pending_plans() if p.status is PlanStatus.INFLIGHT)
     oldest = min((before, *(begun - MOST_SKEW_US for begun in running)))
-    named = _named(after)
-    nameless = [entry for entry in listed if entry.path not in named]
+    nameless = unnamed(listed, after)
     old = tuple(entry for entry in nameless if entry.modified <= oldest)
     return old, len(nameless) - len(old)
-
-
-def _named(state: State) -> frozenset[str]:
-    segments = {segment.path for segment in state.timeline.segments()}
-    return state.pending_delete | segments | paths(state.vectors)
 
 
 def _of_deletions(path: str) -> bool:
@@ -306,11 +300,10 @@ def _sweep(ports: TableContext, head: State) -> State:
 def _delete_orphans(ports: TableContext, run: CleaningRun, head: State) -> None:
     if not run.orphans:
         return
-    named = _named(ports.log.refresh(head))
+    going = unnamed(run.orphans, ports.log.refresh(head))
     ports.storage.settle(TIMELINE)
-    for entry in run.orphans:
-        if entry.path not in named:
-            ports.files.delete(entry.path)
+    for entry in going:
+        ports.files.delete(entry.path)
 
 
 def _expire(ports: TableContext, run: CleaningRun) -> None:

@@ -63,7 +63,7 @@ def describe_facts(uri: str, state: State) -> Facts:
             "deleted_predicates": deleted.waiting(visible),
             "events": sum(segment.events for segment in visible),
             "bytes": sum(segment.size for segment in visible),
-            "hidden_segments": sum(1 for _ in state.timeline.segments()) - len(shown),
+            "hidden_segments": len(state.timeline) - len(shown),
             "tombstones": len(shown) - len(visible),
         },
         "health": {

@@ -131,13 +131,16 @@ def _whole_chunks(timeline: Timeline, touched: Iterable[Interval]) -> Iterator[I
 
 def shared_files(state: State) -> Iterator[tuple[str, tuple[Segment, ...]]]:
     """Yield files with more than one visible segment, with these: their rows are doubled."""
-    by_path: dict[str, list[Segment]] = {}
-    for segment in state.timeline.visible_segments():
-        if segment.path:
-            by_path.setdefault(segment.path, []).append(segment)
-    for path, segments in by_path.items():
-        if len(segments) > 1:
-            yield path, tuple(segments)
+    seen: set[int] = set()
+    twice: dict[str, list[Segment]] = {}
+    for segment in state.timeline.each_visible():  # hashes, as a million paths need much memory
+        if segment.path and hash(segment.path) in seen:
+            twice[segment.path] = []
+        seen.add(hash(segment.path))
+    for segment in state.timeline.each_visible() if twice else ():
+        if segment.path in twice:
+            twice[segment.path].append(segment)
+    yield from ((path, tuple(some)) for path, some in twice.items() if len(some) > 1)
 
 
 _OF_THE_FILE = (

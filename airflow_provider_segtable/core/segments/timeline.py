@@ -168,9 +168,13 @@ class Timeline:
 
     def visible_segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
         """Return the segments of ``lookup``, each once."""
+        return tuple(self.each_visible(interval))
+
+    def each_visible(self, interval: Interval | None = None) -> Iterator[Segment]:
+        """Yield ``visible_segments``, decoding one chunk at a time."""
         chunks = {chunk.key: chunk for _, chunk in self._winning(interval)}
         groups = (group for chunk in chunks.values() for group in chunk.unpacked.visible)
-        return tuple(segment for group in groups for segment in group.segments)
+        return (segment for group in groups for segment in group.segments)
 
     def hidden_segments(self) -> Iterator[Segment]:
         """Yield the present segments that are not visible, by id; decode only their chunks."""

@@ -185,10 +185,10 @@ class _NothingToAppend(Exception):  # not an error: ``ingest_some`` returns None
 
 
 def _bytes_a_row(state: State, schema: pa.Schema) -> float:
-    segments = list(state.timeline.segments())
-    rows = sum(segment.rows for segment in segments)
+    known = state.timeline.visible_summaries().values()
+    rows = sum(summary.rows for summary in known)
     if rows:
-        return max(sum(segment.size for segment in segments) / rows, 1.0)
+        return max(sum(summary.size for summary in known) / rows, 1.0)
     return max(sum(_width(f.type) for f in schema) * COMPRESSED, 1.0)
 
 

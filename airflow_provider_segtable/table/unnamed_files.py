@@ -1,0 +1,44 @@
+"""Files that the log does not name, in little memory.
+
+1. Files are listed before the log is read, so that files committed meanwhile are named.
+2. A million entries and a million names need half a gigabyte. So nearly all entries are dropped
+   while they are listed: those that an earlier state names, of whose names only hashes are held.
+   The newest state's names are then compared one at a time with the entries that are left.
+3. Two names of equal hash make a file count as named, which keeps it. A named file never counts as
+   unnamed.
+4. A file that only the earlier state named counts as named, too; the next listing finds it.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+import numpy as np
+
+from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.ports.storage import Entry
+
+BATCH = 8192
+
+
+def unnamed_before(entries: Iterable[Entry], earlier: State) -> Iterator[Entry]:
+    """Yield the entries that an earlier state does not name (rules 2 to 4)."""
+    known = np.fromiter(map(hash, _named(earlier)), np.int64)
+    known.sort()
+    rest = iter(entries)
+    while batch := [*islice(rest, BATCH)]:
+        hashes = np.fromiter((hash(entry.path) for entry in batch), np.int64, len(batch))
+        first, after = (np.searchsorted(known, hashes, side) for side in ("left", "right"))
+        yield from (entry for entry, new in zip(batch, first == after, strict=True) if new)
+
+
+def unnamed(entries: Iterable[Entry], newest: State) -> list[Entry]:
+    """Return the entries that a state does not name, in their order."""
+    left = {entry.path: entry for entry in entries}
+    for path in _named(newest) if left else ():
+        left.pop(path, None)
+    return [*left.values()]
+
+
+def _named(state: State) -> Iterator[str]:
+    return chain(state.timeline.paths(), state.pending_delete, paths(state.vectors))
