@@ -15,7 +15,7 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.cli.input.engines import check_spark
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     FileRows,
@@ -92,7 +92,7 @@ def _engine(state: Any, schema: "pa.Schema", request: ChangeRequest, wanted: Eng
     """Return the engine for a change.
 
     Raises:
-        InvalidInput: only Spark can do the change, but the local engine is requested.
+        NeedsSpark: only Spark can do the change, but the local engine is requested.
     """
     from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 
@@ -103,7 +103,7 @@ def _engine(state: Any, schema: "pa.Schema", request: ChangeRequest, wanted: Eng
     if why is None:
         return Engine.LOCAL
     if wanted is Engine.LOCAL:
-        raise InvalidInput(f"--engine local cannot do this: {why}")
+        raise NeedsSpark(f"--engine local cannot do this: {why}")
     note("[dim]with Spark, as this process alone cannot do it (--engine local says why)[/]")
     return Engine.SPARK
 
@@ -113,7 +113,7 @@ def _why_spark(schema: "pa.Schema", request: ChangeRequest) -> str | None:
 
     Raises:
         SchemaMismatch: there is no such column, or no such value in it.
-        InvalidInput: the file is broken.
+        InvalidInput: the file is broken, or Spark cannot evaluate the request either.
     """
     from airflow_provider_segtable.data.files.input_files import schema_of
     from airflow_provider_segtable.table.changes.arrow_engine import check_sql
@@ -128,9 +128,7 @@ def _why_spark(schema: "pa.Schema", request: ChangeRequest) -> str | None:
         columns = schema_of(_input(file))
     try:
         check_sql(request, schema, columns)
-    except SchemaMismatch:
-        raise
-    except InvalidInput as error:
+    except NeedsSpark as error:
         return str(error)
     return None
 

@@ -11,6 +11,7 @@ their libraries. A message names the offending value and the way out.
     │   ├── TimeOutOfRange          null, or outside the years that a table can hold
     │   ├── InvalidName
     │   ├── SegmentsRefused         chosen segments cannot be compacted together
+    │   ├── NeedsSpark              this process cannot evaluate it, Spark may
     │   └── LimitReached            ids or minor versions are used up
     ├── TableError                  the table is not in the state that the caller expects
     │   ├── NotATable
@@ -73,6 +74,10 @@ class InvalidName(InvalidInput):
 
 class SegmentsRefused(InvalidInput):
     """Chosen segments cannot be compacted so; the message names one, and the reason."""
+
+
+class NeedsSpark(InvalidInput):
+    """This process cannot evaluate an expression or request; Spark may."""
 
 
 class LimitReached(InvalidInput):

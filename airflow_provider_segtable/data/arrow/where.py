@@ -13,14 +13,14 @@ def condition(where: Where | Predicate, schema: pa.Schema, time_column: str) -> 
     """Return a condition over the columns of a table.
 
     Raises:
-        InvalidInput: the text is not parsable, or names a missing column.
+        SchemaMismatch: a column is missing.
+        NeedsSpark: this process cannot evaluate it.
+        InvalidInput: it is no condition.
     """
     if isinstance(where, str):
-        from airflow_provider_segtable.data.sql.sql_predicates import (
-            parse_predicate,  # slow to import
-        )
+        from airflow_provider_segtable.data.sql.sql_conditions import sql_condition  # slow
 
-        return by_predicate(parse_predicate(where, schema), time_column)
+        return sql_condition(where, schema, time_column)
     if isinstance(where, Predicate):
         return by_predicate(where, time_column)
     if isinstance(where, pc.Expression):

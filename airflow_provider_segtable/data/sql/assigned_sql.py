@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from sqlglot import exp
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark
+from airflow_provider_segtable.data.sql.sql_checks import check_tree
 from airflow_provider_segtable.data.sql.sql_text import Kind, Tree, fitted, literal, parsed
 from airflow_provider_segtable.data.sql.sql_values import WAY_OUT, computed, stored
 
@@ -43,9 +44,11 @@ class AssignedSql:
             InvalidInput: it is no SQL, or names a column of both sides.
         """
         try:
-            tree = _resolved(parsed(text, "a value", "amount * 2"), names, source or {})
+            tree = parsed(text, "a value", "amount * 2")
+            check_tree(tree, [*names, *(source or ())])
+            tree = _resolved(tree, names, source or {})
         except RecursionError:
-            raise InvalidInput(f"the new value is nested too deeply; {WAY_OUT}") from None
+            raise NeedsSpark(f"the new value is nested too deeply; {WAY_OUT}") from None
         return AssignedSql(text, field, tree)
 
     def over(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -53,7 +56,7 @@ class AssignedSql:
 
         Raises:
             SchemaMismatch: a value is not one of the column's type.
-            InvalidInput: only Spark computes it, or there is no value (overflow).
+            NeedsSpark: only Spark computes it.
         """
         try:
             one = _constant(self.tree, self.field)
@@ -62,7 +65,7 @@ class AssignedSql:
             return pa.chunked_array([stored(computed(self.tree, rows), self.field.type)])
         except (RecursionError, OnlySpark) as error:
             why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-            raise InvalidInput(f"{self.text!r} cannot be computed here: {why}; {WAY_OUT}") from None
+            raise NeedsSpark(f"{self.text!r} cannot be computed here: {why}; {WAY_OUT}") from None
         except (ArithmeticError, TypeError, ValueError, pa.ArrowException) as error:
             raise SchemaMismatch(
                 f"column {self.field.name!r} is {self.field.type} and cannot be set to "

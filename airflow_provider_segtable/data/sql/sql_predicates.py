@@ -32,13 +32,15 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Predicate,
     Value,
 )
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.core.time.interval import moment
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
 from airflow_provider_segtable.data.sql.sql_text import (
     EPOCH,
     Kind,
+    Literal,
     Tree,
+    comparable,
     fitted,
     literal,
     parsed,
@@ -75,8 +77,8 @@ def parse_predicate(text: str, schema: pa.Schema) -> Predicate:
 
     Raises:
         SchemaMismatch: naming a column that is missing.
-        InvalidInput: naming the part that is not SQL, is not a value of its column, or is not
-            supported in a predicate.
+        NeedsSpark: naming the part that is no predicate, but may be a condition for Spark.
+        InvalidInput: naming the part that is not SQL, or not a value of its column.
     """
     try:
         return predicate_of(parsed(text, "a condition", "carrier = 'AA'"), schema)
@@ -140,8 +142,9 @@ class _Reader:
     def flag(self, tree: exp.Column) -> Predicate:
         field = self.column(tree, tree)
         if not pa.types.is_boolean(field.type):
-            raise _refused(
-                tree, f"column {field.name!r} is {field.type}, which is neither true nor false"
+            raise InvalidInput(
+                f"column {field.name!r} is {field.type}, which is neither true nor false: compare "
+                "it with a value"
             )
         return Compare(field.name, Compares.EQUAL, True)
 
@@ -159,7 +162,12 @@ class _Reader:
 
 
 def _refused(tree: Tree, why: str) -> InvalidInput:
-    return InvalidInput(f"{written(tree)!r} cannot be read here: {why}; {_WAY_OUT}")
+    return NeedsSpark(f"{written(tree)!r} cannot be read here: {why}; {_WAY_OUT}")
+
+
+def and_parts(tree: Tree) -> list[Tree]:
+    """Return the parts of a conjunction; the tree itself if it is none."""
+    return _parts(tree, exp.And)
 
 
 def _parts(tree: Tree, kind: type[exp.Connector]) -> list[Tree]:
@@ -189,19 +197,20 @@ def _value(tree: Tree, field: pa.Field) -> Value:
         return None
     try:
         value = fitted(found, field.type)
-    except (ValueError, InvalidOperation) as error:
-        raise _misfit(tree, field, f" ({error})") from None
+        if value is not None:
+            scalar(value, field.type, field.name)
+    except (ValueError, InvalidOperation, InvalidInput) as error:
+        raise _misfit(found, tree, field, f" ({error})") from None
     if value is None:
-        raise _misfit(tree, field, f": it is {found.kind}")
-    scalar(value, field.type, field.name)  # refuses a value that does not fit the type
+        raise _misfit(found, tree, field, f": it is {found.kind}")
     return value
 
 
-def _misfit(tree: Tree, field: pa.Field, why: str) -> InvalidInput:
-    return InvalidInput(
-        f"{written(tree)} is not a value of column {field.name!r}, {field.type}{why}; write "
-        f"one that is, or {_WAY_OUT}"
-    )
+def _misfit(found: Literal, tree: Tree, field: pa.Field, why: str) -> InvalidInput:
+    told = f"{written(tree)} is not a value of column {field.name!r}, {field.type}{why}; write one"
+    if comparable(found, field.type):
+        return NeedsSpark(f"{told} that is, or {_WAY_OUT}")
+    return InvalidInput(f"{told} that is")
 
 
 def to_sql(predicate: Predicate) -> str:

@@ -24,6 +24,7 @@ DIALECT = "spark"
 EPOCH = date(1970, 1, 1)
 Tree: TypeAlias = Any  # the name of sqlglot's base class depends on its version
 _BELOW_MICROSECONDS = re.compile(r"\.\d{7,}")
+_NUMBER_OR_TIME = re.compile(r"\s*[+-]?\.?\d|\s*[+-]?(inf|nan)", re.IGNORECASE)
 _Type = exp.DataType.Type
 _TIMES = {_Type.TIMESTAMP, _Type.TIMESTAMPTZ, _Type.TIMESTAMPLTZ, _Type.TIMESTAMPNTZ}
 
@@ -132,6 +133,20 @@ def fitted(found: Literal, kind: pa.DataType) -> Value:
         case _ if pa.types.is_date(kind):
             return Day((date.fromisoformat(text) - EPOCH).days)
     return None
+
+
+def comparable(found: Literal, kind: pa.DataType) -> bool:
+    """Return whether Spark may compare a literal with a column that has no such value.
+
+    Spark casts texts to numbers and times, and compares numbers of any size; it refuses all else.
+    """
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind)
+    if found.kind is Kind.TEXT and (numeric or pa.types.is_temporal(kind)):
+        return bool(_NUMBER_OR_TIME.match(found.text))
+    if found.kind is Kind.NUMBER:
+        return bool(numeric or text)
+    return bool(text or (found.kind in (Kind.DATE, Kind.TIME) and pa.types.is_temporal(kind)))
 
 
 def instant(text: str) -> int:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark, Values, common, widened
@@ -69,10 +69,16 @@ def computed(tree: Tree, rows: pa.Table) -> pa.Array:
 
     Raises:
         SchemaMismatch: there is no such column.
-        InvalidInput: only Spark computes it.
+        NeedsSpark: only Spark computes it.
         ArithmeticError, pyarrow.ArrowException: it has no value for some row (overflow).
     """
     return _Computer(rows).filled(tree)
+
+
+def holds(tree: Tree, rows: pa.Table) -> pa.Array:
+    """Return for each row whether a condition holds; null if unknown. Errors as ``computed``."""
+    truth = _Computer(rows).truth(tree)
+    return pa.repeat(truth, len(rows)) if isinstance(truth, pa.Scalar) else truth
 
 
 def stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -355,4 +361,4 @@ def _mapped(
 
 
 def _refused(tree: Tree, why: str) -> InvalidInput:
-    return InvalidInput(f"{written(tree)!r} cannot be computed here: {why}; {WAY_OUT}")
+    return NeedsSpark(f"{written(tree)!r} cannot be computed here: {why}; {WAY_OUT}")

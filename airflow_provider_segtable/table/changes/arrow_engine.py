@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import NeedsSpark
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
     Delete,
@@ -99,10 +99,10 @@ def check_together(request: ChangeRequest) -> None:
     """
     if isinstance(request, Merge):
         if not request.keys:
-            raise InvalidInput("a source beside a condition as --on joins two tables: use Spark")
+            raise NeedsSpark("a source beside a condition as --on joins two tables: use Spark")
     elif request.rows is not None and (isinstance(request, Update) or request.where is not None):
         beside = "--set" if isinstance(request, Update) else "--where"
-        raise InvalidInput(
+        raise NeedsSpark(
             f"2 of where, rows and set are given: rows beside {beside} join two tables: use Spark "
             "for this, or give one of them"
         )
@@ -118,7 +118,8 @@ def check_sql(request: ChangeRequest, schema: pa.Schema, source: pa.Schema | Non
 
     Raises:
         SchemaMismatch: there is no such column, for Spark neither.
-        InvalidInput: only Spark can evaluate it.
+        NeedsSpark: only Spark can evaluate it.
+        InvalidInput: no engine can.
     """
     check_together(request)
     if isinstance(request, Merge):

@@ -18,7 +18,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
 from airflow_provider_segtable.core.requests.change_request import Delete
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, Touched, joined, within
 from airflow_provider_segtable.core.segments.segment import SegmentId
@@ -127,7 +127,7 @@ def _intervals(request: Overwrite, new: NewRows, snapshot: Snapshot) -> tuple[In
         return (request.extent,)
     try:
         wanted = condition(request.where, snapshot.schema, snapshot.state.table.time_column)
-    except InvalidInput:  # only Spark can tell
+    except NeedsSpark:
         return (ALL_TIME,)
     return (wanted.interval,) if wanted.interval else ()
 

@@ -175,20 +175,20 @@ def test_all_means_all(facts: Facts, filled: str) -> None:
     [
         (("delete", "--where", "whoo = 'a'"), "SchemaMismatch", "'whoo'"),
         (("delete", "--where", "who ="), "InvalidInput", "who ="),
-        (("delete", "--where", "amount > length(who)"), "InvalidInput", "--engine spark"),
+        (("delete", "--where", "amount > ascii(who)"), "NeedsSpark", "--engine spark"),
         (("delete", "--matches", "ids.csv", "--on", "me"), "SchemaMismatch", "'me'"),
         (("delete", "--matches", "nowhere.csv"), "InvalidInput", "nowhere.csv"),
         (("update", "--matches", "no.csv", "--set", "amount=1"), "InvalidInput", "no.csv"),
         (("delete", "--matches", "foreign.csv"), "SchemaMismatch", "'you'"),
-        (("delete", "--matches", "ids.csv", "--where", "true"), "InvalidInput", "beside"),
-        (("delete", "--matches", "ids.csv", "--option", "sep=;"), "InvalidInput", "--option"),
+        (("delete", "--matches", "ids.csv", "--where", "true"), "NeedsSpark", "beside"),
+        (("delete", "--matches", "ids.csv", "--option", "sep=;"), "NeedsSpark", "--option"),
         (("update", "--all", "--set", "amount"), "InvalidInput", "'amount'"),
         (("update", "--all", "--set", "amuont=1"), "SchemaMismatch", "'amuont'"),
-        (("update", "--all", "--set", "amount=round(amount)"), "InvalidInput", "ROUND(amount)"),
+        (("update", "--all", "--set", "amount=round(amount)"), "NeedsSpark", "ROUND(amount)"),
         (("update", "--all", "--set", "amount='much'"), "SchemaMismatch", "much"),
         (("update", "--all", "--set", "amount=amount / 0"), "SchemaMismatch", "division by zero"),
         (("update", "--all", "--set", "at=null"), "TimeOutOfRange", "null"),
-        (("update", "--matches", "ids.csv", "--set", "amount=1"), "InvalidInput", "--set"),
+        (("update", "--matches", "ids.csv", "--set", "amount=1"), "NeedsSpark", "--set"),
         (("update", "--all", "--set", "amount=1", "--set", "amount=2"), "InvalidInput", "twice"),
         (("merge", "ids.csv", "--on", "me"), "SchemaMismatch", "'me'"),
         (("merge", "ids.csv", "--on", "who"), "SchemaMismatch", "'at'"),
@@ -208,7 +208,17 @@ def test_what_is_wrong_is_said_before_anything_is_written(
 
 def test_what_is_wrong_for_both_engines_starts_no_spark(run: Run, filled: str) -> None:
     """By default, too, a column that is not there is said at once."""
-    refused(run("delete", filled, "--where", "whoo = 1", "--json"), 2, "SchemaMismatch", "'whoo'")
+    for where, error, word in (
+        ("whoo = 1", "SchemaMismatch", "'whoo'"),
+        ("ascii(whoo) = 1", "SchemaMismatch", "'whoo'"),
+        ("who =", "InvalidInput", "who ="),
+        ("amount = 'much'", "InvalidInput", "'much'"),
+        ("max(amount) > 1", "InvalidInput", "several rows"),
+        ("amount = null", "InvalidInput", "IS NULL"),
+    ):
+        refused(run("delete", filled, "--where", where, "--json"), 2, error, word)
+    update = run("update", filled, "--set", "amount=1 +", "--all", "--json")
+    refused(update, 2, "InvalidInput", "not a value in Spark's SQL")
     refused(run("delete", filled, "--matches", "no.csv", "--json"), 2, "InvalidInput", "no.csv")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.sql.assigned_sql import AssignedSql
 from airflow_provider_segtable.data.sql.sql_text import parsed
 from airflow_provider_segtable.data.sql.sql_values import computed
@@ -125,18 +125,32 @@ def test_what_is_no_value_of_the_column_is_no_value_on_spark_either(
         ("at", "d + 1", "together"),
         ("at", "trim(s)", "large_string"),
         ("a", "source.a", "source.a"),
-        ("a", "sum(a)", "SUM"),
         ("f", "f % 2", "integers"),
         ("a", "(" * 2000 + "a" + ")" * 2000, "deeply"),
-        ("a", "a +", "not a value in Spark's SQL"),
     ],
 )
 def test_what_only_spark_computes_is_refused_by_name(column: str, text: str, word: str) -> None:
     """The error names the part, the reason and Spark, also where no row is computed."""
-    with pytest.raises(InvalidInput, match=word) as refused:
+    with pytest.raises(NeedsSpark, match=word) as refused:
         AssignedSql.read(ROWS.schema.field(column), text, ROWS.column_names).over(ROWS.slice(0, 0))
     assert "Spark" in str(refused.value)
-    assert not isinstance(refused.value, SchemaMismatch)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a +", "not a value in Spark's SQL"),
+        ("sum(a)", "several rows"),
+        ("row_number() over (order by a)", "several rows"),
+        ("explode(a)", "several rows"),
+        ("round(nope)", "no column 'nope'"),
+    ],
+)
+def test_what_no_engine_computes_starts_none(text: str, word: str) -> None:
+    """Broken SQL, functions of many rows and missing columns are not left to Spark."""
+    with pytest.raises(InvalidInput, match=word) as refused:
+        AssignedSql.read(ROWS.schema.field("a"), text, ROWS.column_names)
+    assert not isinstance(refused.value, NeedsSpark)
 
 
 def test_literals_take_the_type_of_the_column() -> None:

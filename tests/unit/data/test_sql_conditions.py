@@ -1,0 +1,94 @@
+"""Conditions in SQL: predicates, computed ones, those for Spark, and those for no engine."""
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.core.deletes.predicate import AllOf, Compare
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
+from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
+from airflow_provider_segtable.data.sql.sql_conditions import sql_condition
+from tests.unit.data.test_sql_values import CASES, ROWS
+
+(BATCH,) = ROWS.append_column("l", pa.array([[1]] * 4)).to_batches()
+SCHEMA = BATCH.schema
+TRUTHS = {
+    text: values
+    for text, values in CASES.items()
+    if all(value is None or isinstance(value, bool) for value in values)
+}
+
+
+@pytest.mark.parametrize("text", TRUTHS)
+def test_a_computed_condition_keeps_what_is_true(text: str) -> None:
+    """Unknown is not true."""
+    kept = sql_condition(text, SCHEMA, "at").keep(BATCH)
+    assert kept.column("b").to_pylist() == [
+        b for b, truth in zip(ROWS["b"].to_pylist(), TRUTHS[text], strict=True) if truth
+    ]
+
+
+def test_parts_that_are_predicates_bound_the_time() -> None:
+    """Files that a part of the AND excludes are not read; the columns are those that it names."""
+    text = "at >= '2026-01-02' and upper(s) = 'AB' and (at < '2026-01-03' and b + 1 > 1)"
+    found = sql_condition(text, SCHEMA, "at")
+    first = parse_instant("2026-01-02")
+    assert found.interval is not None
+    assert found.interval.start == first
+    assert found.columns == ("b", "s", "at")
+    assert isinstance(found.test, AllOf)
+    assert {type(part) for part in found.test.of} >= {Compare}
+    assert not found.may_hold("at", first - DAY_US, first - 1)
+    assert sql_condition("1 = 1", SCHEMA, "at").keep(BATCH).num_rows == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s like 'a%'",
+        "s rlike 'a'",
+        "a in (select 1)",
+        "a = 1.5",
+        "b = 3000000000",
+        "s = 1",
+        "a = '1'",
+        "d = timestamp '2026-01-01 12:00:00'",
+        "at = '2026-01-01 00:00:00.1234567'",
+        "my_function(a)",
+        "exists(l, x -> x = 1)",
+        "target.a = 1",
+    ],
+)
+def test_what_spark_may_know_is_left_to_it(text: str) -> None:
+    """The type of the error tells it, for the choice of the engine."""
+    with pytest.raises(NeedsSpark, match="Spark"):
+        sql_condition(text, SCHEMA, "at")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("a =", "not a condition in Spark's SQL"),
+        ("a = null", "never true"),
+        ("a", "neither true nor false"),
+        ("a = 'one'", "is not a value of column 'a'"),
+        ("a = true", "it is a boolean"),
+        ("yes = 1", "it is a number"),
+        ("at < 'yesterday'", "is not a value of column 'at'"),
+        ("at > 5", "it is a number"),
+        ("l = 1", "is not a value of column 'l'"),
+        ("count(*) > 1", "several rows"),
+        ("a / 0 > 1", "division by zero"),
+    ],
+)
+def test_what_no_engine_evaluates_starts_none(text: str, word: str) -> None:
+    """Spark is not started to refuse it."""
+    with pytest.raises(InvalidInput, match=word) as refused:
+        sql_condition(text, SCHEMA, "at").keep(BATCH)
+    assert not isinstance(refused.value, NeedsSpark)
+
+
+@pytest.mark.parametrize("text", ["substring(nope, 1, 1) = 'a'", "a = 1 or nope = 1"])
+def test_a_missing_column_is_found_anywhere(text: str) -> None:
+    """Also within functions that only Spark knows."""
+    with pytest.raises(SchemaMismatch, match="no column 'nope'"):
+        sql_condition(text, SCHEMA, "at")
