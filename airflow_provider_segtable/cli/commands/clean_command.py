@@ -112,7 +112,9 @@ def _draw(facts: Facts) -> RenderableType:
 
 def tag(
     table: TableUri,
-    name: Annotated[str | None, typer.Argument(help="The tag.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The tag.", metavar="NAME", show_default=False)
+    ] = None,
     *,
     version: Annotated[
         int | None, typer.Option(help="Event number; the newest by default.", metavar="N")

@@ -145,17 +145,17 @@ def compact(  # noqa: PLR0913 - each is an option
         sorts each chunk as it is now
     [green]segtable compact ./flights --kind major --interval 2013-01-01/2013-02-01[/]
         whole chunks, into a new version
-    [green]segtable compact ./flights --kind minor --segment ID --segment ID[/]
-        joins these two, as `table segments` prints their ids
     [green]segtable compact ./flights --kind major --granularity day[/]
         the same, and time is cut by days from now on
+    [green]segtable compact ./flights --kind minor --segment ID --segment ID[/]
+        joins these two, as `table segments` prints their ids
 
     --all goes on while compactions pay, also those that the first ones make
     possible or that more plans than compaction.max_plans left for later. Plans
     that cannot end now (another process has their locks) are counted as left.
 
-    Safe to run twice, and at once: a plan is finished once, and whoever comes
-    second says so. Ends with 1 if a plan failed; "done already", "running
+    Safe to run twice, also at once: a plan is finished once, and the other
+    command reports that. Ends with 1 if a plan failed; "done already", "running
     elsewhere", "overtaken" and "yielded" are no failures.
     """
     wishes = {"granularity": granularity, "clustering": clustering, "rollup": rollup}

@@ -99,6 +99,7 @@ def ingest(  # noqa: PLR0913 - each is an option
 
     [green]segtable ingest ./flights january.parquet february.parquet[/]
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
+    [green]segtable ingest ./flights s3://landing/2026/02/01.parquet[/]
     [green]segtable ingest ./flights night.csv --overwrite 2026-01-31/2026-02-01[/]
         load a day again: its rows go, those of all files come, at once
     [green]segtable ingest ./flights ua.csv --overwrite-where "carrier = 'UA'" --dry-run[/]

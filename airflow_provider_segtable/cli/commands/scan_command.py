@@ -47,7 +47,9 @@ class ReadOptions:
     ] = None
     where: Annotated[
         str | None,
-        typer.Option(help="Only rows that match: simple SQL, as for delete.", metavar="SQL"),
+        typer.Option(
+            help="Only rows that match: SQL, as for `delete`; without Spark.", metavar="SQL"
+        ),
     ] = None
     interval: Annotated[
         str | None,

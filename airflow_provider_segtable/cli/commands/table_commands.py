@@ -27,8 +27,9 @@ from airflow_provider_segtable.core.time.interval import Interval
 if TYPE_CHECKING:
     from airflow_provider_segtable.data.files.input_files import InputFile
 
-tables = typer.Typer(no_args_is_help=True, help="Create and inspect tables.")
-tables.command()(scan)
+tables = typer.Typer(
+    no_args_is_help=True, help="Create, read, inspect, change, restore and drop tables."
+)
 
 IntervalOption = Annotated[
     str | None,
@@ -190,7 +191,7 @@ def alter(  # noqa: PLR0913 - each is an option
     *,
     add: Annotated[
         list[str] | None,
-        typer.Option(help="Add a column; repeat.", metavar=r"NAME TYPE \[default VALUE]"),
+        typer.Option(help="Add a column; repeat.", metavar="NAME TYPE [default VALUE]"),
     ] = None,
     drop: Annotated[
         list[str] | None, typer.Option(help="Drop a column; repeat.", metavar="NAME")
@@ -281,6 +282,9 @@ def describe(
     state = open_table(table, storage_options).state()
     answer = facts.describe_facts(table, state)
     print_json(answer) if as_json else show(drawing.describe(answer))
+
+
+tables.command()(scan)
 
 
 @tables.command()

@@ -10,14 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
-from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark
+from airflow_provider_segtable.data.sql import arrow_numbers as numbers
+from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark, widened
+from airflow_provider_segtable.data.sql.computed_types import SIGNED, TEXT, is_text
 from airflow_provider_segtable.data.sql.sql_checks import check_tree
 from airflow_provider_segtable.data.sql.sql_text import Kind, Tree, fitted, literal, parsed
-from airflow_provider_segtable.data.sql.sql_values import WAY_OUT, computed, stored
+from airflow_provider_segtable.data.sql.sql_values import WAY_OUT, computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class AssignedSql:
             one = _constant(self.tree, self.field)
             if one is not None:
                 return pa.chunked_array([pa.repeat(one, len(rows))])
-            return pa.chunked_array([stored(computed(self.tree, rows), self.field.type)])
+            return pa.chunked_array([_stored(computed(self.tree, rows), self.field.type)])
         except (RecursionError, OnlySpark) as error:
             why = "it is nested too deeply" if isinstance(error, RecursionError) else error
             raise NeedsSpark(f"{self.text!r} cannot be computed here: {why}; {WAY_OUT}") from None
@@ -107,3 +110,35 @@ def _resolved(tree: Tree, names: Sequence[str], source: Mapping[str, str]) -> Tr
         return exp.column(name, quoted=True) if side == "target" else node
 
     return tree.transform(resolve)
+
+
+def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return computed values in a column's type.
+
+    Raises:
+        TypeError, ValueError: a value is not one of the type's.
+        OnlySpark: Spark may know how to convert it.
+    """
+    found = values.type
+    if found == kind or pa.types.is_null(found):
+        return values.cast(kind)
+    if numbers.is_number(found) and numbers.is_number(SIGNED.get(kind, kind)):
+        return _stored_number(values, kind)
+    if found == TEXT and is_text(kind):
+        return values.cast(kind)
+    if pa.types.is_temporal(found) and pa.types.is_timestamp(kind):
+        return values.cast(kind)
+    if all(is_text(each) or pa.types.is_temporal(each) for each in (found, kind)):
+        raise OnlySpark(f"it is {found}, and the column is {kind}")
+    raise TypeError(f"it is {found}: cast it")
+
+
+def _stored_number(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_floating(kind):
+        return pc.cast(values, kind, safe=False)
+    if not (pa.types.is_decimal(kind) and pa.types.is_floating(values.type)):
+        return widened(values, kind) if pa.types.is_decimal(kind) else values.cast(kind)
+    near = values.cast(kind)
+    if not near.cast(values.type).equals(values):
+        raise ValueError("a value has more digits than the column")
+    return near

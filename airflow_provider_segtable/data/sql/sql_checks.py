@@ -7,6 +7,13 @@ from sqlglot import exp
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.data.sql.sql_text import Tree, written
 
+_PARTS = frozenset(
+    (
+        *("this", "expression", "expressions", "to", "_type", "nested", "table", "query"),
+        *("quoted", "is_string", "safe", "unit", "low", "high", "ifs", "true", "false", "default"),
+    )
+)
+_LIKE_PARTS = _PARTS | {"negate"}
 _ELSEWHERE = (exp.Query, exp.Lambda)
 """Parts with names of their own."""
 
@@ -35,3 +42,13 @@ def check_tree(tree: Tree, names: Collection[str]) -> None:
             raise SchemaMismatch(
                 f"there is no column {node.name!r}: the table has {', '.join(names)}"
             )
+
+
+def unknown_part(tree: Tree) -> tuple[Tree, str] | None:
+    """Return a node that has more to it than this package looks at, such as an option."""
+    for node in tree.walk():
+        known = _LIKE_PARTS if isinstance(node, exp.Like) else _PARTS
+        for name, value in node.args.items():
+            if value and name not in known:
+                return node, name
+    return None

@@ -23,6 +23,8 @@ from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
 DIALECT = "spark"
 EPOCH = date(1970, 1, 1)
 Tree: TypeAlias = Any  # the name of sqlglot's base class depends on its version
+_NOISE = re.compile(r"\x1b\[\d*m|<class '[\w.]+\.|'>")
+"""Colours and class names in the parser's messages."""
 _BELOW_MICROSECONDS = re.compile(r"\.\d{7,}")
 _NUMBER_OR_TIME = re.compile(r"\s*[+-]?\.?\d|\s*[+-]?(inf|nan)", re.IGNORECASE)
 _Type = exp.DataType.Type
@@ -62,7 +64,7 @@ def parsed(text: str, what: str, example: str) -> Tree:
     try:
         trees = sqlglot.parse(text, dialect=DIALECT)
     except sqlglot.errors.SqlglotError as error:
-        said = " ".join(re.sub(r"\x1b\[\d*m", "", str(error)).split())
+        said = " ".join(_NOISE.sub("", str(error)).split())
         raise InvalidInput(f"{text!r} is not {what} in Spark's SQL: {said}") from None
     if len(trees) != 1 or trees[0] is None:
         raise InvalidInput(f'{text!r} is not {what}: write one, e.g. "{example}"')

@@ -1,7 +1,7 @@
 """Values in SQL, computed with Arrow as Spark's SQL (ANSI) computes them.
 
 1. Read are: columns, literals, ``+ - * / % div``, ``||`` and ``concat``, ``upper``, ``lower``,
-   ``trim``, ``length``, ``abs``, casts between numbers, a time plus or minus an ``interval``,
+   ``trim``, ``length``, ``like``, ``abs``, casts between numbers, times and intervals,
    conditions, ``case``, ``if``, ``coalesce``, ``nullif``. All others are refused by name; Spark
    computes any.
 2. A part of ``case``, ``if`` and ``coalesce`` is computed for the rows that need it alone, so
@@ -25,24 +25,20 @@ from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, Sche
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
 from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark, Values, common, widened
+from airflow_provider_segtable.data.sql.computed_types import TEXT, TIME, constant, normal
+from airflow_provider_segtable.data.sql.sql_checks import unknown_part
 from airflow_provider_segtable.data.sql.sql_predicates import COMPARISONS, predicate_of
 from airflow_provider_segtable.data.sql.sql_text import (
     Kind,
-    Literal,
     Tree,
-    instant,
     literal,
     written,
 )
 from airflow_provider_segtable.data.sql.value_order import compared
 
-WAY_OUT = "give it to Spark, which computes any expression (--engine spark, spark.change)"
-_SIGNED = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
-}
+WAY_OUT = (
+    "Spark computes any expression (--engine spark of delete, update and merge, or its DataFrames)"
+)
 _ARITHMETIC: dict[type[Any], Callable[[Values, Values], Values]] = {
     exp.Add: numbers.added,
     exp.Sub: numbers.subtracted,
@@ -60,8 +56,6 @@ _CASTS = {
     exp.DataType.Type.DOUBLE: pa.float64(),
 }
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
-_TEXT = pa.large_string()
-_TIME = pa.timestamp("us", "UTC")
 
 
 def computed(tree: Tree, rows: pa.Table) -> pa.Array:
@@ -72,45 +66,21 @@ def computed(tree: Tree, rows: pa.Table) -> pa.Array:
         NeedsSpark: only Spark computes it.
         ArithmeticError, pyarrow.ArrowException: it has no value for some row (overflow).
     """
+    _check(tree)
     return _Computer(rows).filled(tree)
 
 
 def holds(tree: Tree, rows: pa.Table) -> pa.Array:
     """Return for each row whether a condition holds; null if unknown. Errors as ``computed``."""
+    _check(tree)
     truth = _Computer(rows).truth(tree)
     return pa.repeat(truth, len(rows)) if isinstance(truth, pa.Scalar) else truth
 
 
-def stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return computed values in a column's type.
-
-    Raises:
-        TypeError, ValueError: a value is not one of the type's.
-        OnlySpark: Spark may know how to convert it.
-    """
-    found = values.type
-    if found == kind or pa.types.is_null(found):
-        return values.cast(kind)
-    if numbers.is_number(found) and numbers.is_number(_SIGNED.get(kind, kind)):
-        return _stored_number(values, kind)
-    if found == _TEXT and _is_text(kind):
-        return values.cast(kind)
-    if pa.types.is_temporal(found) and pa.types.is_timestamp(kind):
-        return values.cast(kind)
-    if all(_is_text(each) or pa.types.is_temporal(each) for each in (found, kind)):
-        raise OnlySpark(f"it is {found}, and the column is {kind}")
-    raise TypeError(f"it is {found}: cast it")
-
-
-def _stored_number(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_floating(kind):
-        return pc.cast(values, kind, safe=False)
-    if not (pa.types.is_decimal(kind) and pa.types.is_floating(values.type)):
-        return widened(values, kind) if pa.types.is_decimal(kind) else values.cast(kind)
-    near = values.cast(kind)
-    if not near.cast(values.type).equals(values):
-        raise ValueError("a value has more digits than the column")
-    return near
+def _check(tree: Tree) -> None:
+    found = unknown_part(tree)
+    if found is not None:
+        raise _refused(found[0], f"its {found[1]!r} is not known here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +99,7 @@ class _Computer:
             return self.arithmetic(tree)
         found = None if isinstance(tree, exp.Cast) else literal(tree)
         if found is not None:
-            return _constant(found)
+            return constant(found)
         match tree:
             case exp.Column():
                 return self.column(tree)
@@ -141,7 +111,9 @@ class _Computer:
                 return self.cast(tree)
             case exp.Case() | exp.If() | exp.Coalesce() | exp.Nullif():
                 return self.chosen(list(_branches(tree)))
-            case exp.And() | exp.Or() | exp.Not() | exp.Is() | exp.In() | exp.Between():
+            case (
+                exp.And() | exp.Or() | exp.Not() | exp.Is() | exp.In() | exp.Between() | exp.Like()
+            ):
                 return self.truth(tree)
             case _ if type(tree) in COMPARISONS:
                 return self.truth(tree)
@@ -156,7 +128,7 @@ class _Computer:
             raise SchemaMismatch(f"there is no column {name!r}: the table has {known}")
         found = self.rows.column(name).combine_chunks()
         values = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-        return _normal(values)
+        return normal(values)
 
     def arithmetic(self, tree: Tree) -> Values:
         parts = (tree.this, tree.expression)
@@ -186,13 +158,13 @@ class _Computer:
             raise _refused(tree, "intervals are whole weeks, days, hours, minutes or seconds")
         length = pa.scalar(int(found.text) * _SECONDS[unit] * 1_000_000, pa.duration("us"))
         compute = pc.add_checked if isinstance(tree, exp.Add) else pc.subtract_checked
-        return compute(pc.cast(values, _TIME), length)
+        return compute(pc.cast(values, TIME), length)
 
     def cast(self, tree: exp.Cast) -> Values:
         values, kind = self.value(tree.this), _CASTS.get(tree.to.this)
         found = literal(tree)
         if found is not None and found.kind in (Kind.DATE, Kind.TIME):
-            return _constant(found)
+            return constant(found)
         if kind is None or not (numbers.is_number(values.type) or pa.types.is_null(values.type)):
             raise _refused(tree, f"{values.type} is cast to {tree.to.sql('spark').lower()}")
         if pa.types.is_floating(kind):
@@ -219,12 +191,12 @@ class _Computer:
 
     def joined(self, tree: Tree, parts: Sequence[Tree]) -> Values:
         texts = [self.texts(each, tree) for each in parts]
-        return pc.binary_join_element_wise(*texts, pa.scalar("", _TEXT))
+        return pc.binary_join_element_wise(*texts, pa.scalar("", TEXT))
 
     def texts(self, tree: Tree, around: Tree) -> Values:
         values = self.value(tree)
-        if values.type == _TEXT or pa.types.is_null(values.type):
-            return values.cast(_TEXT)
+        if values.type == TEXT or pa.types.is_null(values.type):
+            return values.cast(TEXT)
         raise _refused(around, f"{written(tree)} is {values.type} and not text")
 
     def truth(self, tree: Tree) -> Values:
@@ -241,6 +213,8 @@ class _Computer:
                 return pc.is_null(self.filled(tree.this))
             case exp.In() | exp.Between():
                 return self.test(tree)
+            case exp.Like():
+                return self.like(tree)
             case _ if type(tree) in COMPARISONS:
                 return self.comparison(tree)
         values = self.value(tree)
@@ -259,6 +233,13 @@ class _Computer:
         except OnlySpark as why:
             raise _refused(tree, str(why)) from None
         return compared(widened(left, kind), COMPARISONS[type(tree)], widened(right, kind))
+
+    def like(self, tree: exp.Like) -> Values:
+        pattern = literal(tree.expression)
+        if pattern is None or pattern.kind is not Kind.TEXT or "\\" in pattern.text:
+            raise _refused(tree, "a pattern is a text without backslashes")
+        found = pc.match_like(self.texts(tree.this, tree), pattern.text)
+        return pc.invert(found) if tree.args.get("negate") else found
 
     def test(self, tree: Tree) -> Values:
         """Return whether a predicate holds: one column beside literals."""
@@ -310,39 +291,6 @@ def _branches(tree: Tree) -> Iterator[tuple[Tree | None, Tree]]:
             yield None, tree.args.get("default") or exp.null()
 
 
-def _constant(found: Literal) -> pa.Scalar:
-    match found.kind:
-        case Kind.NULL:
-            return pa.scalar(None)
-        case Kind.BOOLEAN:
-            return pa.scalar(found.text == "True")
-        case Kind.NUMBER:
-            return numbers.number(found.text)
-        case Kind.TEXT:
-            return pa.scalar(found.text, _TEXT)
-        case Kind.DATE:
-            return pa.scalar(instant(found.text), _TIME).cast(pa.date32())
-        case Kind.TIME:
-            return pa.scalar(instant(found.text), _TIME)
-
-
-def _normal(values: pa.Array) -> pa.Array:
-    """Return a column in the types that are computed with: signed, decoded, times in UTC."""
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        return _normal(values.cast(kind.value_type))
-    if _is_text(kind):
-        return values.cast(_TEXT)
-    if pa.types.is_timestamp(kind):
-        return values.cast(pa.timestamp(kind.unit, "UTC"))
-    return values.cast(_SIGNED.get(kind, kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(each(kind) for each in texts)
-
-
 def _of_number(compute: Callable[[Values], Values], values: Values, tree: Tree) -> Values:
     if not (numbers.is_number(values.type) or pa.types.is_null(values.type)):
         raise _refused(tree, f"it computes with {values.type}")
@@ -353,11 +301,11 @@ def _mapped(
     values: Values, each: Callable[[str], str], of_ascii: Callable[[Values], Values]
 ) -> Values:
     """Map letters; beyond ASCII one by one, as one letter may become two."""
-    array = pa.array([values.as_py()], _TEXT) if isinstance(values, pa.Scalar) else values
+    array = pa.array([values.as_py()], TEXT) if isinstance(values, pa.Scalar) else values
     if pc.all(pc.string_is_ascii(array)).as_py() is not False:
         return of_ascii(values)
     mapped = [None if text is None else each(text) for text in array.to_pylist()]
-    return pa.scalar(mapped[0], _TEXT) if isinstance(values, pa.Scalar) else pa.array(mapped, _TEXT)
+    return pa.scalar(mapped[0], TEXT) if isinstance(values, pa.Scalar) else pa.array(mapped, TEXT)
 
 
 def _refused(tree: Tree, why: str) -> InvalidInput:

@@ -44,7 +44,8 @@ def test_parts_that_are_predicates_bound_the_time() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "s like 'a%'",
+        "s like 'a\\\\_%'",
+        "s ilike 'a%'",
         "s rlike 'a'",
         "a in (select 1)",
         "a = 1.5",

@@ -65,6 +65,8 @@ CASES: dict[str, list[Any]] = {
     "f >= g": [True, True, None, False],
     "b in (0, 4) and d < '2026-01-15'": [True, False, False, False],
     "at between '2026-01-02' and '2026-01-03'": [False, True, True, None],
+    "s like '%tra_e%'": [False, True, None, False],
+    "s not like 'a%' and 'x' like '_'": [False, True, None, True],
     "upper(s) = 'AB'": [True, False, None, False],
     "at + interval 1 hour": [*HOUR, None],
     "at - interval '2 days' + interval 49 hours": [*HOUR, None],

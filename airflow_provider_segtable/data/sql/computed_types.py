@@ -1,0 +1,57 @@
+"""Types that SQL is computed in: columns and literals on their way into an expression.
+
+Texts are large strings, times have the zone UTC, unsigned integers are the next wider signed ones.
+"""
+
+import pyarrow as pa
+
+from airflow_provider_segtable.data.sql import arrow_numbers as numbers
+from airflow_provider_segtable.data.sql.sql_text import Kind, Literal, instant
+
+SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+TEXT = pa.large_string()
+TIME = pa.timestamp("us", "UTC")
+
+
+def constant(found: Literal) -> pa.Scalar:
+    """Return a literal in the type that Spark gives it.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    match found.kind:
+        case Kind.NULL:
+            return pa.scalar(None)
+        case Kind.BOOLEAN:
+            return pa.scalar(found.text == "True")
+        case Kind.NUMBER:
+            return numbers.number(found.text)
+        case Kind.TEXT:
+            return pa.scalar(found.text, TEXT)
+        case Kind.DATE:
+            return pa.scalar(instant(found.text), TIME).cast(pa.date32())
+        case Kind.TIME:
+            return pa.scalar(instant(found.text), TIME)
+
+
+def normal(values: pa.Array) -> pa.Array:
+    """Return a column in the types that are computed with: signed, decoded, times in UTC."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return normal(values.cast(kind.value_type))
+    if is_text(kind):
+        return values.cast(TEXT)
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.timestamp(kind.unit, "UTC"))
+    return values.cast(SIGNED.get(kind, kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are texts."""
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(each(kind) for each in texts)
