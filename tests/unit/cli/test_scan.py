@@ -10,7 +10,7 @@ from tests.unit.cli.test_commands import Facts
 
 
 @pytest.fixture
-def tagged(run: Run, facts: Facts, table: str) -> str:
+def tagged(facts: Facts, table: str) -> str:
     """The table with 48 rows, as tagged ``full``, and without those of user 1 now."""
     facts("ingest", table, "trips.parquet")
     facts("tag", table, "full")
