@@ -180,6 +180,7 @@ def test_the_same_rows_need_no_event(table: Table) -> None:
     assert table.restore(version=n).n is None
     found = table.restore(version=2, dry_run=True)
     assert (found.n, len(found.regions), found.rows) == (None, 2, 20)
+    assert found.state.n == n
     assert table.state().n == n
 
 
