@@ -127,6 +127,7 @@ REQUESTS = (
     "tests/unit/table/test_update.py",
 )
 PREDICATES = (
+    "tests/unit/core/test_predicate_times.py",
     "tests/unit/core/test_predicate_bounds.py",
     "tests/unit/core/test_predicate.py",
     "tests/unit/core/test_deletion.py",
