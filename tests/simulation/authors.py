@@ -158,32 +158,29 @@ def changer(world: World, number: int) -> Callable[[Actor], None]:
         ports = world.ports(actor)
         for turn in range(world.shape.changes_each):
             name = change_id(number, turn)
-            while name not in world.ledger.intended:
+            if name not in world.ledger.intended:
                 actor.sleep(actor.uniform())
                 fresh = OF_CHANGERS + number * 1000 + turn * LASTING
-                wanted = _wanted(world, actor, fresh)
-                if wanted:
-                    world.ledger.intend(name, wanted)
+                world.ledger.intend(name, _wanted(world, actor, fresh))
             intention = world.ledger.intended[name]
             durably(world, actor, name, partial(_change, ports, intention, name))
 
     return run
 
 
-def _wanted(world: World, actor: Actor, fresh: int) -> Delete | Update | Merge | None:
-    """Choose what to change, among the rows of some version."""
+def _wanted(world: World, actor: Actor, fresh: int) -> Delete | Update | Merge:
+    """Choose what to change, among the rows of some version; if it has none, a row comes."""
     versions = sorted(world.ledger.models)
     model = world.ledger.models[versions[-1 - int(actor.uniform() * 3) % len(versions)]]
     rows = sorted(model.rows)
     kind = _KINDS[int(actor.uniform() * len(_KINDS))]
     if kind is not ChangeKind.UPDATE:
         rows = [row for row in rows if (row % LASTING == 0) == (kind is ChangeKind.MERGE)]
-    if not rows:
-        return None
-    chosen = tuple(sorted({rows[int(actor.uniform() * len(rows))] for _ in range(MOST_ROWS)}))
-    if kind is ChangeKind.DELETE:
+    picks = range(MOST_ROWS if rows else 0)
+    chosen = tuple(sorted({rows[int(actor.uniform() * len(rows))] for _ in picks}))
+    if chosen and kind is ChangeKind.DELETE:
         return Delete(rows=chosen)
-    if kind is ChangeKind.UPDATE:
+    if chosen and kind is ChangeKind.UPDATE:
         return Update(rows=chosen)
     known = () if world.shape.restorers or world.shape.overwriters else chosen
     merged = (*(row for row in known if row != fresh), fresh)

@@ -121,13 +121,13 @@ def build(
     seed: int,
     shape: Shape,
     faults: Faults | None = None,
-    storage: MemoryStorage | None = None,
+    make_storage: type[MemoryStorage] = MemoryStorage,
 ) -> World:
     """Make a world with its table and all actors, not started yet."""
     simulation = Simulation(seed)
     faults = faults or Faults.swarm(simulation.random)
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
-    place = storage or MemoryStorage(clock=outside)
+    place = make_storage(clock=outside)
     service = MemoryService(outside)
     world = World(simulation=simulation, faults=faults, shape=shape, storage=place, service=service)
     create_table(
