@@ -4,8 +4,8 @@
    column's default: files are never rewritten, and the model knows no files.
 2. Each intention is what one commit is to do. ``done`` moves the model when the commit is in the
    log, whatever landed between the intention and the commit.
-3. The log is asked for three facts only: with which schema new rows were written, which version an
-   overwrite had read, and what time it replaced. They are checked against the intention.
+3. The log is asked for three facts only: with which schema new rows were written, which time an
+   overwrite replaced, and which version it looked at. They are checked against the intention.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -243,18 +243,32 @@ class Overwrite:
         for each in replaced:
             assert any(_within(at, each) for at in self.times), f"no new row is in {each}"
             assert each.end - each.start <= DAY_US, f"{each} is more than a chunk"
-        assert action.seen >= self.begun, f"it read {action.seen}, but began after {self.begun}"
-        seen = landing.before(action.seen).rows
+        at = self._looked_at(model, action, landing)
+        seen = landing.before(at).rows
         gone = {
             number
-            for number, row in model.rows.items()
-            if (number in seen or row.loaded > action.seen)
-            and any(_within(row.at, each) for each in replaced)
+            for number, row in _of(model, replaced).items()
+            if number in seen or row.loaded > at
         }
         left = {number: row for number, row in model.rows.items() if number not in gone}
         new = landing.new_rows(model, self.rows, self.times)
         loaded = {number: replace(row, loaded=landing.n) for number, row in new.items()}
         return replace(model, rows={**left, **loaded})
+
+    def _looked_at(self, model: Model, action: RowsChanged, landing: Landing) -> int:
+        """Return the version that it looked at, by the numbers of rows that it found there.
+
+        After a delete of some of these rows it does not look again, but it has read that event.
+        """
+        for n in range(action.seen, self.begun - 1, -1):
+            found = _of(landing.before(n), action.overwritten)
+            still = found.keys() & model.rows.keys()
+            if (action.matched, action.deleted) == (len(found), len(still)):
+                return n
+        raise AssertionError(
+            f"it says that it found {action.matched} rows and deleted {action.deleted}: no version "
+            f"from {self.begun} to {action.seen} had these"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,6 +314,11 @@ class Alter:
 
 
 Intention: TypeAlias = Append | Delete | Update | Merge | Overwrite | Restore | Alter
+
+
+def _of(model: Model, intervals: Sequence[Interval]) -> dict[int, Row]:
+    """Return the rows of these intervals."""
+    return {n: row for n, row in model.rows.items() if any(_within(row.at, i) for i in intervals)}
 
 
 def _within(at: int, interval: Interval) -> bool:
