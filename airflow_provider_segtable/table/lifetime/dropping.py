@@ -87,6 +87,8 @@ def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> 
     files = [each for each in list_files(ports.storage) if is_own(each.path)]
     if ports.log.event(end.n + 1) is None:  # rule 5
         _delete(ports, end, [each.path for each in files])
+    else:
+        ports.coordinator.forget(dropped(end).table_id)
     return replace(told, n=end.n)
 
 

@@ -15,7 +15,8 @@
 6. Opening reads the checkpoint, the later events by number, and one or two markers. Long listings,
    which some stores update late, are needed only if the hints fail.
 7. An ``EventLog`` caches the newest state, so that later calls read new events only. The cache is
-   valid while its last event is still in the log.
+   valid while its last event is still in the log. A log that has read one table does not go on
+   with another one that was created in its place: that is ``TableGone``.
 8. ``TableDropped`` ends a log. A marker above it keeps this event as its content, so that the rest
    of the log can be deleted: whoever looks finds the marker (rule 4), and no author takes the
    number of a deleted event. A table that is created later begins at the marker's number.
@@ -95,7 +96,7 @@ class EventLog:
         known = self._newest
         if known is not None and self._still_ends(known):
             return self.refresh(known)
-        return self._present(self.remember(self._load()))
+        return self._present(self._load(), known)
 
     def remember(self, state: State) -> State:
         """Cache ``state`` as the newest one, and return it."""
@@ -123,7 +124,7 @@ class EventLog:
         newest = state
         for event in self.events(state.n + 1):
             newest = apply(newest, event)
-        return self._present(self.remember(newest if self.first() <= state.n + 1 else self._load()))
+        return self._present(newest if self.first() <= state.n + 1 else self._load(), state)
 
     def end(self) -> Event | None:
         """Return the event that dropped the location's last table; None if there is a table.
@@ -155,7 +156,14 @@ class EventLog:
             return None
         return decode(data, f"{self.storage.uri}/{path}") if data else None
 
-    def _present(self, state: State) -> State:
+    def _present(self, state: State, before: State | None) -> State:
+        """Return the newest state, of the same table as an earlier one, and cache it."""
+        if before is not None and before.table.table_id != state.table.table_id:
+            raise TableGone(
+                f"{self.storage.uri}: table {before.table.name!r} was dropped, and another one was "
+                "created in its place: open it again"
+            )
+        self.remember(state)
         if state.dropped:
             raise self._gone(self._drop())
         return state

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.cli.test_bad_input import refused
+
 
 @pytest.fixture
 def filled(facts: Callable[..., Any], table: str) -> str:
@@ -46,8 +48,8 @@ def test_a_new_table_takes_the_place(facts: Callable[..., Any], filled: str) -> 
 
 def test_it_asks(run: Callable[..., Any], filled: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer, no terminal and --json without --yes: nothing is deleted."""
-    refused = run("table", "drop", filled)
-    assert (refused.exit_code, "no terminal" in refused.stderr) == (2, True)
+    silent = run("table", "drop", filled)
+    assert (silent.exit_code, "no terminal" in silent.stderr) == (2, True)
     assert run("table", "drop", filled, "--json").exit_code == 2
     monkeypatch.setattr(
         "airflow_provider_segtable.cli.commands.drop_command.at_terminal", lambda: True
@@ -55,4 +57,17 @@ def test_it_asks(run: Callable[..., Any], filled: str, monkeypatch: pytest.Monke
     asked = run("table", "drop", filled)
     assert (asked.exit_code, "48 rows in 2 segments" in asked.stderr) == (1, True)
     assert "Drop the table?" in asked.stderr
+    assert run("table", "describe", filled).exit_code == 0
+
+
+def test_a_drop_needs_a_table_and_zookeeper(
+    run: Callable[..., Any], filled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typing error is no success, and without ZooKeeper nothing is deleted."""
+    wrong = run("table", "drop", "trip", "--yes", "--json")
+    refused(wrong, 1, "NotATable", "holds no segtable table")
+    monkeypatch.delenv("SEGTABLE_ZOOKEEPER")
+    refused(
+        run("table", "drop", filled, "--yes", "--json"), 3, "CoordinatorUnavailable", "zookeeper"
+    )
     assert run("table", "describe", filled).exit_code == 0
