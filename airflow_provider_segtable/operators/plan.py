@@ -9,7 +9,6 @@ from inspect import signature
 from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
 from airflow_provider_segtable.core.counted import describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
@@ -67,6 +66,9 @@ class SegtablePlanOperator(TableOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan the table and return the DAG runs to emit."""
+        # Imported here, because it brings Airflow's database models to each DAG file and task.
+        from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+
         hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
         with (
             refused_at_once(f"planning {self.table}"),
