@@ -187,7 +187,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/plans/group_plan": (*CORE, *CHANGES),
     "core/plans/major_plan": (*CORE, *VERSIONS),
     "core/segments/replacement": (*CORE, *VERSIONS),
-    "core/segments/spans": SHADOWS,
+    "core/segments/spans": ("tests/unit/core/test_spans.py", *SHADOWS),
     "core/log/fold": (*RULES, *VERSIONS, *CLEANING),
     "core/log/state": (*RULES, *VERSIONS, *CLEANING),
     "core/log/transitions": (*RULES, *VERSIONS, *CHANGES),
