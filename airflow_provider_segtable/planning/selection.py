@@ -179,7 +179,7 @@ class _Run:
             return best.instead
         self.chosen.append(best.plan)
         self.left -= best.plan.size
-        self.skipped.extend(_needless(best))
+        self.skipped.extend(_all_skipped(best.instead, f"plan {best.plan.id} does it"))
         return ()
 
 
@@ -226,9 +226,3 @@ def _used_up(chosen: int, policy: Policy) -> str:
     if chosen == policy.max_plans:
         return f"over the budget of {policy.max_plans} plans a run"
     return f"over the budget of {describe_size(policy.max_plan_bytes)} a run"
-
-
-def _needless(candidate: Candidate) -> Iterable[Skipped]:
-    for other in candidate.instead:
-        yield other.skipped(f"plan {candidate.plan.id} does it")
-        yield from _needless(other)
