@@ -23,7 +23,8 @@ def demo(
         typer.Option("--dir", help="Where everything is kept; an older demo there is replaced."),
     ] = Path(".segtable-demo"),
     rows: Annotated[
-        int | None, typer.Option(min=5000, help="Fewer flights than the 336,776 there are.")
+        int | None,
+        typer.Option(min=5000, help="Fewer flights than the 336,776 there are, in fewer files."),
     ] = None,
     airflow: Annotated[
         bool,

@@ -50,6 +50,7 @@ from examples.demo.minor_runs import Here, MinorRuns
 from examples.demo.narration import Teller
 
 COLUMN = "dep_delay"
+FILES = 40
 POLL_S = 0.2
 MINOR_RUNS_TIMEOUT_S = 180.0
 LOUD = (Appended, PlanInflight, PlanCompleted)
@@ -61,11 +62,15 @@ class Settings:
 
     folder: Path
     rows: int | None = None
-    files: int = 40
     late_files: int = 6
     writers: int = 3
     airflow: bool = True
     keep: bool = False
+
+    @property
+    def files(self) -> int:
+        """Return how many files the flights land in: enough early ones for minor compactions."""
+        return FILES if self.rows is None else min(FILES, max(20, self.rows // 8_000))
 
 
 class Unequal(SegtableError):

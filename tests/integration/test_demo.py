@@ -150,7 +150,7 @@ def test_the_demo_without_airflow_finds_all_rows(tmp_path: Path) -> None:
     assert "DIFFERENT" not in told
     events = sorted((folder / "flights" / "_segtable" / "timeline").iterdir())
     kinds = [json.loads(event.read_bytes())["kind"] for event in events]
-    assert kinds.count("Appended") == 40
+    assert kinds.count("Appended") == 20
     first = kinds.index("PlanCompleted")
     assert "Appended" in kinds[first:], "no append came while plans were carried out"
 

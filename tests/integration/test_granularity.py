@@ -136,7 +136,7 @@ def check_who_waited(events: Sequence[Event], plans: set[str], *, finer: bool) -
     ("start", "days", "changes", "finer"),
     [
         (
-            *("day", 40),
+            *("day", 34),
             [Granularity.MONTH, NO_CHANGE, Granularity.DAY, Granularity.WEEK],
             Granularity.DAY,
         ),

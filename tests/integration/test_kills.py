@@ -37,7 +37,7 @@ SEED = 20130101
 KILLS = int(os.environ.get("SEGTABLE_KILLS", "30"))
 SESSION_S = 3
 VICTIMS = ("append", "append", "compact", "python worker", "python worker", "zookeeper", "driver")
-DRIVER_KILLS = max(2, KILLS // 10)
+DRIVER_KILLS = max(1, KILLS // 15)  # each costs a start of Spark
 
 
 class Intents(dict[str, Intention]):
@@ -144,7 +144,7 @@ def test_thirty_kills(ports: TableContext, server: EmbeddedZooKeeper, tmp_path: 
         _await_python_workers(crew)
         crew.start("compact", "compactor1")
         while sum(killed.values()) < KILLS:
-            time.sleep(randomness.uniform(0.3, 1.5))
+            time.sleep(randomness.uniform(0.2, 1.0))
             killed[_kill_one(crew, server, randomness, killed)] += 1
             ledger.check(ports, each=False)
     finally:
