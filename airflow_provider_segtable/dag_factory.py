@@ -40,6 +40,7 @@ from airflow_provider_segtable.storage import check_uri
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
+PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,5 +157,7 @@ def _kind_dag(dag_id: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any
     of_task = dict(settings)
     runs = of_task.pop("max_active_runs")
     with DAG(dag_id, schedule=None, max_active_runs=runs, **of_dag) as made:
-        SegtableCompactOperator(task_id="compact", plans=PLANS_OF_THE_RUN, **of_task)
+        SegtableCompactOperator(
+            task_id="compact", plans=PLANS_OF_THE_RUN, planned_by=PLANNER_OF_THE_RUN, **of_task
+        )
     return made

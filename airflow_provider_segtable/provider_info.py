@@ -36,6 +36,10 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": _modules("sensors.small_segments"),
         "triggers": _modules("triggers.detached", "triggers.table", "triggers.watch"),
         "connection-types": [_connection_type()],
+        "extra-links": [
+            "airflow_provider_segtable.operators.links.SegtableTableLink",
+            "airflow_provider_segtable.operators.links.SegtablePlannerLink",
+        ],
     }
 
 

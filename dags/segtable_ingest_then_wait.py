@@ -12,7 +12,6 @@ from airflow.sdk import DAG, Param, task
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
-from airflow_provider_segtable.table.table import Table
 
 NAME = r"^(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_./-]*$"
 
@@ -49,7 +48,7 @@ with DAG(
     @task
     def count(table: str) -> int:
         """Stand in for the work that wanted large files."""
-        with SegtableHook().table_ports(table) as ports:
-            return Table(ports).snapshot().count()
+        with SegtableHook().table(table) as opened:
+            return opened.snapshot().count()
 
     ingest >> compacted >> count("{{ params.table }}")

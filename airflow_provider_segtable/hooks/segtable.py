@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 from airflow.sdk.log import mask_secret
@@ -36,6 +36,9 @@ from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted
 from airflow_provider_segtable.storage import check_uri, open_storage
 from airflow_provider_segtable.table.context import TableContext, open_context
+
+if TYPE_CHECKING:
+    from airflow_provider_segtable.library.table import Table
 
 _EXAMPLE = {
     "conn_type": "segtable",
@@ -211,6 +214,14 @@ class SegtableHook(BaseHook):
         """Open the ports of a table; leaving ends the session with ZooKeeper."""
         with self.place.table_ports(table, author=author) as ports:
             yield ports
+
+    @contextmanager
+    def table(self, name: str, *, author: str | None = None) -> Iterator["Table"]:
+        """Open a table as a Python program does; leaving ends the session with ZooKeeper."""
+        from airflow_provider_segtable.library.table import Table
+
+        with self.table_ports(name, author=author) as ports:
+            yield Table(ports)
 
     def test_connection(self) -> tuple[bool, str]:
         """List the root and query ZooKeeper; return whether both answer, and a message."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
@@ -71,9 +71,10 @@ class SegtableCleanOperator(TableOperator):
         for what, count in summary(run).items():
             self.log.info("%s: %s", what, describe_size(count) if what == "bytes" else count)
         for why, count in Counter(run.kept.values()).items():
-            self.log.info("%d hidden segments kept: %s", count, why)
+            self.log.info("%s kept: %s", counted(count, "hidden segment"), why)
         if run.young:
-            self.log.info("%d unreferenced files kept: too young to delete", run.young)
+            young = counted(run.young, "unreferenced file")
+            self.log.info("%s kept: too young to delete", young)
 
 
 def summary(run: CleaningRun) -> dict[str, int]:

@@ -18,20 +18,21 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from airflow.providers.common.compat.sdk import AirflowException, Context
+from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, Context
 
 from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds, shown
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.application import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.author import author_of
+from airflow_provider_segtable.operators.links import SegtablePlannerLink
 from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
 from airflow_provider_segtable.operators.plan import overridden
 from airflow_provider_segtable.operators.rendered import refused_at_once
@@ -63,16 +64,19 @@ class SegtableCompactOperator(SegtableSparkOperator):
         engine: ``local``: in the task itself. ``spark``: by a Spark application. ``auto``: local up
             to ``local_bytes``, else Spark; Spark for what only Spark can do.
         local_bytes: most bytes of input that ``auto`` compacts in the task itself.
+        planned_by: the run whose planner made the plans, ``DAG/RUN``, to which the task links.
         wait_s: how long to wait, in seconds, if other workers hold all the plans that are left.
         kwargs: see ``SegtableSparkOperator``.
     """
 
     app = "compact"
     template_fields: Sequence[str] = (
-        "plans",
-        "policy",
-        "engine",
+        *("plans", "policy", "engine", "planned_by"),
         *SegtableSparkOperator.template_fields,
+    )
+    operator_extra_links: Collection[BaseOperatorLink] = (
+        *SegtableSparkOperator.operator_extra_links,
+        SegtablePlannerLink(),
     )
     ui_color = "#f5e8df"
 
@@ -83,6 +87,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         policy: Mapping[str, Any] | None = None,
         engine: str = Engine.AUTO,
         local_bytes: int = LOCAL_BYTES,
+        planned_by: str = "",
         wait_s: float = 120.0,
         **kwargs: Any,
     ) -> None:
@@ -91,6 +96,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         self.policy = policy
         self.engine = str(engine)
         self.local_bytes = local_bytes
+        self.planned_by = planned_by
         self.wait_s = wait_s
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -128,7 +134,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
                 self.log.info("no plans are left to carry out")
                 return found.settled
             choice = self._choice(ports, wish, found.todo, place)
-            self.log.info("%d plans %s", len(found.todo), choice)
+            self.log.info("%s %s", counted(len(found.todo), "plan"), choice)
             if choice.local:
                 return (*found.settled, *self._here(ports, found.todo))
         return (*found.settled, *self._launch(place, found))
@@ -185,7 +191,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
         if failed:
             what = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
             raise AirflowException(
-                f"{len(failed)} of {len(results)} plans over {self.table} failed; "
+                f"{len(failed)} of {counted(len(results), 'plan')} over {self.table} failed; "
                 f"a retry or the next planner run repeats them:\n{what}"
             )
         return summary(results)
@@ -286,7 +292,8 @@ def sentence(results: Sequence[PlanResult]) -> str:
     parts = [f"{count} {ended}" for ended, count in others.items()]
     if done or not parts:
         made = summary(done)
-        size, rows = describe_size(made["bytes"]), f"{made['rows']:,} rows"
-        what = f"{made['segments_in']} segments -> {made['segments_out']} ({rows}, {size})"
+        size, rows = describe_size(made["bytes"]), counted(made["rows"], "row")
+        inputs = counted(made["segments_in"], "segment")
+        what = f"{inputs} -> {made['segments_out']:,} ({rows}, {size})"
         parts.insert(0, f"{len(done)} completed: {what}" if done else "none")
     return f"plans: {'; '.join(parts)}"

@@ -10,10 +10,10 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.core.time.interval import Interval
@@ -41,13 +41,12 @@ def emissions(
         notes: whether the runs get a note, which Airflow shows beside a run.
 
     Raises:
-        InvalidInput: if a kind has no DAG, or ``plans_per_run`` is below 1.
+        InvalidInput: as ``check_emission``.
     """
-    if plans_per_run < 1:
-        raise InvalidInput(f"plans_per_run = {plans_per_run} is too low: give at least 1")
+    check_emission({launch.kind for launch in launches}, trigger_dag_ids, plans_per_run)
     return [
         {
-            "trigger_dag_id": _dag_id(batch[0].kind, trigger_dag_ids),
+            "trigger_dag_id": trigger_dag_ids[batch[0].kind],
             "trigger_run_id": batch_run_id(batch),
             "conf": {
                 **conf,
@@ -60,16 +59,34 @@ def emissions(
     ]
 
 
+def check_emission(
+    kinds_to_run: Collection[str], trigger_dag_ids: Mapping[str, str], plans_per_run: int
+) -> None:
+    """Refuse runs that could not be made, before anything is planned.
+
+    Raises:
+        InvalidInput: a kind has no DAG, or ``plans_per_run`` is below 1.
+    """
+    if plans_per_run < 1:
+        raise InvalidInput(f"plans_per_run = {plans_per_run} is too low: give at least 1")
+    for kind in kinds_to_run:
+        if kind not in trigger_dag_ids:
+            known = ", ".join(trigger_dag_ids) or "none"
+            raise InvalidInput(
+                f"trigger_dag_ids names no DAG for {kind!r} plans, only for {known}: add one"
+            )
+
+
 def note_of(batch: Sequence[Launch]) -> str:
     """Return the work of a batch in one line."""
-    segments = sum(launch.segments for launch in batch)
+    segments = counted(sum(launch.segments for launch in batch), "segment")
     size = describe_size(sum(launch.size for launch in batch))
-    what = f"{len(batch)} {batch[0].kind} plan{'s' if len(batch) > 1 else ''}"
+    what = counted(len(batch), f"{batch[0].kind} plan")
     spans = [launch.interval for launch in batch if launch.interval]
     if not spans:
-        return f"{what}: {segments} segments, {size}"
+        return f"{what}: {segments}, {size}"
     whole = Interval(min(span.start for span in spans), max(span.end for span in spans))
-    return f"{what}: {segments} segments, {size}, {whole}"
+    return f"{what}: {segments}, {size}, {whole}"
 
 
 def batch_run_id(batch: Sequence[Launch]) -> str:
@@ -96,15 +113,6 @@ def _batches(launches: Sequence[Launch], size: int) -> Iterator[Sequence[Launch]
         alike = [launch for launch in launches if launch.kind == kind]
         for start in range(0, len(alike), size):
             yield alike[start : start + size]
-
-
-def _dag_id(kind: str, trigger_dag_ids: Mapping[str, str]) -> str:
-    if kind not in trigger_dag_ids:
-        known = ", ".join(trigger_dag_ids) or "none"
-        raise InvalidInput(
-            f"trigger_dag_ids names no DAG for {kind!r} plans, only for {known}: add one"
-        )
-    return trigger_dag_ids[kind]
 
 
 def _hash(*texts: str) -> str:

@@ -11,6 +11,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.services.compaction.compaction import (
     Ended,
@@ -64,7 +65,10 @@ def outstanding(
         if found.todo or not busy or left <= 0:
             return found
         if not told:
-            tell(f"{len(busy)} plans run elsewhere: {busy[0].message}; waiting up to {wait_s:g} s")
+            tell(
+                f"waiting up to {wait_s:g} s for {counted(len(busy), 'plan')} elsewhere: "
+                f"{busy[0].message}"
+            )
             told = True
         pause = min(left, LOOK_AGAIN_S)
         ports.coordinator.wait_head(_id(state), beyond=state.n, wait_s=pause)

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 
 from airflow.providers.common.compat.sdk import Context
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.operators.emission import emissions
+from airflow_provider_segtable.operators.emission import check_emission, emissions
+from airflow_provider_segtable.operators.links import run_name
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.planning.finder import finders
 from airflow_provider_segtable.planning.policy import OFF, Policy
@@ -34,7 +35,7 @@ class SegtablePlanOperator(TableOperator):
         table: below the connection's root, or a URI.
         trigger_dag_ids: for each kind of plan, the DAG that carries it out: ``{"minor": "...",
             "semi-major": "...", "major": "..."}``. A kind that the policy can turn off is not
-            planned without a DAG.
+            planned without a DAG; the others (minor) must have one.
         policy: overrides the table's own, e.g. ``{"min_segments": 4}``.
         plans_per_run: how many plans share one DAG run, and so one start of Spark.
         segtable_conn_id: the connection.
@@ -69,31 +70,28 @@ class SegtablePlanOperator(TableOperator):
         # Imported here, because it brings Airflow's database models to each DAG file and task.
         from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 
-        hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
-        with (
-            refused_at_once(f"planning {self.table}"),
-            hook.table_ports(self.table, author=author) as ports,
-        ):
-            run = plan_table(ports, policy=self._policy(ports))
+        with refused_at_once(f"planning {self.table}"):
+            always = [finder.plan.kind for finder in finders() if not finder.switch]
+            check_emission(always, self.trigger_dag_ids, self.plans_per_run)
+            hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
+            with hook.table_ports(self.table, author=author) as ports:
+                run = plan_table(ports, policy=self._policy(ports))
         self._tell(run)
         launches = [launch for launch in run.launches if self._has_dag(launch)]
         runs = emissions(
             launches,
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
-            conf={"table": self.table},
+            conf={"table": self.table, "planned_by": run_name(context)},
             notes="note" in signature(TriggerDagRunOperator).parameters,
         )
-        self.log.info("%d plans to run in %d DAG runs", len(launches), len(runs))
+        plans, made = counted(len(launches), "plan"), counted(len(runs), "DAG run")
+        self.log.info("%s to run in %s", plans, made)
         return runs
 
     def _has_dag(self, launch: Launch) -> bool:
-        """Return whether a launch has a DAG, or must have one.
-
-        A user's plan of a kind that can be turned off is left pending without one.
-        """
-        optional = {finder.plan.kind for finder in finders() if finder.switch}
-        if launch.kind in self.trigger_dag_ids or launch.kind not in optional:
+        """Return whether a launch has a DAG; a user's plan without one is left pending."""
+        if launch.kind in self.trigger_dag_ids:
             return True
         known = ", ".join(self.trigger_dag_ids)
         left = "%s stays pending: trigger_dag_ids names no DAG for %s plans, only for %s"
@@ -122,7 +120,8 @@ class SegtablePlanOperator(TableOperator):
         for plan_id, why in run.aborted.items():
             self.log.warning("aborted %s: %s", plan_id, why)
         if run.voided:
-            self.log.info("voided  %d ids without a live writer", len(run.voided))
+            ids = counted(len(run.voided), "id")
+            self.log.info("voided  %s without a live writer", ids)
         self.log.info("::group::skipped, with reasons (%d)", len(run.skipped))
         lines = (
             (str(each.chunk.interval), each.kind, ranges(each.partitions) or "all", each.reason)

@@ -5,7 +5,7 @@
    meet the same.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,18 +13,21 @@ from airflow.providers.common.compat.sdk import (
     AirflowFailException,
     AirflowNotFoundException,
     BaseOperator,
+    BaseOperatorLink,
     Context,
 )
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotATable
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import mask_credentials
+from airflow_provider_segtable.operators.links import SegtableTableLink
 
 
 class TableOperator(BaseOperator):
     """An operator over one ``table``, whose rendered fields show no credentials."""
 
     table: str
+    operator_extra_links: Collection[BaseOperatorLink] = (SegtableTableLink(),)
 
     def render_template_fields(self, context: Context, jinja_env: Any = None) -> None:
         """Render the fields, and mask credentials before Airflow stores them."""

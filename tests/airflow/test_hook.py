@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.zookeeper.access import Access
@@ -12,7 +13,7 @@ from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator impo
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 
-from .conftest import CONNECTION, Flights
+from .conftest import CONNECTION, JANUARY, Flights
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, **fields: object) -> SegtableHook:
@@ -107,3 +108,11 @@ def test_the_form_of_airflow_3_1_hides_what_a_connection_has_not() -> None:
     """Port, login, password and schema mean nothing here."""
     hidden = SegtableHook.get_ui_field_behaviour()["hidden_fields"]
     assert hidden == ["port", "login", "password", "schema"]
+
+
+def test_a_python_task_gets_the_table_that_programs_get(flights: Flights) -> None:
+    """It compacts, and takes rows without their nullable columns."""
+    with SegtableHook().table(flights.name) as table:
+        table.append(pa.table({"time_hour": [JANUARY]}))
+        assert table.compact().plans
+        assert table.snapshot().count() == 801

@@ -116,6 +116,17 @@ def test_larger_kinds_without_a_dag_are_not_planned(flights: Flights) -> None:
     assert run["conf"]["plans"] == [asked[0].plan.id]
 
 
+@pytest.mark.parametrize("wrong", [{"trigger_dag_ids": {"major": "m"}}, {"plans_per_run": 0}])
+def test_runs_that_could_not_be_made_fail_before_anything_is_planned(
+    flights: Flights, wrong: dict[str, Any]
+) -> None:
+    """Minor compactions cannot be turned off, so they need a DAG; no retry would help."""
+    version = flights.table.state().n
+    with pytest.raises(AirflowFailException, match=r"'minor' plans.*add one|give at least 1"):
+        planner(**wrong).execute({})
+    assert flights.table.state().n == version
+
+
 def test_every_kind_has_its_dag(flights: Flights) -> None:
     """What is to be sorted goes to the DAG of semi-major runs."""
     dags = {"minor": "a", "semi-major": "b", "major": "c"}

@@ -83,6 +83,19 @@ def defines(base: type, module: str) -> bool:
     )
 
 
+def test_every_link_of_an_operator_is_declared() -> None:
+    """Airflow refuses links of a DAG whose classes no provider names."""
+    used = {
+        f"{type(link).__module__}.{type(link).__qualname__}"
+        for kind, module in named_modules()
+        for value in vars(import_module(module)).values()
+        if isinstance(value, type) and issubclass(value, BaseOperator)
+        for link in value.operator_extra_links
+        if kind == "operators" and type(link).__module__.startswith("airflow_provider_segtable")
+    }
+    assert used == {*INFO["extra-links"]}
+
+
 def test_every_integration_is_declared() -> None:
     """What hooks, operators, sensors and triggers belong to is in the list of integrations."""
     declared = {integration["integration-name"] for integration in INFO["integrations"]}
