@@ -15,6 +15,7 @@ from rich.text import Text
 
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.cli.input.engines import check_spark
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
@@ -73,7 +74,7 @@ def tell(facts: Facts, *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    matched = f"{facts['matched']:,} {'row' if facts['matched'] == 1 else 'rows'} matched"
+    matched = f"{counted(facts['matched'], 'row')} matched"
     moved = f", {facts['deleted'] or 0:,} deleted, {facts['inserted']:,} inserted"
     # deletes by predicate are not counted
     counts = f"{matched}{'' if facts['deleted'] is None else moved}"

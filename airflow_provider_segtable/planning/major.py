@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
@@ -134,8 +134,9 @@ def replacing(
         rows=sum(segment.rows for segment in segments),
         size=size,
         reason=(
-            f"{len(inputs)} segments, {describe_size(size)} -> about {about} in a new version, "
-            f"{form}sorted by {order or 'event time'}: {'; '.join(need.why for need in needs)}"
+            f"{counted(len(inputs), 'segment')}, {describe_size(size)} -> about {about} in a new "
+            f"version, {form}sorted by {order or 'event time'}: "
+            f"{'; '.join(need.why for need in needs)}"
         ),
         clustering=order,
         region=region,

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import SegmentsRefused
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
@@ -169,7 +169,7 @@ def _not_worth_it(batch: Run, found: PlannerContext) -> str | None:
     if age_minutes >= policy.max_age_minutes:
         return None
     return (
-        f"only {count} adjacent small segments of {policy.min_segments}, "
+        f"only {counted(count, 'adjacent small segment')} of {policy.min_segments}, "
         f"oldest {age_minutes:.0f} min of {policy.max_age_minutes:g}"
     )
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.plans.kinds import smallest
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, least_size
@@ -85,7 +85,7 @@ class Area:
     def skipped(self, why: str, kind: str) -> Iterator[Skipped]:
         """Yield the skip records of its unexamined chunks."""
         size = describe_size(sum([summary.size for _, summary in self.known]))
-        reason = f"{why}: {self.segments} segments of {size} in all"
+        reason = f"{why}: {counted(self.segments, 'segment')} of {size} in all"
         for chunk, _ in self.known:
             yield Skipped(chunk=chunk, partitions=(), reason=reason, kind=kind)
 
@@ -224,5 +224,5 @@ def _unlooked(one: Area) -> _Entry:
 
 def _used_up(chosen: int, policy: Policy) -> str:
     if chosen == policy.max_plans:
-        return f"over the budget of {policy.max_plans} plans a run"
+        return f"over the budget of {counted(policy.max_plans, 'plan')} a run"
     return f"over the budget of {describe_size(policy.max_plan_bytes)} a run"

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import ClassVar
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
@@ -125,7 +125,7 @@ def _not_due(found: PlannerContext, chunk: ChunkKey, segments: tuple[Segment, ..
         return f"{100 * share:.0f} % are not sorted by {policy.clustering}, of {wanted:g} %"
     if size < policy.target_size and len(segments) < policy.min_segments and not much:
         return (
-            f"too little to sort: {describe_size(size)} in {len(segments)} segments, "
+            f"too little to sort: {describe_size(size)} in {counted(len(segments), 'segment')}, "
             f"of {describe_size(policy.target_size)} or {policy.min_segments}"
         )
     if size > policy.max_plan_bytes:
@@ -192,7 +192,7 @@ def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candi
         rows=sum(segment.rows for segment in segments),
         size=size,
         reason=(
-            f"{len(inputs)} segments, {describe_size(size)} -> about {about} "
+            f"{counted(len(inputs), 'segment')}, {describe_size(size)} -> about {about} "
             f"sorted by {order or 'event time'}: {why}"
         ),
         clustering=order,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.policy import Policy
@@ -35,7 +36,7 @@ def judge_small_segments(
     where = f", most in {worst}" if worst else ""
     return Verdict(
         satisfied=found_most <= wanted,
-        message=f"{found_most} small segments a chunk (at most {wanted} wanted){where}",
+        message=f"{counted(found_most, 'small segment')} a chunk (at most {wanted} wanted){where}",
         small_segments=found_most,
         version=state.n,
     )

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import VectorFile, holds_any, paths
 from airflow_provider_segtable.core.errors import AlreadyExists, CorruptTable
 from airflow_provider_segtable.core.log.events import RowsChanged, TableRepaired
@@ -190,8 +191,8 @@ def _undecided(path: str, there: int, rows: Rows) -> Doubt:
     return Doubt(
         reason=Reason.DELETES,
         interval=min(rows).interval,
-        note=f"deletes {whole} rows, {there} of them still present; no event confirms its commit: "
-        "choose --deletes apply or --deletes ignore",
+        note=f"deletes {counted(whole, 'row')}, {there} of them still present; no event confirms "
+        "its commit: choose --deletes apply or --deletes ignore",
         paths=(path,),
         rows=there,
     )

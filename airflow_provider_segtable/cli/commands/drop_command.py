@@ -15,7 +15,7 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     store_options,
 )
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ def _facts(uri: str, found: "DropResult", *, dry_run: bool) -> Facts:
 
 
 def _amount(facts: Facts) -> str:
-    files = f"{facts['files']:,} files, {describe_size(facts['bytes'])}"
+    files = f"{counted(facts['files'], 'file')}, {describe_size(facts['bytes'])}"
     if facts["rows"] is None:
         return f"the rest of table {facts['name']} ({files})"
-    parts = f"{facts['rows']:,} rows in {facts['segments']:,} segments"
+    parts = f"{counted(facts['rows'], 'row')} in {counted(facts['segments'], 'segment')}"
     return f"table {facts['name']} with {parts}, all its versions ({files})"
 
 

@@ -15,6 +15,7 @@ from airflow_provider_segtable.cli.input.options import (
     TableUri,
     store_options,
 )
+from airflow_provider_segtable.core.counted import counted
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.core.log.events import TableCreated
@@ -148,7 +149,7 @@ def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
     head = f"{plan.table.name}: {'wrote' if done else 'would write'} {what}"
     lines = [
         Text(head, style="bold"),
-        Text(f"  shows {len(plan.shown)} segments, {facts['rows']} rows"),
+        Text(f"  shows {counted(len(plan.shown), 'segment')}, {counted(facts['rows'], 'row')}"),
     ]
     for name in ("put_aside", "lost_files", "adopted", "left_out", "foreign", "leftovers"):
         if facts[name]:
@@ -156,13 +157,13 @@ def draw_plan(plan: "RepairPlan", *, done: bool) -> Group:
     unreadable = {**plan.files.unreadable, **plan.deletes.unreadable}
     lines += [Text(f"  unreadable: {path}: {why}") for path, why in unreadable.items()]
     for each in facts["deletes"]:
-        what = f"{each['rows']} rows, {each['rows_there']} of them still present"
+        what = f"{counted(each['rows'], 'row')}, {each['rows_there']} of them still present"
         lines.append(Text(f"  deletes: {each['path']}: {what}"))
     if facts["deleted_again"]:
-        lines.append(Text(f"  deleted again: {facts['deleted_again']} rows"))
+        lines.append(Text(f"  deleted again: {counted(facts['deleted_again'], 'row')}"))
     for doubt in plan.doubts:
         style = "bold red" if doubt in plan.blocking else "yellow"
-        amount = f", {doubt.rows} rows" if doubt.rows else ""
+        amount = f", {counted(doubt.rows, 'row')}" if doubt.rows else ""
         lines.append(Text(f"  {doubt.reason.value}: {doubt.interval}: {doubt.note}{amount}", style))
         lines += [Text(f"    {path}", style="dim") for path in doubt.paths]
     return Group(*lines)

@@ -14,6 +14,7 @@ from airflow_provider_segtable.cli.input.options import (
     StorageOptions,
     TableUri,
 )
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -84,8 +85,9 @@ def _facts(uri: str, table: Any, found: "RestoreResult", *, dry_run: bool) -> Fa
 
 
 def _tell(answer: Facts) -> None:
-    what = f"version {answer['restored']}: {len(answer['intervals']):,} intervals change"
-    back = f", {answer['segments']:,} segments with {answer['rows']:,} rows come back"
+    changed = counted(len(answer["intervals"]), "interval")
+    what = f"version {answer['restored']}: changes in {changed}"
+    back = f", {counted(answer['rows'], 'row')} in {counted(answer['segments'], 'segment')} back"
     if answer["dry_run"]:
         show(Text(f"{what}{back}"))
         note("[dim]a dry run: nothing was written[/]")

@@ -19,6 +19,7 @@ from airflow_provider_segtable.cli.input.options import (
     TableUri,
     store_options,
 )
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 
@@ -210,7 +211,7 @@ def _print_table(batches: Iterator["pa.RecordBatch"], found: "Scan", limit: int 
     for row in rows:
         table.add_row(*(_cell(row[name]) for name in shown))
     total = found.count()
-    told = [f"{total:,} rows at version {found.version}"]
+    told = [f"{counted(total, 'row')} at version {found.version}"]
     if limit is not None and total > limit:
         told.append(f"--limit shows more than {limit}")
     if len(shown) < len(columns):

@@ -25,6 +25,7 @@ from airflow_provider_segtable.cli.input.options import (
     TableUri,
     store_options,
 )
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity, worst
 
@@ -164,13 +165,13 @@ def draw_findings(findings: Sequence[Finding]) -> RenderableType:
 
 def _draw(facts: Facts, found: "Verification") -> RenderableType:
     checked = facts["checked"]
-    rows = f", {checked['rows']} rows" if facts["deep"] else ""
-    summary = (
-        f"events {facts['first_event']} to {facts['version']}, {checked['checkpoints']} "
-        f"checkpoints, {checked['files']} files{rows}"
-    )
+    rows = f", {counted(checked['rows'], 'row')}" if facts["deep"] else ""
+    checkpoints = counted(checked["checkpoints"], "checkpoint")
+    files = counted(checked["files"], "file")
+    span = f"events {facts['first_event']} to {facts['version']}"
+    summary = f"{span}, {checkpoints}, {files}{rows}"
     if worst(found.findings) in (None, Severity.INFO):
         said = Text(f"sound: {summary}", style="green")
     else:
-        said = Text(f"{len(found.findings)} findings in {summary}", style="bold")
+        said = Text(f"{counted(len(found.findings), 'finding')} in {summary}", style="bold")
     return Group(draw_findings(found.findings), said)

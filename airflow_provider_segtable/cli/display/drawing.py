@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from airflow_provider_segtable.cli.display.output import Facts
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time.interval import iso
 from airflow_provider_segtable.planning.reasons import joined, ranges
 from airflow_provider_segtable.planning.settings import DEFAULT
@@ -91,9 +91,11 @@ def describe(facts: Facts) -> RenderableType:
     holds.add_column(style="bold cyan", no_wrap=True)
     holds.add_column()
     size = describe_size(counts["bytes"])
-    rolled = f" of {counts['events']:,} events" if counts["events"] != counts["rows"] else ""
-    rows = f"{counts['rows']:,} rows{rolled}"
-    holds.add_row("holds", f"{rows}, {size}, in {counts['chunks']} chunks")
+    rolled = (
+        f" of {counted(counts['events'], 'event')}" if counts["events"] != counts["rows"] else ""
+    )
+    rows = f"{counted(counts['rows'], 'row')}{rolled}"
+    holds.add_row("holds", f"{rows}, {size}, in {counted(counts['chunks'], 'chunk')}")
     if gone := _deleted(counts):
         holds.add_row("of them", f"{gone}, not yet removed from files")
     for override in facts["zones"]:
@@ -125,8 +127,7 @@ def _deleted(counts: Facts) -> str:
     if counts["deleted_rows"]:
         parts.append(f"{counts['deleted_rows']:,} deleted")
     if counts["deleted_predicates"]:
-        many = counts["deleted_predicates"]
-        parts.append(f"{many:,} pending predicate delete{'' if many == 1 else 's'}")
+        parts.append(counted(counts["deleted_predicates"], "pending predicate delete"))
     return ", ".join(parts)
 
 
@@ -166,7 +167,9 @@ def segments(facts: Facts) -> RenderableType:
     return Group(
         Text(f"Segments at version {facts['version']}", style="bold"),
         *chunks,
-        Text(f"{len(all_of_them):,} segments, {rows:,} rows, {size}", style="dim"),
+        Text(
+            f"{counted(len(all_of_them), 'segment')}, {counted(rows, 'row')}, {size}", style="dim"
+        ),
     )
 
 
@@ -238,7 +241,7 @@ def plan(facts: Facts) -> RenderableType:
     for plan_id, why in facts["abort_reasons"].items():
         parts.append(Text(f"aborted: {plan_id}, {why}", style="yellow"))
     if facts["voided"]:
-        parts.append(Text(f"voided: {len(facts['voided'])} ids without a live writer"))
+        parts.append(Text(f"voided: {counted(len(facts['voided']), 'id')} without a live writer"))
     return Group(*parts)
 
 

@@ -5,6 +5,7 @@
 
 from functools import partial
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -22,7 +23,7 @@ def damaged_file(segment: Segment, code: str, what: str) -> Finding:
     return _critical(
         code=code,
         where=segment.path,
-        what=f"file of segment {segment.id} ({segment.rows} rows{group}): {what}",
+        what=f"file of segment {segment.id} ({counted(segment.rows, 'row')}{group}): {what}",
         why="scans of its time chunk fail, or give other rows than were committed",
         do=_restore(segment),
     )
@@ -49,7 +50,7 @@ def damaged_vectors(path: str, code: str, what: str, rows: int) -> Finding:
     return _critical(
         code=code,
         where=path,
-        what=f"deletion vectors of {rows} rows: {what}",
+        what=f"deletion vectors of {counted(rows, 'row')}: {what}",
         why="scans of segments that may have these rows fail; no other file records the deletions",
         do=f"restore {path} from a backup; without one, move _segtable away, and rebuild the log "
         "with the remaining deletions: segtable repair TABLE --deletes apply",

@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 
 Curve = Literal["lexicographic", "zorder"]
@@ -44,7 +45,7 @@ class Order:
             raise InvalidInput(f"order {self} names {', '.join(twice)} twice: name columns once")
         if self.curve == "zorder" and len(self.columns) not in ZORDER_COLUMNS:
             raise InvalidInput(
-                f"{self} is over {len(self.columns)} columns: a z-order takes "
+                f"{self} is over {counted(len(self.columns), 'column')}: a z-order takes "
                 f"{ZORDER_COLUMNS.start} to {ZORDER_COLUMNS.stop - 1}; "
                 "for one column write just its name"
             )

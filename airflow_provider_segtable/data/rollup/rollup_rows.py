@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
@@ -219,7 +220,7 @@ class RollupJob:
     @property
     def title(self) -> str:
         """Return the job's title in the Spark UI."""
-        return f"roll up {len(self.inputs)} segments into {len(self.outputs)}"
+        return f"roll up {counted(len(self.inputs), 'segment')} into {len(self.outputs)}"
 
     def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
         """Write the outputs and return their descriptors.

@@ -9,6 +9,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
@@ -42,7 +43,7 @@ class SketchJob:
     @property
     def title(self) -> str:
         """Return the job's title in the Spark UI."""
-        return f"roll up {len(self.inputs)} segments with sketches"
+        return f"roll up {counted(len(self.inputs), 'segment')} with sketches"
 
     def run(self, files: DataFiles | None = None) -> Any:  # noqa: ARG002  # every job has this
         """Refuse to run outside Spark.

@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.metric import HIDDEN
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
@@ -105,7 +106,7 @@ class SurveyJob:
     @property
     def title(self) -> str:
         """Return the job's title in the Spark UI."""
-        return f"sort: look at {len(self.inputs)} segments"
+        return f"sort: look at {counted(len(self.inputs), 'segment')}"
 
     def run(self, files: DataFiles | None = None) -> Surveyed:
         """Run the job.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.findings.health_findings import Observed
@@ -27,7 +28,7 @@ def undone_deletions(seen: Observed) -> Iterator[Finding]:
         code="deleted-rows",
         severity=Severity.WARNING,
         where=str(worst),
-        what=f"{idle[worst]} ({rows:.0f} rows), and no compaction is planned"
+        what=f"{idle[worst]} ({counted(round(rows), 'row')}), and no compaction is planned"
         f"{_why(seen, worst)}; affected time chunks: {len(idle)}",
         why="scans decode deleted rows only to drop them, and their space is not freed",
         do=f"segtable compact {seen.table} --kind major --interval {worst}",

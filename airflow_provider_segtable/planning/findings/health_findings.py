@@ -17,7 +17,7 @@ Without a coordinator no worker is reported dead.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_segtable.core.counted import describe_size
+from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.locks.lockbox import MAX_YIELDS, Generation, Lock
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.kinds import kinds, smallest
@@ -282,7 +282,7 @@ def _checkpoint(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
         code="late-checkpoint",
         severity=Severity.WARNING,
         where="_segtable/checkpoints",
-        what=f"{since} events since the newest checkpoint ({where}, the log ends with "
+        what=f"{counted(since, 'event')} since the newest checkpoint ({where}, the log ends with "
         f"{seen.state.n})",
         why="each reader that opens the table reads all of them, one by one",
         do=f"give writers access to {seen.table}/_segtable/checkpoints; they write one with "
@@ -329,8 +329,8 @@ def _uncompacted(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
         code="not-compacted",
         severity=Severity.WARNING,
         where=seen.table,
-        what=f"nothing was compacted for {_age(minutes)}, although {len(chosen)} plans over "
-        f"{segments} segments ({size}) are worthwhile",
+        what=f"nothing was compacted for {_age(minutes)}; worthwhile: "
+        f"{counted(len(chosen), 'plan')} over {counted(segments, 'segment')} ({size})",
         why="scans get slower with every small segment",
         do=f"segtable compact {seen.table} --all, and check that its DAG runs",
     )

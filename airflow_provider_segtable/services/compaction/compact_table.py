@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import SegmentId
@@ -143,7 +144,8 @@ def _check(kind: str | None, wishes: dict[str, object]) -> None:
 
 def _tell(result: PlanResult) -> None:
     level = logging.ERROR if result.ended is Ended.FAILED else logging.INFO
-    counts = f"{result.segments_in} -> {result.segments_out} segments, {result.rows} rows"
+    made, rows = counted(result.segments_out, "segment"), counted(result.rows, "row")
+    counts = f"{result.segments_in} -> {made}, {rows}"
     _log.log(level, "%s: %s", result.plan_id, f"{result.ended.value} {result.message or counts}")
 
 

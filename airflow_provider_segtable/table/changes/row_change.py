@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import Deletion, VectorFile
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import (
@@ -113,10 +114,11 @@ class ChangeResult:
 
     def __str__(self) -> str:
         """Return e.g. ``3 rows matched, 3 deleted, 0 inserted: event 7``."""
-        gone = "an unknown number" if self.deleted is None else self.deleted
+        gone = "an unknown number" if self.deleted is None else f"{self.deleted:,}"
         none = "a dry run" if self.dry_run else "nothing to do, no event"
         event = none if self.n is None else f"event {self.n}"
-        return f"{self.matched} rows matched, {gone} deleted, {self.inserted} inserted: {event}"
+        matched = counted(self.matched, "row")
+        return f"{matched} matched, {gone} deleted, {self.inserted:,} inserted: {event}"
 
 
 @dataclass(frozen=True, slots=True)

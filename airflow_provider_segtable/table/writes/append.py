@@ -15,6 +15,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CommitConflict,
@@ -104,8 +105,8 @@ class AppendResult:
         """Return e.g. ``3 rows in 1 segment: event 7``."""
         if self.rows is None or self.segments is None:
             return f"appended before: event {self.n}"
-        rows, many = ("" if count == 1 else "s" for count in (self.rows, self.segments))
-        return f"{self.rows} row{rows} in {self.segments} segment{many}: event {self.n}"
+        rows, segments = counted(self.rows, "row"), counted(self.segments, "segment")
+        return f"{rows} in {segments}: event {self.n}"
 
 
 Write = Callable[[AppendTicket], Sequence[Segment]]

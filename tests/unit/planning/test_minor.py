@@ -109,7 +109,7 @@ def test_budget_takes_the_best_first() -> None:
     policy = Policy(target_size=1000, min_segments=4, max_plans=1)
     planned = plan_minor(state, policy, NOW)
     assert [plan.chunk for plan in planned.chosen] == [february]
-    assert "over the budget of 1 plans a run" in reasons(planned)
+    assert "over the budget of 1 plan a run" in reasons(planned)
 
 
 def test_hot_chunks_can_be_skipped() -> None:

@@ -50,7 +50,7 @@ def chunks(ports: TableContext) -> list[Interval]:
             "'decade' is not a granularity: write one of hour, day",
         ),
         ("minor", {"clustering": "row"}, "minor compaction keeps the order of rows"),
-        ("major", {"clustering": "zorder(row)"}, r"zorder\(row\).*over 1 columns"),
+        ("major", {"clustering": "zorder(row)"}, r"zorder\(row\).*over 1 column:"),
         ("major", {"rollup": "perfect"}, "not a rollup table, so perfect rollup is impossible"),
         ("major", {"rollup": "total"}, "'total' is neither best-effort nor perfect"),
         (

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, assert_never
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.paths import known_name
@@ -141,8 +142,8 @@ def _decode_alteration(body: Mapping[str, Any]) -> TableAltered:
 
 
 def _line_of_creation(action: TableCreated) -> str:
-    columns = len(action.schema.columns)
-    return f"{action.name}: {columns} columns, chunks of a {action.granularity.value}"
+    columns = counted(len(action.schema.columns), "column")
+    return f"{action.name}: {columns}, chunks of a {action.granularity.value}"
 
 
 def _line_of_alteration(action: TableAltered) -> str:
