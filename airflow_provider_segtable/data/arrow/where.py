@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_expression, by_predicate
 
@@ -34,13 +34,11 @@ def why_not_here(where: Where | None, schema: pa.Schema) -> str:
     """Return why only Spark can evaluate a condition; empty if this process can.
 
     Raises:
-        SchemaMismatch: there is no such column, for Spark neither.
+        InvalidInput: the condition is wrong, for Spark too.
     """
     try:
         if where is not None:
             condition(where, schema, "")
-    except SchemaMismatch:
-        raise
-    except InvalidInput as error:
+    except NeedsSpark as error:
         return str(error)
     return ""
