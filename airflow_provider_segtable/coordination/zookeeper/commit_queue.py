@@ -16,32 +16,38 @@ from contextlib import contextmanager, suppress
 from kazoo.exceptions import KazooException, NoNodeError
 
 from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
-from airflow_provider_segtable.coordination.zookeeper.nodes import ABANDONED_S, children
+from airflow_provider_segtable.coordination.zookeeper.nodes import ABANDONED_S, children, named
 
 
 @contextmanager
 def queued(link: Link, parent: str, wait_s: float) -> Iterator[None]:
     """Hold a place in the queue below ``parent``, from its turn on (rule 3)."""
-    guid = uuid.uuid4().hex
+    guid, places = uuid.uuid4().hex, list[str]()
     try:
         with suppress(Interrupted, KazooException):
-            _await_turn(link, parent, guid, wait_s)
+            made = link.begin(
+                link.client.create_async, f"{parent}/{guid}-", b"", ephemeral=True, sequence=True
+            )
+            queue = link.begin(link.client.get_children_async, parent)  # in the same round trip
+            places.append(link.wait(made))
+            _await_turn(link, places[0], named(link, queue), wait_s)
         yield
     finally:
-        link.clean(lambda: _leave(link, parent, guid))
+        if places:
+            link.delete(places)
+        else:
+            link.clean(lambda: _leave(link, parent, guid))
 
 
-def _await_turn(link: Link, parent: str, guid: str, wait_s: float) -> None:
+def _await_turn(link: Link, place: str, queue: list[str], wait_s: float) -> None:
     deadline = time.monotonic() + wait_s
-    made = link.begin(
-        link.client.create_async, f"{parent}/{guid}-", b"", ephemeral=True, sequence=True
-    )
-    own = link.wait(made).rpartition("/")[2]
+    parent, _, own = place.rpartition("/")
     while not link.abandoned and (left_s := deadline - time.monotonic()) > 0:
-        ahead = [name for name in children(link, parent) if _order(name) < _order(own)]
+        ahead = [name for name in queue if _order(name) < _order(own)]
         if not ahead:
             return
         _await_end(link, f"{parent}/{max(ahead, key=_order)}", min(left_s, ABANDONED_S))
+        queue = children(link, parent)
 
 
 def _await_end(link: Link, path: str, wait_s: float) -> None:
@@ -55,7 +61,7 @@ def _order(name: str) -> str:
 
 
 def _leave(link: Link, parent: str, guid: str) -> None:
-    """Delete the place, even if its creation was never confirmed."""
+    """Delete the place, although its creation was never confirmed."""
     for name in children(link, parent):
         if name.startswith(guid):
             with suppress(NoNodeError):
