@@ -101,7 +101,7 @@ def changed(driver: Driver) -> Sequence[object]:
 
 
 def rolled_up(driver: Driver, *metrics: str) -> Sequence[object]:
-    """Ingest and compact, once in each way; give a rollup table's answers before and after."""
+    """Ingest and compact, twice; give a rollup table's answers before and after."""
     how = Rollup(
         dimensions=("k",),
         metrics=tuple(map(Metric.parse, metrics)),
@@ -109,7 +109,7 @@ def rolled_up(driver: Driver, *metrics: str) -> Sequence[object]:
     )
     table = driver.table(f"rollup{len(metrics)}", kind=how)
     found = []
-    for number, kind in enumerate(KINDS):
+    for number, kind in enumerate(("minor", "major")):  # a major one sorts as a semi-major does
         driver.give(table, 120 * number, 120 * number + 60)
         before = answers(driver, table, how)
         driver.compact(table, kind)
