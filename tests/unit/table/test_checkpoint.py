@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import IsNull
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
-from airflow_provider_segtable.core.locks.lockbox import FencingToken
+from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.log.events import (
     Appended,
     PlanAborted,
@@ -21,7 +21,7 @@ from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride
@@ -163,7 +163,7 @@ def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(
     monkeypatch.setattr(checkpoint_writer, "GROUP_ROWS", rows)
     chunks = [month(n) for n in range(7)]
     some = [first(p, chunk=chunk) for chunk in chunks[1:6] for p in (0, 1)]
-    begun = after(created(), Appended(segments=tuple(some)))
+    begun = after(created(), Appended(segments=(*some, tombstone(month(8), BASE))))
     state = saved(begun)
     steps: tuple[tuple[list[Segment], list[Segment], list[int]], ...] = (
         ([], [], []),
@@ -191,9 +191,14 @@ def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(
 
 
 def saved(state: State) -> State:
-    """Return the state as a checkpoint gives it back."""
+    """Return the state as a checkpoint gives it back, with the files that it names."""
     found = read_checkpoint(write_checkpoint(state))
+    named = sorted(found.timeline.paths())
+    assert named == sorted(s.path for s in state.timeline.segments() if s.path)
     assert found == state
+    assert len(found.ids) == len(state.ids)
+    for generation in Generation:
+        assert [*found.ids.holes(generation)] == [*state.ids.holes(generation)]
     return found
 
 
