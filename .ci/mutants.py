@@ -196,6 +196,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "table/log/committer": LOG,
     "table/log/event_log": LOG,
     "table/tags": ("tests/unit/table/test_tags.py",),
+    "table/unnamed_files": ("tests/unit/table/test_unnamed_files.py",),
     "table/writes/append": ("tests/unit/table/test_append.py",),
     "table/writes/incoming": ("tests/unit/table/test_append.py",),
 }
