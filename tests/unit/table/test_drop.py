@@ -267,6 +267,41 @@ def once(call: Callable[[], None]) -> Callable[[], None]:
     return lambda: calls.pop()() if calls else None
 
 
+@dataclass
+class Noting:
+    """A storage that notes its changes, in order."""
+
+    inner: MemoryStorage
+    calls: list[tuple[str, str]]
+
+    def __getattr__(self, name: str) -> object:
+        known = getattr(self.inner, name)
+        if name not in {"create", "delete", "settle"}:
+            return known
+
+        def noted(path: str, *rest: bytes) -> None:
+            self.calls.append((name, path))
+            known(path, *rest)
+
+        return noted
+
+
+def test_the_name_goes_first_durably_and_the_events_last(place: Place) -> None:
+    """A power cut between any two steps leaves what leads to the marker, or a whole table."""
+    n, calls = place.table().state().n + 1, list[tuple[str, str]]()
+    drop(replace(place.ports(), storage=Noting(place.storage, calls)))  # type: ignore[arg-type]
+    begun = calls.index(("create", event_path(n)))
+    assert calls[begun + 1 : begun + 4] == [
+        ("create", expired_path(n + 1)),
+        ("settle", TIMELINE),
+        ("settle", EXPIRED),
+    ]
+    deleted = [path for name, path in calls[begun:] if name == "delete"]
+    assert deleted[-n - 1 :] == [event_path(number) for number in range(n + 1)]
+    assert not [path for path in deleted[: -n - 1] if path.startswith(TIMELINE)]
+    assert expired_path(n + 1) not in deleted
+
+
 def test_killed_between_any_two_steps(
     service: MemoryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
