@@ -43,7 +43,7 @@ def rows_of(spark: SparkSession, table: Table, **asked: Any) -> list[tuple[objec
 def test_spark_reads_and_compacts_files_of_all_schemas(
     spark: SparkSession, make_table: MakeTable
 ) -> None:
-    """Renamed, widened, swapped, dropped and added columns; deleted rows; before and after."""
+    """Renamed, widened, swapped, dropped, added columns; deleted rows; compacted, restored."""
     table = make_table(FIRST)
     at = pa.array([1356998400_000000 + n for n in range(6)], FIRST.field("at").type)
     values = {"n": range(6), "price": [n / 2 for n in range(6)], "who": list("abcdef")}
@@ -79,3 +79,12 @@ def test_spark_reads_and_compacts_files_of_all_schemas(
         compact(table.ports, plans, spark_execute(spark))
         assert rows_of(spark, table, columns=names) == wanted
     assert {segment.schema for segment in table.state().timeline.visible_segments()} == {1}
+    late = table.state().n
+    table.restore(version=1)
+    first = table.scan(columns=names).to_arrow().to_pylist()
+    assert len(first) == 6
+    assert rows_of(spark, table, columns=names) == sorted(
+        (tuple(row.values()) for row in first), key=str
+    )
+    table.restore(version=late)
+    assert rows_of(spark, table, columns=names) == wanted
