@@ -17,6 +17,7 @@ decoded on demand (``packed_chunk``); both answer the same questions (``AnyChunk
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.errors import CorruptTable
@@ -152,16 +153,23 @@ class Chunk:
                 return layer.minor_version
         return 0
 
+    def _only(self, partitions: AbstractSet[int]) -> bool:
+        """Return whether all segments are among these partitions."""
+        return all(segment.id.partition in partitions for segment in self.segments())
+
     def with_changes(self, add: Iterable[Segment], remove: Iterable[int]) -> "Chunk":
         """Return the chunk with partitions removed, then segments added.
 
         Raises:
             CorruptTable: if segments contradict each other.
         """
+        added, removed = tuple(add), frozenset(remove)
+        if not added and len(removed) >= self.count and self._only(removed):
+            return Chunk(key=self.key)
         draft = _Draft(self)
-        for partition in remove:
+        for partition in removed:
             draft.remove(partition)
-        for segment in add:
+        for segment in added:
             draft.add(segment)
         changed = draft.changed()
         if not changed:

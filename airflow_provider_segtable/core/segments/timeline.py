@@ -206,15 +206,24 @@ class Timeline:
         Raises:
             InvalidInput: if no segment of the group is present.
         """
+        (found,) = self.states(chunk, (group,))
+        return found
+
+    def states(self, chunk: ChunkKey, groups: Iterable[GroupKey]) -> Iterator[GroupState]:
+        """Yield the states of groups of one chunk, in their order; errors as ``state``."""
         found = self._chunk(chunk)
-        if found is None or found.group(group) is None:
-            raise InvalidInput(f"chunk {chunk} has no {group}: ask groups() for those it has")
         winning = [(piece, winner.key) for piece, winner in self._winning(chunk.interval)]
-        if found.shows(group) and any(winner == chunk for _, winner in winning):
-            return GroupState.VISIBLE
-        if found.hides(group) or _beaten(found, winning):
-            return GroupState.OVERSHADOWED
-        return GroupState.STANDBY
+        wins = any(winner == chunk for _, winner in winning)
+        beaten = found is not None and _beaten(found, winning)
+        for group in groups:
+            if found is None or found.group(group) is None:
+                raise InvalidInput(f"chunk {chunk} has no {group}: ask groups() for those it has")
+            if wins and found.shows(group):
+                yield GroupState.VISIBLE
+            elif beaten or found.hides(group):
+                yield GroupState.OVERSHADOWED
+            else:
+                yield GroupState.STANDBY
 
     def _chunk(self, key: ChunkKey) -> Chunk | None:
         found = self._chunks.find(key)

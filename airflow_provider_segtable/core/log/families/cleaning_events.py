@@ -263,27 +263,28 @@ def _claimed(state: State) -> frozenset[SegmentId]:
     return frozenset(i for p in state.pending_plans() for i in (*p.plan.inputs, *p.found))
 
 
-def _groups(segments: Iterable[Segment], state: State) -> Iterator[tuple[ChunkKey, Group]]:
+def _groups(segments: Iterable[Segment], state: State) -> Iterator[tuple[ChunkKey, list[Group]]]:
+    """Yield the groups of the segments, by chunk."""
     wanted: dict[ChunkKey, set[object]] = {}
     for segment in segments:
         wanted.setdefault(segment.id.chunk, set()).add(segment.shard.group)
     for chunk, keys in wanted.items():
-        for group in state.timeline.groups(chunk):
-            if group.key in keys:
-                yield chunk, group
+        yield chunk, [group for group in state.timeline.groups(chunk) if group.key in keys]
 
 
 def _not_overshadowed(segments: Iterable[Segment], state: State) -> Iterator[SegmentId]:
-    for chunk, group in _groups(segments, state):
-        if state.timeline.state(chunk, group.key) is not GroupState.OVERSHADOWED:
-            yield from (segment.id for segment in group.segments)
+    for chunk, groups in _groups(segments, state):
+        states = state.timeline.states(chunk, (group.key for group in groups))
+        for group, found in zip(groups, states, strict=True):
+            if found is not GroupState.OVERSHADOWED:
+                yield from (segment.id for segment in group.segments)
 
 
 def _torn(
     going: Mapping[SegmentId, Segment], kept: Mapping[SegmentId, Keep], state: State
 ) -> dict[SegmentId, Keep]:
     torn: dict[SegmentId, Keep] = {}
-    for _, group in _groups(going.values(), state):
+    for group in (group for _, some in _groups(going.values(), state) for group in some):
         members = [segment.id for segment in group.segments]
         if any(i not in going or i in kept for i in members):
             torn |= {i: Keep.GROUP for i in members if i in going and i not in kept}
