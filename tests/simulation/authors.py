@@ -55,6 +55,8 @@ SCHEMA = pa.schema(
 AGAIN = 0.2
 """How often a writer does once more what it was told had landed."""
 MOST_ROWS = 4
+PATIENCE = 20
+"""How often a changer looks for rows before it brings one itself."""
 LASTING = 3
 """Rows whose number this divides are not deleted by changers."""
 OF_CHANGERS = 1_000_000
@@ -158,10 +160,13 @@ def changer(world: World, number: int) -> Callable[[Actor], None]:
         ports = world.ports(actor)
         for turn in range(world.shape.changes_each):
             name = change_id(number, turn)
-            if name not in world.ledger.intended:
+            patience = PATIENCE
+            while name not in world.ledger.intended:
                 actor.sleep(actor.uniform())
+                patience -= 1
                 fresh = OF_CHANGERS + number * 1000 + turn * LASTING
-                world.ledger.intend(name, _wanted(world, actor, fresh))
+                if world.ledger.newest.rows or not patience:
+                    world.ledger.intend(name, _wanted(world, actor, fresh))
             intention = world.ledger.intended[name]
             durably(world, actor, name, partial(_change, ports, intention, name))
 
