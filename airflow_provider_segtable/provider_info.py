@@ -23,7 +23,6 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": _modules("hooks.segtable"),
         "operators": _modules(
-            "operators.application",
             "operators.change",
             "operators.clean",
             "operators.commit",
@@ -32,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
             "operators.overwrite",
             "operators.plan",
             "operators.rendered",
+            "operators.spark_operator",
         ),
         "sensors": _modules("sensors.small_segments"),
         "triggers": _modules("triggers.detached", "triggers.table", "triggers.watch"),

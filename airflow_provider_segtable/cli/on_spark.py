@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, print_warning
-from airflow_provider_segtable.cli.input.file_columns import FileColumns
+from airflow_provider_segtable.cli.input.chosen_columns import FileColumns
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, FileRows
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.data.files.input_files import InputFile

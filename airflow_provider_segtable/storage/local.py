@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.disk.folders import Folders, Sync, is_folder
 from airflow_provider_segtable.disk.os_failures import reading, writing
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.storage.paths import checked, folder
+from airflow_provider_segtable.storage.table_paths import checked, folder
 
 TEMPORARY = ".tmp"
 _REMAINS = re.compile(rf"\..+\.[0-9a-f]{{8,16}}\{TEMPORARY}")

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.clock import Clock
 from airflow_provider_segtable.ports.storage import Entry
-from airflow_provider_segtable.storage.paths import checked, folder, within
+from airflow_provider_segtable.storage.table_paths import checked, folder, within
 
 
 class MemoryStorage:

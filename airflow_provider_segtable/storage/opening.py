@@ -23,8 +23,8 @@ from airflow_provider_segtable.core.secret import SecretOptions, redacted
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.local import LocalStorage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.storage.paths import checked
 from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.storage.table_paths import checked
 
 SUPPORTED = (
     "a local path, file:///path, s3://bucket/path, gs://bucket/path, az://container/path, "

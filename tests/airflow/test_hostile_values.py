@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.hooks.segtable import Place
-from airflow_provider_segtable.hooks.settings import (
+from airflow_provider_segtable.hooks.spark_settings import (
     checked_deploy_mode,
     checked_master,
     checked_settings,

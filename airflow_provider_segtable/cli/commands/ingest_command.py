@@ -12,8 +12,9 @@ from airflow_provider_segtable.cli.changing import tell
 from airflow_provider_segtable.cli.commands.table_commands import writable_table
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
+from airflow_provider_segtable.cli.file_overwrite import only_spark, overwritten
+from airflow_provider_segtable.cli.input.chosen_columns import FileColumns
 from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption, check_spark
-from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     CommitId,
@@ -22,7 +23,6 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     store_options,
 )
-from airflow_provider_segtable.cli.overwriting import only_spark, overwritten
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.overwrite import Overwrite, extent_of
 from airflow_provider_segtable.planning.engine import Engine, chosen_engine

@@ -15,7 +15,7 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, 
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.tasks.reading import ReadTask
-from airflow_provider_segtable.storage.paths import absolute
+from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.snapshot import Snapshot
 
 NAMES = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])

@@ -1,7 +1,8 @@
 """Locations of a table's files for tasks and for Spark's own readers.
 
-1. A path without a scheme is made absolute (``storage.paths``), because a task has its own working
-   directory. Workers of a cluster must see it at the same path; only the user can ensure that.
+1. A path without a scheme is made absolute (``storage.table_paths``), because a task has its own
+   working directory. Workers of a cluster must see it at the same path; only the user can ensure
+   that.
 2. Spark's readers use Hadoop names for object stores and expand ``*?[]{}`` in paths, so these
    characters are escaped. Store credentials are Spark settings (``fs.s3a.*`` and so on).
 3. The *place* of a file is the end of its path, which is the same for every reader.
@@ -15,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from airflow_provider_segtable.core.errors import InvalidName
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.disk.folders import Folders
-from airflow_provider_segtable.storage.paths import absolute, is_local
+from airflow_provider_segtable.storage.table_paths import absolute, is_local
 
 _HADOOP = {"s3": "s3a", "s3a": "s3a", "gs": "gs", "abfs": "abfs", "abfss": "abfss"}
 

@@ -57,7 +57,7 @@ from airflow_provider_segtable.spark.tasks.writing import (
 )
 from airflow_provider_segtable.spark.writes.dataframe_ingest import dealt
 from airflow_provider_segtable.spark.writes.dataframe_rollup import rolled_up
-from airflow_provider_segtable.storage.paths import absolute
+from airflow_provider_segtable.storage.table_paths import absolute
 
 RANGES = 8
 """Ranges for each new segment: enough to balance segments."""

@@ -5,8 +5,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.cli.display.output import Facts, progress
+from airflow_provider_segtable.cli.input.chosen_columns import FileColumns
 from airflow_provider_segtable.cli.input.engines import check_spark
-from airflow_provider_segtable.cli.input.file_columns import FileColumns
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.planning.engine import Engine
 
