@@ -51,6 +51,8 @@ def test_odd_types_and_zones_arrive_exactly(spark: SparkSession, make_table: Mak
             ("price", pa.decimal128(20, 4)),
             ("raw", pa.binary()),
             ("small", pa.uint8()),
+            ("large", pa.uint64()),
+            ("code", pa.binary(4)),
             ("tags", pa.list_(pa.string())),
             ("who", pa.struct([("name", pa.string()), ("age", pa.int32())])),
             ("counts", pa.map_(pa.string(), pa.int64())),
@@ -61,7 +63,8 @@ def test_odd_types_and_zones_arrive_exactly(spark: SparkSession, make_table: Mak
         """select timestamp'2013-03-10 02:30:00.123456 America/New_York' + make_dt_interval(id) at,
         timestamp_ntz'2013-03-10 02:30:00.000001' `local`, date'0099-12-31' day,
         cast(-id as decimal(20, 4)) / 8 * 1.0000 price, cast(concat('x', id) as binary) raw,
-        cast(id as int) small, if(id = 1, null, array('a', null)) tags,
+        cast(id as int) small, cast(18446744073709551615 - id as decimal(20, 0)) large,
+        cast(lpad(id, 4, '0') as binary) code, if(id = 1, null, array('a', null)) tags,
         named_struct('name', concat('n', id), 'age', cast(id as int)) who,
         map('k', id) counts, if(id = 2, double('nan'), id / 3) `a.b ``c``` from range(60)"""
     ).withColumn("price", F.col("price").cast("decimal(20,4)"))
@@ -81,6 +84,8 @@ def test_odd_types_and_zones_arrive_exactly(spark: SparkSession, make_table: Mak
         "price": Decimal("0.0000"),
         "raw": b"x0",
         "small": 0,
+        "large": 2**64 - 1,
+        "code": b"0000",
         "tags": ["a", None],
         "who": {"name": "n0", "age": 0},
         "counts": [("k", 0)],

@@ -85,15 +85,21 @@ def test_an_empty_table_scans_to_no_rows(spark: SparkSession, make_table: MakeTa
 def test_nanoseconds_and_half_floats_are_read_too(
     spark: SparkSession, make_table: MakeTable
 ) -> None:
-    """Columns that Spark's reader refuses come as the nearest type, clipped like any other."""
-    kinds = [("at", pa.timestamp("ns", "UTC")), ("half", pa.float16()), ("n", pa.int64())]
-    table = make_table(pa.schema(kinds))
+    """Columns that Spark's reader refuses come as the nearest type; unsigned ones are signed."""
+    unsigned = pa.struct([("small", pa.uint16())])
+    kinds = [("at", pa.timestamp("ns", "UTC")), ("half", pa.float16()), ("n", pa.uint8())]
+    table = make_table(pa.schema([*kinds, ("in", unsigned)]))
     times = pa.array([1356998400_000_000_001, 1357084800_123_456_789], pa.timestamp("ns", "UTC"))
-    table.append(pa.table({"at": times, "half": pa.array([0.5, 1.5], pa.float16()), "n": [1, 2]}))
+    half, inside = pa.array([0.5, 1.5], pa.float16()), [{"small": 1}, {"small": 65535}]
+    rows = {"at": times, "half": half, "n": [1, 255], "in": pa.array(inside, unsigned)}
+    table.append(pa.table(rows))
     frame = scan(spark, table.snapshot(), Interval.parse("2013-01-02/2013-01-03"))
-    assert frame.dtypes == [("at", "timestamp"), ("half", "float"), ("n", "bigint")]
+    assert frame.dtypes == [
+        *(("at", "timestamp"), ("half", "float"), ("n", "smallint")),
+        ("in", "struct<small:int>"),
+    ]
     (row,) = frame.collect()
-    assert (row.half, row.n) == (1.5, 2)
+    assert (row.half, row.n, row["in"].small) == (1.5, 255, 65535)
     assert row.at.astimezone(UTC) == datetime(2013, 1, 2, 0, 0, 0, 123456, tzinfo=UTC)
 
 

@@ -121,6 +121,8 @@ def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
         return _akin(found, expected.value_type)
     if pa.types.is_null(found):
         return True
+    if pa.types.is_uint64(expected) and pa.types.is_decimal(found):
+        return bool(found.scale == 0)  # as Spark holds them
     if pa.types.is_nested(found):
         return _akin_nested(found, expected)
     return any(kind(found) and kind(expected) for kind in _KINDS) or found == expected

@@ -40,6 +40,12 @@ _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
     ("CANNOT_PARSE", SchemaMismatch),
     ("CAST_INVALID_INPUT", SchemaMismatch),
 )
+_WITHOUT_SPARK = "use the local engine (Table.append, --engine local), which reads this type"
+_WAYS_OUT = (
+    ("PARQUET_TYPE_ILLEGAL", _WITHOUT_SPARK),
+    ("UNSUPPORTED_TIME_TYPE", _WITHOUT_SPARK),
+)
+"""Ways out by Spark's error conditions."""
 
 
 @contextmanager
@@ -62,7 +68,8 @@ def translate(error: Exception, what: str) -> SegtableError:
         )
     default = InvalidInput if isinstance(error, AnalysisException) else ExecutionFailed
     kind = next((kind for word, kind in _KINDS if word in text), default)
-    return kind(f"{what}: {lost_task(text) or gist(text)}")
+    way_out = next((f"; {way}" for word, way in _WAYS_OUT if word in text), "")
+    return kind(f"{what}: {lost_task(text) or gist(text)}{way_out}")
 
 
 def _missing_connector(text: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
@@ -41,18 +42,18 @@ def arrow_scan(
         row_filters: the deleted rows, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
     """
-    target = pa.schema([*readable(schema), *(NAMES if addressed else ())])
+    kinds = spark_schema(pa.schema([*readable(schema), *(NAMES if addressed else ())]))
 
     task = ReadTask(
         uri=absolute(snapshot.ports.uri),
         storage_options=snapshot.ports.storage_options,
         segments=spark.sparkContext.broadcast([(each, row_filters[each.id]) for each in segments]),
         schema=schema,
-        target=target,
+        target=to_arrow_schema(kinds, timezone="UTC"),
         time_column=snapshot.state.table.time_column,
         addressed=addressed,
         checked=snapshot.checked,
     )
     tasks = min(len(segments), spark.sparkContext.defaultParallelism * 4)
     numbers = spark.range(0, len(segments), 1, tasks)
-    return numbers.mapInArrow(task.run, spark_schema(target))
+    return numbers.mapInArrow(task.run, kinds)

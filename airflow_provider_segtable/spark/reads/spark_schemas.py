@@ -60,7 +60,7 @@ def _spark_type(field: "pa.Field[Any]") -> T.DataType:
         pass
     raise SchemaMismatch(
         f"Spark cannot read column {field.name!r} of type {kind} from Parquet: "
-        "leave it out by columns=[...], or read with Table.snapshot().to_arrow()"
+        "leave it out by columns=[...], or work without Spark (Table, --engine local)"
     )
 
 

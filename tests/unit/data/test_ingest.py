@@ -1,6 +1,7 @@
 """Ingest: what is refused, what is cast, and what a segment's file looks like."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -171,6 +172,17 @@ def test_null_times_are_refused() -> None:
 
 
 Change = Callable[[pa.Table], pa.Table]
+
+
+def test_whole_decimals_are_large_unsigned_integers() -> None:
+    """Spark holds uint64 as decimal(20, 0); what is no such integer is refused."""
+    schema = pa.schema([("at", pa.timestamp("us")), ("large", pa.uint64())])
+    at, most = pa.array([0, 1]).cast(pa.timestamp("us")), Decimal(2**64 - 1)
+    given = pa.table({"at": at, "large": pa.array([most, None], pa.decimal128(20, 0))})
+    assert check_rows(given, schema, "at")["large"].to_pylist() == [2**64 - 1, None]
+    for wrong in (pa.array([Decimal(-1), None]), pa.array([Decimal("1.5"), None])):
+        with pytest.raises(SchemaMismatch, match="'large': expected uint64"):
+            check_rows(given.set_column(1, "large", wrong), schema, "at")
 
 
 @pytest.mark.parametrize(

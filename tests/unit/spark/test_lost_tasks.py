@@ -101,3 +101,11 @@ def test_a_missing_connector_is_named(said: str, scheme: str) -> None:
     assert isinstance(told, DependencyMissing)
     for words in (scheme, "hadoop-aws", "local engine", "reading s3://lake/day.parquet"):
         assert words in str(told)
+
+
+def test_a_type_that_spark_does_not_read_has_a_way_out() -> None:
+    """A file with nanoseconds is read without Spark."""
+    said = "[PARQUET_TYPE_ILLEGAL] Illegal Parquet type: INT64 (TIMESTAMP(NANOS,true))."
+    told = str(translate(RuntimeError(said), "reading day.parquet"))
+    assert "NANOS" in told
+    assert told.endswith("which reads this type")
