@@ -166,7 +166,10 @@ TESTS: dict[str, tuple[str, ...]] = {
     "table/log/checkpoint_chunks": CHECKPOINTS,
     "table/log/checkpoint_head": CHECKPOINTS,
     "table/changes": ROW_CHANGES,
-    "table/changes/merge_rows": ("tests/unit/data/test_merge.py", "tests/unit/table"),
+    "table/changes/merge_rows": (
+        "tests/unit/table/test_update.py",
+        "tests/unit/table/test_columns.py",
+    ),
     "table/changes/overwriting": OVERWRITES,
     "core/recovery/version_claims": CLAIMS,
     "core/plans": ("tests/unit/core/test_plans.py", *RULES),
