@@ -111,6 +111,7 @@ DEFINITIONS = (
 )
 CHECKPOINTS = (
     "tests/unit/table/test_checkpoint.py",
+    "tests/unit/table/test_checkpoint_copies.py",
     "tests/unit/table/test_event_log.py",
     "tests/unit/table/test_overwrite.py",
     "tests/unit/table/test_restore.py",
@@ -165,6 +166,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "table/log/checkpoint": CHECKPOINTS,
     "table/log/checkpoint_chunks": CHECKPOINTS,
     "table/log/checkpoint_head": CHECKPOINTS,
+    "table/log/checkpoint_writer": CHECKPOINTS,
     "table/changes": ROW_CHANGES,
     "table/changes/merge_rows": (
         "tests/unit/table/test_update.py",
