@@ -67,7 +67,7 @@ def test_the_area_with_the_highest_bound_is_examined_first(
     assert look.seen == [FEB]
     assert [plan.chunk for plan in planned.chosen] == [FEB]
     assert told(planned) == [
-        (CHUNK, "over the budget of 1 plans a run: 2 segments of 20 B in all"),
+        (CHUNK, "over the budget of 1 plan a run: 2 segments of 20 B in all"),
         (MARCH, "nothing to gain: 2 segments of 20 B in all"),
     ]
     assert {each.kind for each in planned.skipped} == {MinorPlan.kind}
@@ -147,7 +147,7 @@ def test_what_a_larger_plan_does_is_told_at_every_depth() -> None:
     full = choose(
         [replace(candidate(CHUNK, 1), gain=9.0), middle], replace(POLICY, max_plans=1), []
     )
-    over = "over the budget of 1 plans a run"
+    over = "over the budget of 1 plan a run"
     assert told(full) == [(FEB, over), (MARCH, over)]
 
 
