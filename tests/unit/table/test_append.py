@@ -94,6 +94,8 @@ def test_an_append_is_done_once(table: Table) -> None:
     assert (once.n, again.n) == (5, 5)
     late = append(table.ports, never, commit_id="c1")
     assert (late.n, late.state) == (5, table.state())
+    same = table.append(rows(range(40, 50)), commit_id="c1")
+    assert (same.n, same.rows, same.segments) == (5, once.rows, once.segments) == (5, 10, 2)
     assert files(table) == before
     assert numbers(table) == list(range(60))
 
