@@ -1,7 +1,7 @@
 """Run a separate real Airflow for trials, tests and the demo, with all four components.
 
 1. It uses SQLite and LocalExecutor in its own home and free loopback ports; no log server, no
-   login.
+   login. A component waits for another one's transaction longer than SQLite's 5 s.
 2. Every started process carries a token in its environment, and so do its descendants: workers,
    tasks, their Spark drivers. ``stop`` ends exactly those, orphans included.
 3. A watcher reads from a pipe that only this process holds. When this process ends, however it
@@ -16,21 +16,21 @@
 import json
 import os
 import secrets
+import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
-from urllib.parse import quote
+from typing import Any, Self
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.testing.airflow_api import POLL_S, AirflowApi, poll
 from airflow_provider_segtable.testing.processes import Marked, importable
 
 COMPONENTS: Mapping[str, tuple[str, ...]] = {
@@ -39,40 +39,10 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "dag-processor": (),
     "triggerer": ("--skip-serve-logs",),
 }
-Found = TypeVar("Found")
-ENDED = ("success", "failed")
-POLL_S = 0.25
 START_TIMEOUT_S = 120.0
-_HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """A DAG run."""
-
-    dag_id: str
-    run_id: str
-    state: str
-    conf: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def ended(self) -> bool:
-        """Return whether the run has ended, by success or failure."""
-        return self.state in ENDED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRun:
-    """A task instance; ``pid`` is the process of its newest try, if it ever ran."""
-
-    task_id: str
-    map_index: int
-    state: str | None
-    try_number: int
-    pid: int | None
-
-
-class AirflowStack:
+class AirflowStack(AirflowApi):
     """An Airflow that runs during a ``with`` block (or from ``start`` to ``stop``).
 
     Args:
@@ -151,96 +121,29 @@ class AirflowStack:
             self._watcher.communicate()
             self._watcher = None
 
+    @contextmanager
+    def others_suspended(self) -> Iterator[None]:
+        """Let all components but the API server stand still during a block.
+
+        SQLite refuses a transaction that has read before another one wrote, and the creation of a
+        backfill is not repeated then. Nobody is stopped who is writing.
+        """
+        names = [name for name in self._components if name != "api-server"]
+        others = [self._components[name] for name in names]
+        try:
+            while True:
+                _send(others, signal.SIGSTOP)
+                if self._can_write():
+                    break
+                _send(others, signal.SIGCONT)
+                time.sleep(POLL_S)
+            yield
+        finally:
+            _send(others, signal.SIGCONT)
+
     def log_of(self, component: str) -> Path:
         """Return the file with a component's output."""
         return self.home / "logs" / f"{component}.log"
-
-    # ---- DAGs -------------------------------------------------------------------------------
-
-    def wait_dag(self, dag_id: str, *, timeout_s: float = 60.0) -> None:
-        """Wait until the DAG processor has read a DAG.
-
-        Raises:
-            ExecutionFailed: if the DAG does not appear; has the import errors.
-        """
-
-        def there() -> bool | None:
-            return self._ask(f"dags/{dag_id}", missing=None) is not None or None
-
-        if not _poll(there, timeout_s):
-            errors = self._ask("importErrors")["import_errors"]
-            told = "; ".join(error["stack_trace"] for error in errors) or "no import error"
-            raise ExecutionFailed(f"DAG {dag_id} was not found within {timeout_s:g} s: {told}")
-
-    def unpause(self, dag_id: str) -> None:
-        """Wait until a DAG exists, and unpause it."""
-        self.wait_dag(dag_id)
-        self._ask(f"dags/{dag_id}", method="PATCH", body={"is_paused": False})
-
-    def pause(self, dag_id: str) -> None:
-        """Start no more runs of a DAG."""
-        self._ask(f"dags/{dag_id}", method="PATCH", body={"is_paused": True})
-
-    def trigger(
-        self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None
-    ) -> str:
-        """Create a run of a DAG; return its id."""
-        self.wait_dag(dag_id)
-        body: dict[str, Any] = {"conf": dict(conf or {}), "logical_date": None}
-        if run_id:
-            body["dag_run_id"] = run_id
-        made = self._ask(f"dags/{dag_id}/dagRuns", method="POST", body=body)
-        return str(made["dag_run_id"])
-
-    def runs(self, dag_id: str) -> list[Run]:
-        """Return the runs of a DAG, oldest first."""
-        found = self._ask(f"dags/{dag_id}/dagRuns?limit=100&order_by=id", missing={"dag_runs": []})
-        return [
-            Run(
-                dag_id=dag_id,
-                run_id=run["dag_run_id"],
-                state=run["state"],
-                conf=run.get("conf") or {},
-            )
-            for run in found["dag_runs"]
-        ]
-
-    def run(self, dag_id: str, run_id: str) -> Run | None:
-        """Return one run."""
-        return next((run for run in self.runs(dag_id) if run.run_id == run_id), None)
-
-    def wait_run(self, dag_id: str, run_id: str, *, timeout_s: float = 120.0) -> Run:
-        """Wait until a run has ended, and return it.
-
-        Raises:
-            ExecutionFailed: if it has not ended in time; has the states of its tasks.
-        """
-
-        def ended() -> Run | None:
-            run = self.run(dag_id, run_id)
-            return run if run is not None and run.ended else None
-
-        run = _poll(ended, timeout_s)
-        if run is None:
-            raise ExecutionFailed(
-                f"run {run_id} of {dag_id} has not ended after {timeout_s:g} s: "
-                f"{self.tasks(dag_id, run_id)}"
-            )
-        return run
-
-    def tasks(self, dag_id: str, run_id: str) -> list[TaskRun]:
-        """Return the task instances of a run."""
-        where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
-        return [
-            TaskRun(
-                task_id=task["task_id"],
-                map_index=task["map_index"],
-                state=task["state"],
-                try_number=task["try_number"],
-                pid=task["pid"],
-            )
-            for task in self._ask(where)["task_instances"]
-        ]
 
     def task_log(
         self, dag_id: str, run_id: str, task_id: str, *, map_index: int = -1, try_number: int = 1
@@ -269,7 +172,7 @@ class AirflowStack:
             "API__PORT": str(self.port),
             "API__BASE_URL": f"http://localhost:{self.port}",
             "API_AUTH__JWT_SECRET": secrets.token_hex(64),
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout=60",
             "LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
             "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
@@ -304,6 +207,15 @@ class AirflowStack:
                 start_new_session=True,  # this process handles Ctrl-C at the terminal
             )
 
+    def _can_write(self) -> bool:
+        """Return whether no transaction is writing to Airflow's database."""
+        with closing(sqlite3.connect(self.home / "airflow.db", timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+        return True
+
     def _migrate(self) -> None:
         code = self._airflow("db", "migrate", log="migrate").wait()
         if code:
@@ -318,7 +230,7 @@ class AirflowStack:
             parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
             return all(told.get(part, {}).get("status") == "healthy" for part in parts) or None
 
-        if not _poll(healthy, START_TIMEOUT_S):
+        if not poll(healthy, START_TIMEOUT_S):
             logs = "; ".join(f"{name}: {self._tail(name)}" for name in self._components)
             raise ExecutionFailed(
                 f"Airflow is not healthy after {START_TIMEOUT_S:g} s: {self._health()}; {logs}"
@@ -335,21 +247,10 @@ class AirflowStack:
         lines = self.log_of(component).read_text(errors="replace").splitlines()
         return " | ".join(lines[-8:])
 
-    def _ask(self, path: str, *, method: str = "GET", body: Any = None, missing: Any = ...) -> Any:
-        request = urllib.request.Request(  # noqa: S310  # a loopback server
-            f"{self.url}/api/v2/{path}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        try:
-            with _HTTP.open(request, timeout=30.0) as answer:
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            if error.code == 404 and missing is not ...:
-                return missing
-            told = error.read().decode(errors="replace")
-            raise ExecutionFailed(f"{method} {path}: HTTP {error.code}: {told}") from error
+
+def _send(processes: Sequence[subprocess.Popen[bytes]], what: signal.Signals) -> None:
+    for process in processes:
+        process.send_signal(what)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -362,15 +263,6 @@ def _lines(text: str) -> Iterator[str]:
         yield str(entry.get("event", line))
         for detail in entry.get("error_detail") or ():
             yield f"{detail.get('exc_type')}: {detail.get('exc_value')}"
-
-
-def _poll(look: Callable[[], Found | None], timeout_s: float) -> Found | None:
-    deadline = time.monotonic() + timeout_s
-    while (found := look()) is None:
-        if time.monotonic() > deadline:
-            return None
-        time.sleep(POLL_S)
-    return found
 
 
 def _free_port() -> int:

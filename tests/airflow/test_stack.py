@@ -1,13 +1,14 @@
-"""End to end on a real Airflow, a real ZooKeeper and real Spark: planned, emitted, compacted.
+"""End to end on a real Airflow, ZooKeeper and Spark: planned, emitted, compacted; loaded again.
 
     pytest tests/airflow/test_stack.py        runs this alone
 
-One Airflow serves both tests. The second kills what it can, in the middle of a run.
+One Airflow serves all tests. Two of them kill what they can, in the middle of a run.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import psutil
@@ -20,9 +21,12 @@ from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInfligh
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.testing.airflow_stack import AirflowStack, Run
+from airflow_provider_segtable.testing.airflow_api import Run
+from airflow_provider_segtable.testing.airflow_stack import AirflowStack
 
 from .conftest import CONNECTION, Flights, make_flights
+from .daily_load import DAG_FILE, DAG_ID, DailyLoad
+from .held_file import HeldFile
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 pytestmark = [
@@ -70,11 +74,12 @@ def flights(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeep
 def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowStack]:
     dags = tmp_path_factory.mktemp("dags")
     (dags / "flights.py").write_text(DAGS)
+    (dags / DAG_FILE.name).write_text(DAG_FILE.read_text().replace("minutes=1", "seconds=1"))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        for dag_id in (PLANNER, MINOR, WAITER):
+        for dag_id in (PLANNER, MINOR, WAITER, DAG_ID):
             started.unpause(dag_id)
         yield started
 
@@ -102,11 +107,14 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     """A planner run emits a minor run, spark-submit compacts, and the deferred sensor goes on."""
     rows = flights.rows()
     waiting = stack.trigger(WAITER, {"interval": "2013-01-01/2014-01-01"})
-    plan(stack)
+    planned = plan(stack)
     (minor,) = stack.runs(MINOR)
     minor = stack.wait_run(MINOR, minor.run_id)
     assert minor.state == "success", why(stack, minor)
     assert "completed" in why(stack, minor)
+    links = stack.links(MINOR, minor.run_id, "compact")
+    assert (links["Planner run"] or "").endswith(f"/dags/{PLANNER}/runs/{planned.run_id}")
+    assert links["Table"] is None
     assert flights.segments() == 1
     assert flights.rows() == rows
     assert stack.wait_run(WAITER, waiting).state == "success"
@@ -168,3 +176,64 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
     done = attempts(log, PlanCompleted)
     assert len(done) == len(set(done)) == 2
     ports.coordinator.close()
+
+
+def worker_of(stack: AirflowStack, run_id: str) -> psutil.Process:
+    """Wait for the process of the task of a run."""
+
+    def running() -> psutil.Process | None:
+        found = [task for task in stack.tasks(DAG_ID, run_id) if task.state == "running"]
+        return psutil.Process(found[0].pid) if found else None
+
+    return eventually(running, f"the task of {run_id}")
+
+
+def tries_of_success(stack: AirflowStack, run_id: str) -> int:
+    """Wait for the end of a run, and return the number of its task's tries."""
+    run = stack.wait_run(DAG_ID, run_id, timeout_s=600)
+    assert run.state == "success", stack.task_log(DAG_ID, run_id, "load")
+    (task,) = stack.tasks(DAG_ID, run_id)
+    return task.try_number
+
+
+LONG = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+
+@pytest.mark.parametrize(("month", "days"), [(2, 3), pytest.param(1, 30, marks=LONG)])
+def test_a_backfill_run_twice_beside_a_writer_and_killed_on_the_way_is_exact(
+    flights: Flights, stack: AirflowStack, month: int, days: int
+) -> None:
+    """Each day has the rows of its second load; a task is killed before its commit, another after.
+
+    The first waits to open its file; the other cannot end, because its supervisor is suspended.
+    """
+    first = datetime(2024, month, 1, tzinfo=UTC)
+    load = DailyLoad(flights.root, flights.zookeeper, first, days)
+    table = load.create()
+    runs = load.run_ids()
+    with load.rival():
+        load.land(1)
+        with HeldFile(load.file(1)) as held:
+            backfill = load.backfill(stack)
+            eventually(lambda: held.wanted or None, "a reader")
+            worker_of(stack, runs[1]).kill()
+        assert [tries_of_success(stack, run) for run in runs] == [1, 2, *[1] * (days - 2)]
+        stack.wait_backfill(backfill)
+        second = table.state().n
+        load.land(2)
+        with HeldFile(load.file(2)) as held:
+            load.backfill(stack, again=True)
+            eventually(lambda: held.wanted or None, "a reader")
+            worker = worker_of(stack, runs[2])
+            supervisor = worker.parent()
+            supervisor.suspend()
+        eventually(lambda: len(load.loads(table)[load.day(2)]) == 2 or None, "its event")
+        worker.kill()
+        supervisor.resume()
+        assert [tries_of_success(stack, run) for run in runs] == [2, 3, 3, *[2] * (days - 3)]
+    assert {day: len(events) for day, events in load.loads(table).items()} == {
+        load.day(at): 2 for at in range(days)
+    }
+    assert list(violations(table.state())) == []
+    load.check(table, second)
+    table.ports.coordinator.close()

@@ -1,0 +1,212 @@
+"""What can be asked of a running Airflow without a login, by its REST API."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from airflow_provider_segtable.core.errors import ExecutionFailed
+
+Found = TypeVar("Found")
+ENDED = ("success", "failed")
+POLL_S = 0.25
+_HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A DAG run."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    conf: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the run has ended, by success or failure."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRun:
+    """A task instance; ``pid`` is the process of its newest try, if it ever ran."""
+
+    task_id: str
+    map_index: int
+    state: str | None
+    try_number: int
+    pid: int | None
+
+
+class AirflowApi:
+    """A client of the API server at ``url``."""
+
+    url: str
+
+    def wait_dag(self, dag_id: str, *, timeout_s: float = 60.0) -> None:
+        """Wait until the DAG processor has read a DAG.
+
+        Raises:
+            ExecutionFailed: if the DAG does not appear; has the import errors.
+        """
+
+        def there() -> bool | None:
+            return self._ask(f"dags/{dag_id}", missing=None) is not None or None
+
+        if not poll(there, timeout_s):
+            errors = self._ask("importErrors")["import_errors"]
+            told = "; ".join(error["stack_trace"] for error in errors) or "no import error"
+            raise ExecutionFailed(f"DAG {dag_id} was not found within {timeout_s:g} s: {told}")
+
+    def unpause(self, dag_id: str) -> None:
+        """Wait until a DAG exists, and unpause it."""
+        self.wait_dag(dag_id)
+        self._ask(f"dags/{dag_id}", method="PATCH", body={"is_paused": False})
+
+    def pause(self, dag_id: str) -> None:
+        """Start no more runs of a DAG."""
+        self._ask(f"dags/{dag_id}", method="PATCH", body={"is_paused": True})
+
+    def trigger(
+        self, dag_id: str, conf: Mapping[str, Any] | None = None, *, run_id: str | None = None
+    ) -> str:
+        """Create a run of a DAG; return its id."""
+        self.wait_dag(dag_id)
+        body: dict[str, Any] = {"conf": dict(conf or {}), "logical_date": None}
+        if run_id:
+            body["dag_run_id"] = run_id
+        made = self._ask(f"dags/{dag_id}/dagRuns", method="POST", body=body)
+        return str(made["dag_run_id"])
+
+    def runs(self, dag_id: str) -> list[Run]:
+        """Return the runs of a DAG, oldest first."""
+        found = self._ask(f"dags/{dag_id}/dagRuns?limit=100&order_by=id", missing={"dag_runs": []})
+        return [
+            Run(
+                dag_id=dag_id,
+                run_id=run["dag_run_id"],
+                state=run["state"],
+                conf=run.get("conf") or {},
+            )
+            for run in found["dag_runs"]
+        ]
+
+    def run(self, dag_id: str, run_id: str) -> Run | None:
+        """Return one run."""
+        return next((run for run in self.runs(dag_id) if run.run_id == run_id), None)
+
+    def wait_run(self, dag_id: str, run_id: str, *, timeout_s: float = 120.0) -> Run:
+        """Wait until a run has ended, and return it.
+
+        Raises:
+            ExecutionFailed: if it has not ended in time; has the states of its tasks.
+        """
+
+        def ended() -> Run | None:
+            run = self.run(dag_id, run_id)
+            return run if run is not None and run.ended else None
+
+        run = poll(ended, timeout_s)
+        if run is None:
+            raise ExecutionFailed(
+                f"run {run_id} of {dag_id} has not ended after {timeout_s:g} s: "
+                f"{self.tasks(dag_id, run_id)}"
+            )
+        return run
+
+    def tasks(self, dag_id: str, run_id: str) -> list[TaskRun]:
+        """Return the task instances of a run."""
+        where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+        return [
+            TaskRun(
+                task_id=task["task_id"],
+                map_index=task["map_index"],
+                state=task["state"],
+                try_number=task["try_number"],
+                pid=task["pid"],
+            )
+            for task in self._ask(where)["task_instances"]
+        ]
+
+    def links(self, dag_id: str, run_id: str, task_id: str) -> Mapping[str, str | None]:
+        """Return the links of a task, by name; None where it has no address."""
+        where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/links"
+        found: Mapping[str, str | None] = self._ask(where)["extra_links"]
+        return found
+
+    def backfill(
+        self,
+        dag_id: str,
+        first: datetime,
+        last: datetime,
+        *,
+        conf: Mapping[str, Any] | None = None,
+        again: bool = False,
+        max_active_runs: int = 4,
+    ) -> int:
+        """Create a run of a DAG for each of its intervals, as ``airflow backfill create`` does.
+
+        Returns the backfill's id.
+
+        Args:
+            dag_id: the DAG.
+            first: the start of the first interval.
+            last: the start of the last one.
+            conf: every run's conf.
+            again: clear the runs that are there; they are left alone otherwise.
+            max_active_runs: how many run at once.
+        """
+        body = {
+            "dag_id": dag_id,
+            "from_date": first.isoformat(),
+            "to_date": last.isoformat(),
+            "dag_run_conf": dict(conf or {}),
+            "reprocess_behavior": "completed" if again else "none",
+            "max_active_runs": max_active_runs,
+        }
+        return int(self._ask("backfills", method="POST", body=body)["id"])
+
+    def wait_backfill(self, backfill: int, *, timeout_s: float = 120.0) -> None:
+        """Wait until Airflow has noticed that a backfill is over; until then it makes no other.
+
+        Raises:
+            ExecutionFailed: it has not been noticed in time.
+        """
+
+        def over() -> bool | None:
+            return self._ask(f"backfills/{backfill}")["completed_at"] is not None or None
+
+        if not poll(over, timeout_s):
+            raise ExecutionFailed(f"backfill {backfill} is not over after {timeout_s:g} s")
+
+    def _ask(self, path: str, *, method: str = "GET", body: Any = None, missing: Any = ...) -> Any:
+        request = urllib.request.Request(  # noqa: S310  # a loopback server
+            f"{self.url}/api/v2/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with _HTTP.open(request, timeout=30.0) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            if error.code == 404 and missing is not ...:
+                return missing
+            told = error.read().decode(errors="replace")
+            raise ExecutionFailed(f"{method} {path}: HTTP {error.code}: {told}") from error
+
+
+def poll(look: Callable[[], Found | None], timeout_s: float) -> Found | None:
+    """Return what ``look`` finds, asked again until the time is over; None then."""
+    deadline = time.monotonic() + timeout_s
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(POLL_S)
+    return found
