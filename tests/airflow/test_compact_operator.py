@@ -69,7 +69,7 @@ def test_a_small_plan_is_carried_out_in_the_task_itself(
     assert (told["completed"], told["segments_out"], launcher.launched) == (1, 1, [])
     assert flights.rows() == rows
     logged = capsys.readouterr().out
-    assert "1 plans in this process:" in logged
+    assert "1 plan in this process:" in logged
     assert logged.count(f"{plan_id}: completed:") == 1
     assert "plans: 1 completed: 16 segments -> 1 (800 rows, " in logged
 
@@ -152,7 +152,7 @@ def test_failed_plans_fail_the_task_by_name(flights: Flights, plan_id: str) -> N
     """The exception names each failed plan, with its message."""
     for path in (flights.root / "flights" / "data").rglob("00003-*.parquet"):
         path.unlink()
-    with pytest.raises(AirflowException, match=rf"1 of 1 plans(.|\n)*{plan_id}: .*NotFound"):
+    with pytest.raises(AirflowException, match=rf"1 of 1 plan(.|\n)*{plan_id}: .*NotFound"):
         compactor(InThisProcess(), plans=[plan_id]).execute({})
 
 
