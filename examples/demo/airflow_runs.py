@@ -106,7 +106,7 @@ class Airflow:
         """Yield where to look at it."""
         yield f"[cyan]{'the DAGs':<22}[/] {self._dags / 'flights.py'}"
         yield f"[cyan]{'what Airflow logged':<22}[/] {self._stack.home / 'logs'}"
-        where = self._stack.url if kept else "segtable demo --keep leaves it running"
+        where = self._stack.url if kept else "make demo ARGS=--keep leaves it running"
         yield f"[cyan]{'Airflow itself':<22}[/] {where}"
 
     def _start(self) -> None:
