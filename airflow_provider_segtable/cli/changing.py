@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from airflow_provider_segtable.cli.display.change_facts import change_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.cli.input.engines import check_spark
 from airflow_provider_segtable.core.counted import counted
@@ -54,19 +55,9 @@ def changed(
             from airflow_provider_segtable.cli.on_spark import change_rows
 
             result = change_rows(table, request, master)
-    return {
-        "table": uri,
-        "version": result.state.n,
-        "kind": request.kind.value,
-        "dry_run": result.dry_run,
-        "engine": used.value,
-        "event": result.n,
-        "matched": result.matched,
-        "deleted": result.deleted,
-        "inserted": result.inserted,
-        "changed_before": before,
-        "seconds": round(monotonic() - start, 3),
-    }
+    return change_facts(
+        uri, result, kind=request.kind.value, engine=used, before=before, start=start
+    )
 
 
 def tell(facts: Facts, *, as_json: bool) -> None:

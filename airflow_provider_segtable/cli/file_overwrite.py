@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_segtable.cli.display.change_facts import change_facts
 from airflow_provider_segtable.cli.display.output import Facts, progress
 from airflow_provider_segtable.cli.input.chosen_columns import FileColumns
 from airflow_provider_segtable.cli.input.engines import check_spark
@@ -42,19 +43,14 @@ def overwritten(
             from airflow_provider_segtable.cli.on_spark import overwrite_by_files
 
             result = overwrite_by_files(table, files, columns, request, master)
-    return {
-        "table": uri,
-        "version": result.state.n,
-        "kind": "overwrite",
-        "dry_run": result.dry_run,
-        "engine": (Engine.LOCAL if local else Engine.SPARK).value,
-        "event": result.n,
-        "matched": result.matched,
-        "deleted": result.deleted,
-        "inserted": result.inserted,
-        "changed_before": before,
-        "seconds": round(monotonic() - start, 3),
-    }
+    return change_facts(
+        uri,
+        result,
+        kind="overwrite",
+        engine=Engine.LOCAL if local else Engine.SPARK,
+        before=before,
+        start=start,
+    )
 
 
 def only_spark(table: Any, request: Overwrite) -> str:
