@@ -41,7 +41,7 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

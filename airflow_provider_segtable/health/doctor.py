@@ -36,7 +36,7 @@ from airflow_provider_segtable.planning.findings.health_findings import (
     Progress,
     diagnose,
 )
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode

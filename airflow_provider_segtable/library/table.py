@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.health.verify import Verification, verify
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.services.compaction.compact_table import (
     CompactionResult,

@@ -16,8 +16,8 @@ from airflow_provider_segtable.operators.author import author_of
 from airflow_provider_segtable.operators.emission import check_emission, emissions
 from airflow_provider_segtable.operators.links import run_name
 from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
-from airflow_provider_segtable.planning.finder import finders
-from airflow_provider_segtable.planning.policy import OFF, Policy
+from airflow_provider_segtable.planning.finders.finder import finders
+from airflow_provider_segtable.planning.properties.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import joined, ranges
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.table.context import TableContext

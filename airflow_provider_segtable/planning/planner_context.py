@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, S
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import Deleted, deleted_in
-from airflow_provider_segtable.planning.policy import MINUTE_US, NOW, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, NOW, Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped
 
 Run = tuple[Group, ...]

@@ -1,13 +1,13 @@
 """Plan all kinds of a table's plans together.
 
 1. If a plan of a larger kind is due, it replaces the smaller ones that it makes unnecessary; if it
-   does not fit the budget, the smaller ones are considered (``planning.selection``).
+   does not fit the budget, the smaller ones are considered (``planning.ranking.selection``).
 2. If a plan of a larger kind is due but others are pending, no new plan is made there: the area
    drains, so that continuous appends do not starve the larger kind.
 3. No plan is made in an interval that a pending plan claims, or over segments of a pending plan.
 4. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
-5. A large table is examined area by area, the highest bound first (``planning.areas``), up to the
-   limit of one run (``planning.selection``).
+5. A large table is examined area by area, the highest bound first (``planning.ranking.areas``), up to the
+   limit of one run (``planning.ranking.selection``).
 """
 
 from bisect import bisect_right
@@ -17,16 +17,16 @@ from dataclasses import replace
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.planning.areas import areas
-from airflow_provider_segtable.planning.finder import Finder, finders
+from airflow_provider_segtable.planning.finders.finder import Finder, finders
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     looking_at,
     planner_context,
 )
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.ranking.areas import areas
+from airflow_provider_segtable.planning.ranking.selection import Area, Candidate, Draining, choose
 from airflow_provider_segtable.planning.reasons import Planned, Skipped
-from airflow_provider_segtable.planning.selection import Area, Candidate, Draining, choose
 
 
 def plan_all(state: State, policy: Policy, now: Instant) -> Planned:

@@ -42,7 +42,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.deletes.vector_file import FOLDER as DELETES
-from airflow_provider_segtable.planning.retention import HOUR_US, Retention
+from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext

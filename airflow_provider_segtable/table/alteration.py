@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_properties
 from airflow_provider_segtable.table.log.committer import (

@@ -18,10 +18,10 @@ from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_
 from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
-from airflow_provider_segtable.planning.policy import PROPERTIES as POLICY
-from airflow_provider_segtable.planning.policy import Policy
-from airflow_provider_segtable.planning.retention import PROPERTIES as RETENTION
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.policy import PROPERTIES as POLICY
+from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
+from airflow_provider_segtable.planning.properties.retention import Retention
 
 KNOWN = (*POLICY, *RETENTION)
 """The keys of all properties."""

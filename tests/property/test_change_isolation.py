@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process

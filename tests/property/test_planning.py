@@ -50,7 +50,7 @@ from airflow_provider_segtable.core.segments.segment import (
 )
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, created

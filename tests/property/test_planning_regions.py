@@ -21,8 +21,8 @@ from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, parse_instant
-from airflow_provider_segtable.planning.major import plan_major
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.finders.major import plan_major
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.property.test_planning import History, Row

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult, compact
 from airflow_provider_segtable.services.compaction.execution import Done, Execute, in_process

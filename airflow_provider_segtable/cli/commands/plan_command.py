@@ -16,9 +16,9 @@ from airflow_provider_segtable.cli.input.options import (
     ZooKeeper,
     pairs,
 )
-from airflow_provider_segtable.planning.policy import PROPERTIES, Policy
-from airflow_provider_segtable.planning.retention import PROPERTIES as RETENTION
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.policy import PROPERTIES, Policy
+from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
+from airflow_provider_segtable.planning.properties.retention import Retention
 
 if TYPE_CHECKING:
     from airflow_provider_segtable.services.planner import PlannerRun

@@ -12,8 +12,8 @@ from rich.text import Text
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.planning.properties.settings import DEFAULT
 from airflow_provider_segtable.planning.reasons import joined, ranges
-from airflow_provider_segtable.planning.settings import DEFAULT
 
 STATE_STYLES = {"visible": "green", "standby": "yellow", "overshadowed": "dim", "tombstone": "dim"}
 ENDED = {"completed": "green", "failed": "bold red"}

@@ -15,9 +15,9 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.settings import settings
 from airflow_provider_segtable.planning.reasons import Skipped
-from airflow_provider_segtable.planning.settings import settings
 
 
 def definition_facts(uri: str, state: State) -> Facts:

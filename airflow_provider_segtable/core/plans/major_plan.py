@@ -51,7 +51,7 @@ class MajorPlan(Plan):
     """
 
     kind: ClassVar[str] = "major"
-    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.major"
+    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.finders.major"
     rank: ClassVar[int] = 30
     wait_s: ClassVar[float] = 600.0
     lock_granularity: ClassVar[LockGranularity] = LockGranularity.TIME_CHUNK

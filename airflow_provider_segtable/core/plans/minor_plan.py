@@ -14,5 +14,5 @@ class MinorPlan(GroupPlan):
     """A minor compaction. Its rules are those of every plan over groups."""
 
     kind: ClassVar[str] = "minor"
-    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.minor"
+    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.finders.minor"
     rank: ClassVar[int] = 10

@@ -18,7 +18,7 @@ class SemiMajorPlan(GroupPlan):
     """A semi-major compaction; ``clustering`` is the order of output rows, event time if empty."""
 
     kind: ClassVar[str] = "semi-major"
-    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.semi_major"
+    planned_in: ClassVar[str] = "airflow_provider_segtable.planning.finders.semi_major"
     rank: ClassVar[int] = 20
     options: ClassVar[frozenset[str]] = frozenset({"clustering"})
 

@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatu
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import MAX_MINOR_VERSION, ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, iso
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Skipped
 
 Progress = Mapping[str, Mapping[str, str]]

@@ -41,9 +41,9 @@ from airflow_provider_segtable.planning.chosen_segments import (
     chosen_ids,
     taken_by,
 )
-from airflow_provider_segtable.planning.finder import finder_of
+from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.definition import check_cut, checked_order

@@ -32,7 +32,7 @@ from airflow_provider_segtable.data.parquet.descriptor import encode_definition
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
 from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.execution import Stages
 from airflow_provider_segtable.table.context import TableContext

@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, S
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,

@@ -24,8 +24,8 @@ from airflow_provider_segtable.core.time.interval import (
     parse_instant,
 )
 from airflow_provider_segtable.core.time.layout import GranularityOverride
-from airflow_provider_segtable.planning.major import plan_major
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.finders.major import plan_major
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,

@@ -10,9 +10,9 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.planning import selection
-from airflow_provider_segtable.planning.minor import plan_minor
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.finders.minor import plan_minor
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.ranking import selection
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint

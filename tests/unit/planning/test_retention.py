@@ -6,8 +6,8 @@ from dataclasses import dataclass, make_dataclass
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.planning.property_values import values_of
-from airflow_provider_segtable.planning.retention import PROPERTIES, Retention
+from airflow_provider_segtable.planning.properties.property_values import values_of
+from airflow_provider_segtable.planning.properties.retention import PROPERTIES, Retention
 
 
 def test_defaults_are_those_of_the_field() -> None:

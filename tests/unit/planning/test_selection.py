@@ -9,15 +9,15 @@ from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.planning import selection
-from airflow_provider_segtable.planning.policy import Policy
-from airflow_provider_segtable.planning.reasons import Obstacle, Planned
-from airflow_provider_segtable.planning.selection import (
+from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.ranking import selection
+from airflow_provider_segtable.planning.ranking.selection import (
     Area,
     Candidate,
     choose,
     skipped_plan,
 )
+from airflow_provider_segtable.planning.reasons import Obstacle, Planned
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, major_plan, minor_plan
 from tests.unit.planning.test_minor import sized, table
 

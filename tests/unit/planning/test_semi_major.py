@@ -16,8 +16,8 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import Segment, tombstone
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.semi_major import plan_semi_major
+from airflow_provider_segtable.planning.finders.semi_major import plan_semi_major
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first, merged
 from tests.unit.planning.test_minor import partitions, reasons, sized, table

@@ -12,13 +12,13 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
-from airflow_provider_segtable.planning.major import MajorFinder, plan_major
-from airflow_provider_segtable.planning.minor import minor_candidates, plan_minor
+from airflow_provider_segtable.planning.finders.major import MajorFinder, plan_major
+from airflow_provider_segtable.planning.finders.minor import minor_candidates, plan_minor
+from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinder, plan_semi_major
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.policy import MIB, MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties.policy import MIB, MINUTE_US, Policy
+from airflow_provider_segtable.planning.ranking.selection import Candidate
 from airflow_provider_segtable.planning.reasons import Skipped
-from airflow_provider_segtable.planning.selection import Candidate
-from airflow_provider_segtable.planning.semi_major import SemiMajorFinder, plan_semi_major
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
     BASE,

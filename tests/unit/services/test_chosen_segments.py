@@ -11,9 +11,9 @@ from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.finder import finder_of
+from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import look_at_table
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request

@@ -30,7 +30,7 @@ from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process

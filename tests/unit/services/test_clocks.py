@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.time.interval import Granularity, Instant
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.delete_recovery import Verdict
 from airflow_provider_segtable.recovery.repair import Decisions, plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean

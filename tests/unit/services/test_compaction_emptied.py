@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.files import Source
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.recovery.repair import plan_repair

@@ -168,7 +168,7 @@ def test_much_that_is_deleted_and_left_is_told_by_the_doctor(deleted: TableConte
 def _undone(ports: TableContext, state: State) -> list[Finding]:
     from airflow_provider_segtable.planning.findings.delete_findings import undone_deletions
     from airflow_provider_segtable.planning.findings.health_findings import Observed
-    from airflow_provider_segtable.planning.policy import Policy
+    from airflow_provider_segtable.planning.properties.policy import Policy
     from airflow_provider_segtable.planning.table_plan import plan_all
 
     policy, now = Policy.read(state.table.properties), ports.clock.now()

@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed, diagnose
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.services.compaction.compaction import compact

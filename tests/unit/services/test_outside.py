@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.segments.segment import Segment, Shard
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.recovery.repair import plan_repair, repair
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.spark.reads.file_locations import spark_paths

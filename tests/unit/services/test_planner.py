@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.errors import LockLost, SchemaMismatch
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, LockRequest, Mode
 from airflow_provider_segtable.core.log.events import PlanInflight, PlanYielded
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import Done, in_process
 from airflow_provider_segtable.services.compaction.request import request

@@ -10,7 +10,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.planning.policy import Policy
+from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.execution_order import execution_order

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.health.doctor import examine
-from airflow_provider_segtable.planning.finder import finder_of
+from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, Job, in_process
 from airflow_provider_segtable.services.compaction.execution_order import execution_order

@@ -31,7 +31,7 @@ from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.requests.change_request import ChangeKind, Delete
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 from airflow_provider_segtable.ports.storage import Storage

@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import TableCreated, Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.ports.files import Sink
 from airflow_provider_segtable.ports.storage import Entry, Storage
 from airflow_provider_segtable.recovery.repair import plan_repair

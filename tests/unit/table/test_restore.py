@@ -20,7 +20,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.health.verify import verify
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process

@@ -7,7 +7,7 @@ from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.finder import Finder, open_among
+from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.reasons import Skipped
 from tests.unit.services.toys.roll_call_plan import RollCallPlan

@@ -30,18 +30,23 @@ from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
-from airflow_provider_segtable.planning.finder import Finder
+from airflow_provider_segtable.planning.finders.finder import Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
-from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
-from airflow_provider_segtable.planning.regions import (
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF, Policy
+from airflow_provider_segtable.planning.ranking.regions import (
     changes_cut,
     closed_regions,
     disjoint,
     granularity_after,
     regions,
 )
-from airflow_provider_segtable.planning.selection import Candidate, Draining, choose, skipped_plan
+from airflow_provider_segtable.planning.ranking.selection import (
+    Candidate,
+    Draining,
+    choose,
+    skipped_plan,
+)
+from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

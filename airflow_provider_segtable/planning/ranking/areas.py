@@ -22,11 +22,11 @@ from airflow_provider_segtable.core.recovery.version_claims import united
 from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.finder import finders
+from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.planner_context import PlannerContext
-from airflow_provider_segtable.planning.policy import MIB, Policy
-from airflow_provider_segtable.planning.regions import regions
-from airflow_provider_segtable.planning.selection import Area
+from airflow_provider_segtable.planning.properties.policy import MIB, Policy
+from airflow_provider_segtable.planning.ranking.regions import regions
+from airflow_provider_segtable.planning.ranking.selection import Area
 
 
 def areas(found: PlannerContext) -> Iterator[Area]:

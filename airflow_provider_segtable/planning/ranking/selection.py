@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.planning.policy import MIB, Policy
+from airflow_provider_segtable.planning.properties.policy import MIB, Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
 
 LOOKS = 10_000
@@ -58,7 +58,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """A time interval that is planned alone (``planning.areas``), before it is examined.
+    """A time interval that is planned alone (``planning.ranking.areas``), before it is examined.
 
     Attributes:
         interval: the interval; no candidate begins earlier or ends later.

@@ -7,7 +7,7 @@
 3. A ``Draining`` instead of a candidate keeps smaller kinds from making new plans there.
 4. Candidates of one kind contest nothing among themselves. A candidate of a larger kind replaces
    the smaller ones whose segments or interval it claims (``planning.table_plan``).
-5. ``may_be_due`` and the bound of an area (``planning.areas``) are upper bounds: a candidate of k
+5. ``may_be_due`` and the bound of an area (``planning.ranking.areas``) are upper bounds: a candidate of k
    segments gains at most the k - 1 that it removes, and tidies each copied byte at most twice: if
    rows in it are deleted, and for another cause (``may_tidy``).
 """
@@ -25,8 +25,8 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.chosen_segments import Chosen
 from airflow_provider_segtable.planning.planner_context import PlannerContext
+from airflow_provider_segtable.planning.ranking.selection import Candidate, Draining
 from airflow_provider_segtable.planning.reasons import Skipped
-from airflow_provider_segtable.planning.selection import Candidate, Draining
 
 
 class Finder(ABC):

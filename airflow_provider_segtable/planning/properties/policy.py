@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.planning.property_values import names_of, values_of
+from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
 MIB = 1024 * 1024
 MINUTE_US = 60_000_000

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.planning.property_values import names_of, values_of
+from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
 HOUR_US = 3_600_000_000
 

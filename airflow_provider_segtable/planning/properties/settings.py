@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.planning.policy import Policy
-from airflow_provider_segtable.planning.retention import Retention
+from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.retention import Retention
 
 DEFAULT, CREATION = "default", "creation"
 

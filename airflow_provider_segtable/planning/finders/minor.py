@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.planning.chosen_segments import Chosen
-from airflow_provider_segtable.planning.finder import Finder, open_among
+from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
@@ -43,9 +43,9 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
+from airflow_provider_segtable.planning.ranking.selection import Candidate, choose
 from airflow_provider_segtable.planning.reasons import Planned, Skipped
-from airflow_provider_segtable.planning.selection import Candidate, choose
 
 
 def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:

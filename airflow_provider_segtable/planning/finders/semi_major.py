@@ -32,7 +32,7 @@ from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval
-from airflow_provider_segtable.planning.finder import Finder, open_among
+from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
@@ -42,9 +42,9 @@ from airflow_provider_segtable.planning.planner_context import (
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.policy import MINUTE_US, OFF, Policy
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF, Policy
+from airflow_provider_segtable.planning.ranking.selection import Candidate, Draining, choose
 from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
-from airflow_provider_segtable.planning.selection import Candidate, Draining, choose
 
 
 def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:

@@ -1,0 +1,1 @@
+"""How the candidates of each kind of plan are found: one module a kind."""

@@ -1,0 +1,1 @@
+"""What a table's properties set: the policy of compaction, retention, and where each value comes from."""

@@ -1,0 +1,1 @@
+"""Which candidates are worth their cost: areas, regions and the selection within a budget."""
