@@ -16,7 +16,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
-from airflow_provider_segtable.coordination.zookeeper.access import Access, access_of
+from airflow_provider_segtable.coordination.zookeeper.connection.access import Access, access_of
 from airflow_provider_segtable.core.errors import DependencyMissing, InvalidInput
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time.interval import Instant
@@ -62,7 +62,7 @@ def connect(
         session_timeout_s: how long ZooKeeper keeps the locks of a silent holder.
         connect_timeout_s: how long to wait for ZooKeeper before it counts as unavailable.
         access: the client's identity; by default from the environment
-            (``coordination.zookeeper.access``).
+            (``coordination.zookeeper.connection.access``).
 
     Raises:
         InvalidInput: if the address has another form, or the environment's options are wrong.

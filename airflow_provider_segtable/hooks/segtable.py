@@ -4,7 +4,7 @@
 
     host    the root of the tables: /data/tables, s3://lake/tables, ...
     extra   zookeeper          zk://host:2181[,host:2181][/chroot]; reading needs none
-            zookeeper_options  user, password, TLS files (``coordination.zookeeper.access``), as an
+            zookeeper_options  user, password, TLS files (``coordination.zookeeper.connection.access``), as an
                                object or its JSON text
             storage_options    keys of the object store, likewise
             spark_master       where compaction runs without a Spark connection
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowNotFoundException, BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_segtable.coordination.zookeeper.access import parse_options
+from airflow_provider_segtable.coordination.zookeeper.connection.access import parse_options
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.errors import InvalidInput, SegtableError
 from airflow_provider_segtable.core.secret import SecretOptions, is_secret_name, redacted

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.coordination.address import SESSION_TIMEOUT_S, connect
-from airflow_provider_segtable.coordination.zookeeper.access import access_of
+from airflow_provider_segtable.coordination.zookeeper.connection.access import access_of
 from airflow_provider_segtable.core.errors import (
     ClockSkew,
     CoordinatorUnavailable,
@@ -179,7 +179,7 @@ def open_context(
         zookeeper: ``host:port[,host:port][/chroot]``; optional for reading.
         storage_options: keys of the object store, as obstore names them.
         author: author of events and holder of locks; by default the host and process id.
-        zookeeper_options: user, password and TLS files (``coordination.zookeeper.access``); by
+        zookeeper_options: user, password and TLS files (``coordination.zookeeper.connection.access``); by
             default from the environment.
     """
     options = SecretOptions(storage_options)

@@ -17,7 +17,7 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
     Session,
 )
-from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import FIRM
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,

@@ -27,7 +27,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
     _free_port,
 )
-from airflow_provider_segtable.coordination.zookeeper.access import FILE_VARIABLE, Access
+from airflow_provider_segtable.coordination.zookeeper.connection.access import FILE_VARIABLE, Access
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )

@@ -18,7 +18,7 @@ from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
 
-from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Link
 from airflow_provider_segtable.coordination.zookeeper.records import decode_lock
 from airflow_provider_segtable.core.errors import UnreadableNode, UnsupportedFormat
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation, Lock

@@ -16,7 +16,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import (
     FIRM,
     Cache,

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from kazoo.exceptions import NoNodeError
 
-from airflow_provider_segtable.coordination.zookeeper.claim import Claim, View
-from airflow_provider_segtable.coordination.zookeeper.link import Link
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Link
+from airflow_provider_segtable.coordination.zookeeper.locks.claim import Claim, View
 from airflow_provider_segtable.coordination.zookeeper.nodes import (
     FIRM,
     MILLISECOND_US,

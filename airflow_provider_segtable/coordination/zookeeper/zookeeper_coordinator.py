@@ -53,20 +53,20 @@ from kazoo.exceptions import (
 )
 
 from airflow_provider_segtable.coordination.waiting import overtakers, timed_out
-from airflow_provider_segtable.coordination.zookeeper.announcing import Head
-from airflow_provider_segtable.coordination.zookeeper.claim import (
+from airflow_provider_segtable.coordination.zookeeper.commits.announcing import Head
+from airflow_provider_segtable.coordination.zookeeper.commits.commit_queue import queued
+from airflow_provider_segtable.coordination.zookeeper.connection.client import ZooKeeperClient
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.locks.claim import (
     Bell,
     Blocked,
     Claim,
     View,
     prefix_of,
 )
-from airflow_provider_segtable.coordination.zookeeper.client import ZooKeeperClient
-from airflow_provider_segtable.coordination.zookeeper.commit_queue import queued
-from airflow_provider_segtable.coordination.zookeeper.grant import grant_of, refuse_oversize
-from airflow_provider_segtable.coordination.zookeeper.kept_locks import AppendLocks, KeptLease
-from airflow_provider_segtable.coordination.zookeeper.lease import ZooKeeperLease
-from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.locks.grant import grant_of, refuse_oversize
+from airflow_provider_segtable.coordination.zookeeper.locks.kept_locks import AppendLocks, KeptLease
+from airflow_provider_segtable.coordination.zookeeper.locks.lease import ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes, children, delete_tree
 from airflow_provider_segtable.coordination.zookeeper.records import encode_lock
 from airflow_provider_segtable.coordination.zookeeper.strays import read_strays

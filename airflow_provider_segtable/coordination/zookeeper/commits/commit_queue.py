@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 from kazoo.exceptions import KazooException, NoNodeError
 
-from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.nodes import ABANDONED_S, children, named
 
 

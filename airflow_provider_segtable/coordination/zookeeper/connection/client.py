@@ -17,12 +17,12 @@ from typing import TypeVar
 
 from kazoo.exceptions import AuthFailedError, InvalidACLError, KazooException, NoAuthError
 
-from airflow_provider_segtable.coordination.zookeeper.access import Access
-from airflow_provider_segtable.coordination.zookeeper.announcing import Head, settle
-from airflow_provider_segtable.coordination.zookeeper.claim import Bell
-from airflow_provider_segtable.coordination.zookeeper.kept_locks import AppendLocks
-from airflow_provider_segtable.coordination.zookeeper.kept_locks import settle as release
-from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.commits.announcing import Head, settle
+from airflow_provider_segtable.coordination.zookeeper.connection.access import Access
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.locks.claim import Bell
+from airflow_provider_segtable.coordination.zookeeper.locks.kept_locks import AppendLocks
+from airflow_provider_segtable.coordination.zookeeper.locks.kept_locks import settle as release
 from airflow_provider_segtable.coordination.zookeeper.nodes import Cache
 from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException
 
-from airflow_provider_segtable.coordination.zookeeper.lease import ZooKeeperLease
-from airflow_provider_segtable.coordination.zookeeper.link import Interrupted
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted
+from airflow_provider_segtable.coordination.zookeeper.locks.lease import ZooKeeperLease
 from airflow_provider_segtable.coordination.zookeeper.nodes import (
     OF_TIME_CHUNK,
     Nodes,

@@ -15,7 +15,7 @@ from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
-from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
 
 SETTLED_S = 1.0
 """Longest wait for announcements under way."""

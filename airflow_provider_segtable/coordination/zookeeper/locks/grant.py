@@ -3,8 +3,8 @@
 from kazoo.client import TransactionRequest
 from kazoo.protocol.serialization import Transaction
 
-from airflow_provider_segtable.coordination.zookeeper.claim import Claim, View
-from airflow_provider_segtable.coordination.zookeeper.link import MAX_REQUEST_BYTES
+from airflow_provider_segtable.coordination.zookeeper.connection.link import MAX_REQUEST_BYTES
+from airflow_provider_segtable.coordination.zookeeper.locks.claim import Claim, View
 from airflow_provider_segtable.coordination.zookeeper.nodes import Nodes
 from airflow_provider_segtable.coordination.zookeeper.records import encode_lock, encode_revocation
 from airflow_provider_segtable.core.errors import LimitReached

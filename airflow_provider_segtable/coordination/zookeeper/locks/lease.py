@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from airflow_provider_segtable.coordination.waiting import revoked_error
-from airflow_provider_segtable.coordination.zookeeper.link import Interrupted, Link
+from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
 from airflow_provider_segtable.coordination.zookeeper.records import PUBLISHING, with_state
 from airflow_provider_segtable.core.errors import InvalidInput, LockLost
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock

@@ -29,8 +29,8 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 
-from airflow_provider_segtable.coordination.zookeeper.access import Access
-from airflow_provider_segtable.coordination.zookeeper.wire import Transaction, client_of
+from airflow_provider_segtable.coordination.zookeeper.connection.access import Access
+from airflow_provider_segtable.coordination.zookeeper.connection.wire import Transaction, client_of
 from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
 
 INTERRUPTIONS = (

@@ -18,7 +18,7 @@ from kazoo.protocol.serialization import SASL, Auth
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL
 
-from airflow_provider_segtable.coordination.zookeeper.access import Access
+from airflow_provider_segtable.coordination.zookeeper.connection.access import Access
 from airflow_provider_segtable.core.errors import InvalidInput
 
 CONNECT_REPLY_S = 3.0

@@ -1,0 +1,1 @@
+"""Commits in ZooKeeper: the queue of committers, and the head of the log."""

@@ -1,0 +1,1 @@
+"""Connections to ZooKeeper: options, kazoo clients and their links."""
