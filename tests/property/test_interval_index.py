@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_segtable.core.segments.interval_index import BLOCK, IntervalIndex
+from airflow_provider_segtable.core.segments.chunks.interval_index import BLOCK, IntervalIndex
 from tests.property.test_overshadow_spans import Item, item
 
 

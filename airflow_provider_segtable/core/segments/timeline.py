@@ -1,6 +1,6 @@
 """The timeline: all present segments of a table, and the visible ones among them.
 
-1. Inside a chunk, one (interval, version), groups overshadow groups; see ``core.segments.chunk``.
+1. Inside a chunk, one (interval, version), groups overshadow groups; see ``core.segments.chunks.chunk``.
 2. Between versions: at each instant, the *complete* chunk of the highest version wins. If no chunk
    is complete, the highest version with a visible group wins. So an incomplete higher version
    hides nothing. Among equal versions, the later, then shorter interval wins, so segments
@@ -27,11 +27,11 @@ from heapq import heappop, heappush
 from itertools import pairwise
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.chunk import Chunk
-from airflow_provider_segtable.core.segments.chunk_layers import Group
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.interval_index import IntervalIndex
-from airflow_provider_segtable.core.segments.packed_chunk import AnyChunk, PackedChunk
+from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
+from airflow_provider_segtable.core.segments.chunks.chunk_layers import Group
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.chunks.interval_index import IntervalIndex
+from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk, PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -144,7 +144,7 @@ class Timeline:
         return tuple(found.visible) if found else ()
 
     def complete(self, chunk: ChunkKey) -> bool:
-        """Return whether the chunk is complete (``core.segments.chunk``, rule 5)."""
+        """Return whether the chunk is complete (``core.segments.chunks.chunk``, rule 5)."""
         found = self._chunks.find(chunk)
         return found is not None and found.complete
 

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.core.plans.plan import Plan
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.chosen_segments import Chosen

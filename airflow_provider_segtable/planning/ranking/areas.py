@@ -19,7 +19,7 @@ from operator import is_
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.version_claims import united
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, least_size
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.finders.finder import finders

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
 from airflow_provider_segtable.core.locks.lock_types import Generation
-from airflow_provider_segtable.core.segments.chunk import Chunk
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces, SpaceKey
-from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from airflow_provider_segtable.core.segments.chunk import Chunk
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
-from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
+from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment
 from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
 from airflow_provider_segtable.core.time.interval import Interval

@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, PlanAborted, PlanRequested, Voided
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.packed_chunk import PackedChunk
+from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.planning.finders.minor import plan_minor

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among

@@ -1,7 +1,7 @@
 """The groups of a chunk in layers, and the visible ones among them.
 
 1. Groups lie in *layers*, one per minor version, highest first, each sorted by root. The visible
-   groups are a sorted set of their own (which ones: ``core.segments.chunk``, rule 2).
+   groups are a sorted set of their own (which ones: ``core.segments.chunks.chunk``, rule 2).
 2. A group that becomes full is hidden by a higher visible one, or replaces the groups it encloses.
    A visible group that is no longer full leaves a gap, which the layers below fill from the top
    down.
@@ -12,12 +12,12 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from airflow_provider_segtable.core.segments.chunks.spans import Spans
 from airflow_provider_segtable.core.segments.segment import (
     FIRST_GENERATION_IDS,
     GroupKey,
     Segment,
 )
-from airflow_provider_segtable.core.segments.spans import Spans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

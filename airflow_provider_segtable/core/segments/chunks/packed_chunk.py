@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow_provider_segtable.core.segments.chunk import Chunk
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import Instant
 
@@ -45,7 +45,7 @@ class AnyChunk(Protocol):
 
     @property
     def complete(self) -> bool:
-        """Return whether the chunk is complete (``core.segments.chunk``, rule 5)."""
+        """Return whether the chunk is complete (``core.segments.chunks.chunk``, rule 5)."""
 
     @property
     def core(self) -> int:
@@ -116,7 +116,7 @@ class PackedChunk:
 
     @property
     def complete(self) -> bool:
-        """Return whether the chunk is complete (``core.segments.chunk``, rule 5)."""
+        """Return whether the chunk is complete (``core.segments.chunks.chunk``, rule 5)."""
         return self.summary.complete
 
     @property

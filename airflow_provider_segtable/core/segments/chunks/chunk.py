@@ -21,7 +21,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.errors import CorruptTable
-from airflow_provider_segtable.core.segments.chunk_layers import (
+from airflow_provider_segtable.core.segments.chunks.chunk_layers import (
     Group,
     Layer,
     layer_at,
@@ -29,14 +29,14 @@ from airflow_provider_segtable.core.segments.chunk_layers import (
     layers_of,
     settled,
 )
-from airflow_provider_segtable.core.segments.chunk_summary import ChunkSummary, summarize
+from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary, summarize
+from airflow_provider_segtable.core.segments.chunks.spans import Spans
 from airflow_provider_segtable.core.segments.segment import (
     FIRST_GENERATION_IDS,
     ChunkKey,
     GroupKey,
     Segment,
 )
-from airflow_provider_segtable.core.segments.spans import Spans
 
 BULK = 64
 """Least number of changed groups that rebuilds the chunk; at least an eighth of its segments.

@@ -17,7 +17,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
-from airflow_provider_segtable.core.segments.spans import Ranged
+from airflow_provider_segtable.core.segments.chunks.spans import Ranged
 
 BLOCK = 64
 

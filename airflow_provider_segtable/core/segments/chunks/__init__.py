@@ -1,0 +1,1 @@
+"""Time chunks: their groups, layers and summaries, decoded or packed, and the indexes that hold them."""
