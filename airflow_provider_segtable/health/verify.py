@@ -7,7 +7,7 @@
 2. *The state*: the invariants at the newest version. With ``all_versions``, at every version, but
    only for the parts that its event changed. No file is visible twice.
 3. *The files* of all visible segments (with ``all_versions``, of all present ones): footers; with
-   ``deep``, every byte and row (``data.parquet.inspection``). A few threads read concurrently.
+   ``deep``, every byte and row (``data.parquet.checksums.inspection``). A few threads read concurrently.
 4. *The vectors* of the newest version, with every row number (``health.vector_check``).
 5. No coordinator and no lock is needed. The log as first listed is the version to verify. A
    missing file is reported lost only if the newest version still has its segment.
@@ -56,7 +56,7 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.data.parquet.inspection import (
+from airflow_provider_segtable.data.parquet.checksums.inspection import (
     inspect_bytes,
     inspect_footer,
     inspect_rows,

@@ -38,13 +38,13 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
-from airflow_provider_segtable.data.parquet.descriptor import (
+from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     KEY,
     TABLE_KEY,
     decode_definition,
     described,
 )
-from airflow_provider_segtable.data.parquet.footer import read_footer
+from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
 from airflow_provider_segtable.data.sort.runs import FOLDER as RUNS
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext

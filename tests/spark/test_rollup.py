@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
-from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input as arrow_from_input
 from airflow_provider_segtable.data.rollup.rollup_rows import rolled_up as arrow_rolled_up

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.data.parquet.descriptor import described, read_descriptor
-from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
-from airflow_provider_segtable.data.parquet.footer import read_footer
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import CheckedSource
+from airflow_provider_segtable.data.parquet.metadata.descriptor import described, read_descriptor
+from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
 
 THREADS = 16

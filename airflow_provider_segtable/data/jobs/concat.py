@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from airflow_provider_segtable import __version__
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
-from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY, file_definition
-from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
+from airflow_provider_segtable.data.parquet.metadata.descriptor import TABLE_KEY, file_definition
+from airflow_provider_segtable.data.parquet.metadata.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.passthrough import (
     MOST_GROUPS,
     Assembly,

@@ -52,7 +52,8 @@ from airflow_provider_segtable.data.jobs.concat import (
     read_input,
 )
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
-from airflow_provider_segtable.data.parquet.descriptor import (
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     KEY,
     TABLE_KEY,
     decode_descriptor,
@@ -61,7 +62,6 @@ from airflow_provider_segtable.data.parquet.descriptor import (
     file_schema,
     segment_path,
 )
-from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
 from airflow_provider_segtable.ports.files import DataFiles
 
 FILE_COST = 1024 * 1024

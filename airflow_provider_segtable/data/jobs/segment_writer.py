@@ -26,14 +26,14 @@ from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.files.open_files import JoiningFile
-from airflow_provider_segtable.data.parquet.descriptor import (
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     KEY,
     decode_definition,
     definition_entry,
     encode_descriptor,
     segment_path,
 )
-from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
 from airflow_provider_segtable.data.parquet.table_file import (
     default_of,
     may_be_left_out,
@@ -270,7 +270,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         token: 16 unguessable hex digits.
         sort: sort the rows by event time first (stable); holds them in memory.
         placement: the segment's place among others; first generation by default.
-        definition: for the footer, from ``data.parquet.descriptor.encode_definition``. The file's
+        definition: for the footer, from ``data.parquet.metadata.descriptor.encode_definition``. The file's
             columns get their ids from it.
         commit: commits the file, or begins to.
 

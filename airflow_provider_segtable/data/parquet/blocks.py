@@ -31,8 +31,8 @@ from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.jobs.segment_writer import conformed
 from airflow_provider_segtable.data.parquet import table_file
-from airflow_provider_segtable.data.parquet.descriptor import KEY, decode_descriptor
-from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import CheckedSource
+from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY, decode_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import TableFile
 from airflow_provider_segtable.data.sort.ranges import ORDINAL_BITS, Ordinals, plain

@@ -26,9 +26,9 @@ bloom filters or rewrites them one chunk at a time.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_segtable.data.parquet import thrift
-from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
-from airflow_provider_segtable.data.parquet.footer import (
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.metadata import thrift
+from airflow_provider_segtable.data.parquet.metadata.footer import (
     MAGIC,
     FieldSpans,
     Footer,
@@ -36,7 +36,7 @@ from airflow_provider_segtable.data.parquet.footer import (
     chunk_start,
     footer_bytes,
 )
-from airflow_provider_segtable.data.parquet.thrift import (
+from airflow_provider_segtable.data.parquet.metadata.thrift import (
     LIST,
     SKIP,
     BrokenThrift,

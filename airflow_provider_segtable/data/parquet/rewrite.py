@@ -27,8 +27,8 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     PARQUET,
     conformed,
 )
-from airflow_provider_segtable.data.parquet.descriptor import file_schema
-from airflow_provider_segtable.data.parquet.footer import MAGIC, Footer
+from airflow_provider_segtable.data.parquet.metadata.descriptor import file_schema
+from airflow_provider_segtable.data.parquet.metadata.footer import MAGIC, Footer
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.parquet.table_file import (
     opened,

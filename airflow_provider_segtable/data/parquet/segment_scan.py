@@ -26,7 +26,7 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
-from airflow_provider_segtable.data.parquet.file_checksums import CheckedSource
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import CheckedSource
 from airflow_provider_segtable.data.parquet.row_groups import matching_groups
 from airflow_provider_segtable.data.parquet.table_file import TableFile, opened, plain_columns
 from airflow_provider_segtable.ports.files import DataFiles, Source

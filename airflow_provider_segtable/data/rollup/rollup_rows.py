@@ -58,7 +58,10 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     emptied,
     write_segment,
 )
-from airflow_provider_segtable.data.parquet.descriptor import read_definition, read_descriptor
+from airflow_provider_segtable.data.parquet.metadata.descriptor import (
+    read_definition,
+    read_descriptor,
+)
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.rollup.rollup_codes import (
     Groups,

@@ -27,13 +27,13 @@ from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied, ingested
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape, read_blocks
-from airflow_provider_segtable.data.parquet.descriptor import (
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     KEY,
     definition_entry,
     encode_descriptor,
     segment_path,
 )
-from airflow_provider_segtable.data.parquet.file_checksums import ChecksumSink
 from airflow_provider_segtable.data.parquet.sorted_writer import (
     ARROW_SCHEMA,
     arrow_schema_entry,

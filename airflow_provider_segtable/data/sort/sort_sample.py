@@ -39,7 +39,7 @@ from airflow_provider_segtable.data.parquet.blocks import (
     opened,
     sifted,
 )
-from airflow_provider_segtable.data.parquet.descriptor import TABLE_KEY
+from airflow_provider_segtable.data.parquet.metadata.descriptor import TABLE_KEY
 from airflow_provider_segtable.data.parquet.sorted_writer import probed, sorted_rows
 from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
 from airflow_provider_segtable.data.sort.ranges import Keying, Ordinals, Sample, joined

@@ -28,7 +28,7 @@ from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
-from airflow_provider_segtable.data.parquet.descriptor import encode_definition
+from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
 from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of

@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk, PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.data.files.open_files import MemorySink, MemorySource
-from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
+from airflow_provider_segtable.data.parquet.metadata.footer import Footer, read_footer
 from airflow_provider_segtable.data.parquet.passthrough import Assembly, Movable, examined
 from airflow_provider_segtable.table.log.arrow_columns import column, table_of
 from airflow_provider_segtable.table.log.checkpoint_chunks import SCHEMA as CHUNKS

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows, write_segment
-from airflow_provider_segtable.data.parquet.descriptor import encode_definition
+from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
 from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext

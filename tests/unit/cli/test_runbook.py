@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Run, trips
 PAGE = Path(__file__).parents[3] / "docs" / "guides" / "runbook.md"
 SOURCES = (
     "core/recovery/damage_findings.py",
-    "data/parquet/inspection.py",
+    "data/parquet/checksums/inspection.py",
     "planning/findings/health_findings.py",
     "health/doctor.py",
 )

@@ -24,7 +24,7 @@ from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_bits import bits_of
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, with_addresses
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.sort.sorting import SortSpec, run_stages, sort_stages
 from airflow_provider_segtable.data.table_kinds.append_arrow import AppendArrow

@@ -14,16 +14,16 @@ from airflow_provider_segtable.data.files.open_files import HELD, JoiningFile, M
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles, check_footers
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
-from airflow_provider_segtable.data.parquet import page_crc as crc
-from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.file_checksums import (
+from airflow_provider_segtable.data.parquet.checksums import page_crc as crc
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import (
     BLOCK,
     KEY,
     CheckedSource,
     ChecksumSink,
     footer_checksum,
 )
-from airflow_provider_segtable.data.parquet.footer import read_footer
+from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
 from tests.unit.data.test_minor import job, plain, written
 
 MOVED = Grain(rows=1, size=1)

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, 
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
-from airflow_provider_segtable.data.parquet.inspection import inspect_footer, inspect_rows
+from airflow_provider_segtable.data.parquet.checksums.inspection import inspect_footer, inspect_rows
 from tests.unit.data.making import plain, segment_id, written
 from tests.unit.data.sort_making import sort, spec, table_of
 

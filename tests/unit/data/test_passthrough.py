@@ -19,8 +19,8 @@ from deltalake import (
 )
 
 from airflow_provider_segtable.data.files.open_files import LocalFiles, MemoryFiles
-from airflow_provider_segtable.data.parquet import thrift
-from airflow_provider_segtable.data.parquet.footer import (
+from airflow_provider_segtable.data.parquet.metadata import thrift
+from airflow_provider_segtable.data.parquet.metadata.footer import (
     FieldSpans,
     Footer,
     chunk_start,

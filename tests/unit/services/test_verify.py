@@ -25,7 +25,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import (
 )
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
-from airflow_provider_segtable.data.parquet.descriptor import KEY, encode_descriptor
+from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY, encode_descriptor
 from airflow_provider_segtable.health.verify import Verification, _Files, verify
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean

@@ -7,7 +7,7 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors
 from airflow_provider_segtable.data.files.open_files import LocalFiles
 from airflow_provider_segtable.data.files.segment_files import check_whole
-from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, tag_path

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
-from airflow_provider_segtable.data.parquet import thrift
-from airflow_provider_segtable.data.parquet.thrift import (
+from airflow_provider_segtable.data.parquet.metadata import thrift
+from airflow_provider_segtable.data.parquet.metadata.thrift import (
     FORBID,
     I32,
     I64,

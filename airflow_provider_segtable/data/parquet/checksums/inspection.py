@@ -35,7 +35,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.files.segment_files import check_bytes
-from airflow_provider_segtable.data.parquet.descriptor import read_descriptor
+from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, read_segment
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed, is_sorted

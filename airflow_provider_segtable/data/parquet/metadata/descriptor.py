@@ -19,8 +19,8 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_segment, encode_segment
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.data.parquet.file_checksums import footer_checksum
-from airflow_provider_segtable.data.parquet.footer import Footer, read_footer
+from airflow_provider_segtable.data.parquet.checksums.file_checksums import footer_checksum
+from airflow_provider_segtable.data.parquet.metadata.footer import Footer, read_footer
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 KEY = b"segtable"

@@ -1,0 +1,1 @@
+"""Checksums of data files, and the inspection of a file against them."""
