@@ -30,15 +30,15 @@ def get_provider_info() -> dict[str, Any]:
             "operators.ingest",
             "operators.overwrite",
             "operators.plan",
-            "operators.rendered",
-            "operators.spark_operator",
+            "operators.base.rendered",
+            "operators.base.spark_operator",
         ),
         "sensors": _modules("sensors.small_segments"),
         "triggers": _modules("triggers.detached", "triggers.table", "triggers.watch"),
         "connection-types": [_connection_type()],
         "extra-links": [
-            "airflow_provider_segtable.operators.links.SegtableTableLink",
-            "airflow_provider_segtable.operators.links.SegtablePlannerLink",
+            "airflow_provider_segtable.operators.runs.links.SegtableTableLink",
+            "airflow_provider_segtable.operators.runs.links.SegtablePlannerLink",
         ],
     }
 

@@ -12,8 +12,8 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.base.author import author_of
+from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.table.context import TableContext

@@ -3,7 +3,7 @@
 1. The event has a commit id, by default the name of the task instance: DAG, run, task. If the log
    contains it, an earlier try landed, and nothing is done. So a retried task commits once.
 2. The work is done in the task itself where the operator can (``here``), else by a Spark
-   application. The triggerer may wait for a driver on a cluster (``operators.spark_operator``).
+   application. The triggerer may wait for a driver on a cluster (``operators.base.spark_operator``).
 3. Judge by the application's report; without one (cluster mode, or it died after its commit), by
    the log. An error that a retry cannot mend (wrong SQL, an unknown column) fails the task at once;
    any other error is retried.
@@ -21,9 +21,9 @@ from airflow.providers.common.compat.sdk import (
 from airflow_provider_segtable.core.arguments import option, seconds
 from airflow_provider_segtable.core.secret import is_secret_name, redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.operators.rendered import refused_at_once
-from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
+from airflow_provider_segtable.operators.base.author import author_of
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.operators.base.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.table.context import TableContext
 
 WRONG_ARGUMENTS = 2

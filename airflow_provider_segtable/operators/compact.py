@@ -8,7 +8,7 @@
 3. Carry out the rest in this process, or launch the application ``compact``: one start of Spark
    for all plans of a run. Both lock, mark each plan inflight and commit by the log's rules: an
    orphan and its successor can never both commit a plan.
-4. The triggerer may wait for a driver on a cluster (``operators.spark_operator``).
+4. The triggerer may wait for a driver on a cluster (``operators.base.spark_operator``).
 5. Judge by the application's report; without one, by the log. Only failed plans fail the task.
    Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
    the next planner run launches a yielded plan again.
@@ -30,12 +30,12 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.author import author_of
-from airflow_provider_segtable.operators.links import SegtablePlannerLink
-from airflow_provider_segtable.operators.outstanding import Outstanding, outstanding, settle
+from airflow_provider_segtable.operators.base.author import author_of
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.operators.base.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.plan import overridden
-from airflow_provider_segtable.operators.rendered import refused_at_once
-from airflow_provider_segtable.operators.spark_operator import Report, SegtableSparkOperator
+from airflow_provider_segtable.operators.runs.links import SegtablePlannerLink
+from airflow_provider_segtable.operators.runs.outstanding import Outstanding, outstanding, settle
 from airflow_provider_segtable.planning.engine import (
     LOCAL_BYTES,
     Choice,

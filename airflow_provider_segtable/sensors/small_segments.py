@@ -16,7 +16,7 @@ from airflow.providers.common.compat.sdk import (
 )
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
-from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.planning.verdict import Verdict
 from airflow_provider_segtable.triggers.table import SmallSegments, SmallSegmentsTrigger
 

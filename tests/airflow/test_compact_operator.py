@@ -9,7 +9,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator, asked_plans
-from airflow_provider_segtable.operators.outstanding import outstanding
+from airflow_provider_segtable.operators.runs.outstanding import outstanding
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process

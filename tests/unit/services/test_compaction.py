@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCo
 from airflow_provider_segtable.core.log.families import plan_events
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
-from airflow_provider_segtable.operators.outstanding import outstanding, settle
+from airflow_provider_segtable.operators.runs.outstanding import outstanding, settle
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.compaction import (
     Ended,

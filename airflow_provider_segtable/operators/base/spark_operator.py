@@ -37,7 +37,7 @@ from airflow_provider_segtable.hooks.submission import (
     Submission,
     local_spark_here,
 )
-from airflow_provider_segtable.operators.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
 from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX, spark_app_path
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.remote_results import fetch, forget

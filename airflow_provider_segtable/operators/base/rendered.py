@@ -20,7 +20,7 @@ from airflow.providers.common.compat.sdk import (
 from airflow_provider_segtable.core.errors import InvalidInput, NotATable
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import mask_credentials
-from airflow_provider_segtable.operators.links import SegtableTableLink
+from airflow_provider_segtable.operators.runs.links import SegtableTableLink
 
 
 class TableOperator(BaseOperator):

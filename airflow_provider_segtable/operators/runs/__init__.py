@@ -1,0 +1,1 @@
+"""The DAG runs of plans: emitted, outstanding, and linked from the pages."""
