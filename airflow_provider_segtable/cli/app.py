@@ -4,20 +4,20 @@ from typing import Annotated
 
 import typer
 
-from airflow_provider_segtable.cli.commands.change_command import delete, merge, update
-from airflow_provider_segtable.cli.commands.clean_command import clean, tag
-from airflow_provider_segtable.cli.commands.compact_command import compact
-from airflow_provider_segtable.cli.commands.doctor_command import doctor
-from airflow_provider_segtable.cli.commands.drop_command import drop
-from airflow_provider_segtable.cli.commands.ingest_command import ingest
-from airflow_provider_segtable.cli.commands.locks_command import locks
-from airflow_provider_segtable.cli.commands.plan_command import plan
-from airflow_provider_segtable.cli.commands.repair_command import repair
-from airflow_provider_segtable.cli.commands.restore_command import restore
+from airflow_provider_segtable.cli.commands.coordination.locks_command import locks
+from airflow_provider_segtable.cli.commands.coordination.zookeeper_commands import zookeeper
+from airflow_provider_segtable.cli.commands.health.doctor_command import doctor
+from airflow_provider_segtable.cli.commands.health.repair_command import repair
+from airflow_provider_segtable.cli.commands.health.verify_command import verify
+from airflow_provider_segtable.cli.commands.rows.change_command import delete, merge, update
+from airflow_provider_segtable.cli.commands.rows.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
-from airflow_provider_segtable.cli.commands.table_commands import tables
-from airflow_provider_segtable.cli.commands.verify_command import verify
-from airflow_provider_segtable.cli.commands.zookeeper_commands import zookeeper
+from airflow_provider_segtable.cli.commands.tables.drop_command import drop
+from airflow_provider_segtable.cli.commands.tables.restore_command import restore
+from airflow_provider_segtable.cli.commands.tables.table_commands import tables
+from airflow_provider_segtable.cli.commands.upkeep.clean_command import clean, tag
+from airflow_provider_segtable.cli.commands.upkeep.compact_command import compact
+from airflow_provider_segtable.cli.commands.upkeep.plan_command import plan
 from airflow_provider_segtable.cli.guard import GuardedGroup
 
 HELP = r"""Tables that stay fast while they are written: append, plan, compact, read.

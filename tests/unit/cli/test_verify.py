@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_segtable.cli.commands.doctor_command import EXITS
+from airflow_provider_segtable.cli.commands.health.doctor_command import EXITS
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.core.recovery.diagnosis import Severity
 from tests.unit.cli.conftest import Run

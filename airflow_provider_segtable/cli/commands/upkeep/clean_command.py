@@ -7,7 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.table_commands import open_table
+from airflow_provider_segtable.cli.commands.tables.table_commands import open_table
 from airflow_provider_segtable.cli.display.drawing import grid
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from airflow_provider_segtable.cli.advice import advise_like
-from airflow_provider_segtable.cli.commands.scan_command import scan
+from airflow_provider_segtable.cli.commands.rows.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.cli.input.column_types import parse_schema

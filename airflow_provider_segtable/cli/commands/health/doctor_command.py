@@ -6,12 +6,12 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
-from airflow_provider_segtable.cli.commands.verify_command import (
+from airflow_provider_segtable.cli.commands.health.verify_command import (
     by_severity,
     draw_findings,
     finding_facts,
 )
+from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.display.output import Facts, print_json, show
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.facts import skipped_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show

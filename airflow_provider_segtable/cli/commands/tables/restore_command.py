@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.table_commands import open_table
+from airflow_provider_segtable.cli.commands.tables.table_commands import open_table
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.cli.input.options import (

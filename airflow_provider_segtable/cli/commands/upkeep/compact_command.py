@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.commands.plan_command import policy_of
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
+from airflow_provider_segtable.cli.commands.upkeep.plan_command import policy_of
 from airflow_provider_segtable.cli.display import drawing
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.cli.exits import Exit

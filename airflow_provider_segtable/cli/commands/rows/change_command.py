@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from airflow_provider_segtable.cli.changing import changed, tell
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.input.engines import MasterOption
 from airflow_provider_segtable.cli.input.option_groups import option_groups
 from airflow_provider_segtable.cli.input.options import (

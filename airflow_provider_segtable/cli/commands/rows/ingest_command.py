@@ -9,7 +9,7 @@ import typer
 
 from airflow_provider_segtable.cli.advice import advise_filled
 from airflow_provider_segtable.cli.changing import tell
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.display.append_facts import append_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress
 from airflow_provider_segtable.cli.file_overwrite import only_spark, overwritten

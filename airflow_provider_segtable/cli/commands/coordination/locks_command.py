@@ -14,7 +14,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.commands.table_commands import writable_table
+from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.display.drawing import grid, partitions, short_interval
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.exits import Exit

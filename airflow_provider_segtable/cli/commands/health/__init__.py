@@ -1,0 +1,1 @@
+"""Commands that check and mend: doctor, verify and repair."""

@@ -1,0 +1,1 @@
+"""Commands on rows: ingest, delete, update, merge and scan."""

@@ -1,0 +1,1 @@
+"""Commands on tables: create, describe, alter, restore and drop."""

@@ -1,0 +1,1 @@
+"""Commands of maintenance: plan, compact and clean."""
