@@ -23,7 +23,7 @@ from airflow_provider_segtable.spark.writes.dataframe_change import change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
-from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.table import Table
 
 

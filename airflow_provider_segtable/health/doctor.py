@@ -42,7 +42,7 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import checked_order
+from airflow_provider_segtable.table.lifetime.definition import checked_order
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 

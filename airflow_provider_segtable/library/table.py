@@ -33,7 +33,7 @@ from airflow_provider_segtable.services.compaction.compact_table import (
 )
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.history import HistoryEntry, history
+from airflow_provider_segtable.table.versions.history import HistoryEntry, history
 from airflow_provider_segtable.table.writes.append import AppendResult
 from airflow_provider_segtable.table.writes.incoming import append_rows, check_filled
 

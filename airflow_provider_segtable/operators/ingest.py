@@ -230,7 +230,7 @@ def rows_of(path: Path, kind: str | None, state: State) -> Any:
     """
     from airflow_provider_segtable.data.files.input_files import InputFile, read_rows
     from airflow_provider_segtable.data.jobs.segment_writer import check_rows
-    from airflow_provider_segtable.table.definition import given_schema
+    from airflow_provider_segtable.table.lifetime.definition import given_schema
 
     schema = given_schema(state.table)
     rows = read_rows(InputFile(str(path), kind), schema)

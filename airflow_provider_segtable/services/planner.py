@@ -27,7 +27,7 @@ from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Poli
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import check_cut, checked_order
+from airflow_provider_segtable.table.lifetime.definition import check_cut, checked_order
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 
 RELAUNCH_AFTER_MINUTES = 5.0

@@ -24,7 +24,7 @@ from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.clocks import (
+from airflow_provider_segtable.table.log.clocks import (
     MOST_SKEW_S,
     SKEW_VARIABLE,
     ClockCheck,

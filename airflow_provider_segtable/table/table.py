@@ -16,19 +16,19 @@ from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.times import Time, TimeRange
 from airflow_provider_segtable.data.arrow.given_rows import Rows
-from airflow_provider_segtable.table.alteration import Alteration, alter
 from airflow_provider_segtable.table.context import TableContext, open_context
-from airflow_provider_segtable.table.definition import (
+from airflow_provider_segtable.table.lifetime.alteration import Alteration, alter
+from airflow_provider_segtable.table.lifetime.creation import begin_log
+from airflow_provider_segtable.table.lifetime.definition import (
     checked_schema,
     known_granularity,
     of_kind,
 )
-from airflow_provider_segtable.table.lifetime.creation import begin_log
 from airflow_provider_segtable.table.lifetime.dropping import DropResult, drop
-from airflow_provider_segtable.table.scan import Scan, version_read
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.scan import Scan, version_read
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.table_changes import TableChanges
-from airflow_provider_segtable.table.versions import TableVersions
+from airflow_provider_segtable.table.versions.table_versions import TableVersions
 from airflow_provider_segtable.table.writes.append import AppendResult
 from airflow_provider_segtable.table.writes.incoming import append_rows
 

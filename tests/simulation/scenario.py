@@ -34,8 +34,8 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.table.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.faulty import (

@@ -77,7 +77,7 @@ class FileColumns:
             InvalidInput, SchemaMismatch: the file cannot be read, or its columns do not fit.
         """
         from airflow_provider_segtable.data.files.input_files import read_rows
-        from airflow_provider_segtable.table.definition import given_schema
+        from airflow_provider_segtable.table.lifetime.definition import given_schema
 
         schema = given_schema(table)
         return self.taken(read_rows(file, self.in_file(schema)), schema, table)

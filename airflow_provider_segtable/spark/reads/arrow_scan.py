@@ -17,7 +17,7 @@ from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.tasks.reading import ReadTask
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 NAMES = pa.schema([(ROOT, pa.string()), (ROW, pa.int64())])
 """The address columns, in types that Spark can hold."""

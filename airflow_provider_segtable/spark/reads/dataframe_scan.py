@@ -61,7 +61,7 @@ from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_
 from airflow_provider_segtable.spark.reads.spark_times import column, within
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 
 def scan(

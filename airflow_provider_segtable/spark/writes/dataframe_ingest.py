@@ -44,7 +44,7 @@ from airflow_provider_segtable.spark.tasks.writing import (
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.writes.append import (
     AppendResult,
     AppendTicket,

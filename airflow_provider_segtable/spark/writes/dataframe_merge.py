@@ -26,7 +26,7 @@ from airflow_provider_segtable.spark.writes.assignments import (
     expression,
 )
 from airflow_provider_segtable.table.changes.row_engine import Selected
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 _NUMBER = "__segtable_number"
 

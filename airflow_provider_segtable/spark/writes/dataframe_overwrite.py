@@ -13,7 +13,7 @@ from airflow_provider_segtable.table.changes.overwriting import run_overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, landed_before
 from airflow_provider_segtable.table.changes.run_change import WAIT_S
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.lifetime.definition import given_schema
 
 
 def overwrite(

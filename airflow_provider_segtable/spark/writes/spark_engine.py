@@ -38,7 +38,7 @@ from airflow_provider_segtable.spark.writes.assignments import (
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, prepared
 from airflow_provider_segtable.spark.writes.dataframe_merge import Joining, SourceFrame
 from airflow_provider_segtable.table.changes.row_engine import Selected
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import Prepare
 
 

@@ -38,7 +38,7 @@ from airflow_provider_segtable.table.changes.matching import (
 from airflow_provider_segtable.table.changes.merge_rows import check_set, merged, source_columns
 from airflow_provider_segtable.table.changes.row_engine import Selected
 from airflow_provider_segtable.table.changes.updating import assigned, new_values
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import Prepare
 from airflow_provider_segtable.table.writes.incoming import incoming
 

@@ -22,7 +22,7 @@ from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.deletes.vector_file import Rows
 from airflow_provider_segtable.data.jobs.segment_writer import conformed
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 _MOST_ROWS = 2**32
 

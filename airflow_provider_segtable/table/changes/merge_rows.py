@@ -23,7 +23,7 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
 from airflow_provider_segtable.table.changes.matching import addresses, given_columns, in_full, when
 from airflow_provider_segtable.table.changes.updating import assigned, new_values
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 
 def merged(

@@ -15,8 +15,8 @@ from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
-from airflow_provider_segtable.table.definition import given_schema
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.lifetime.definition import given_schema
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import Prepare
 from airflow_provider_segtable.table.writes.incoming import incoming, split_by_chunk
 

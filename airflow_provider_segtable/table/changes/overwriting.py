@@ -32,8 +32,8 @@ from airflow_provider_segtable.table.changes.row_change import ChangeResult, Fou
 from airflow_provider_segtable.table.changes.row_engine import New, RowEngine
 from airflow_provider_segtable.table.changes.run_change import WAIT_S, carry_out
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.scan import Part
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.scan import Part
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import Prepare
 
 

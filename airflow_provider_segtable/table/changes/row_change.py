@@ -51,7 +51,7 @@ from airflow_provider_segtable.table.log.committer import (
     way_out,
 )
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import (
     BATCH_PRIORITY,
     NewFiles,

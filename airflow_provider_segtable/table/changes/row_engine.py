@@ -15,7 +15,7 @@ from pyroaring import BitMap
 
 from airflow_provider_segtable.core.requests.change_request import Delete, Merge, Update
 from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import Prepare
 
 New = TypeVar("New")

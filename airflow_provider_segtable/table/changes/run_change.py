@@ -27,7 +27,7 @@ from airflow_provider_segtable.table.changes.row_change import (
 )
 from airflow_provider_segtable.table.changes.row_engine import RowEngine
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 WAIT_S = 60.0
 New = TypeVar("New")

@@ -14,7 +14,7 @@ from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.storage import probe
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import check_properties
+from airflow_provider_segtable.table.lifetime.definition import check_properties
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, expired_path
 
 

@@ -20,7 +20,7 @@ from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_de
 from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import given_schema
+from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.writes.append import (
     AppendResult,
     AppendTicket,

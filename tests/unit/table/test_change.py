@@ -44,7 +44,7 @@ from airflow_provider_segtable.table.changes.row_change import Found, change
 from airflow_provider_segtable.table.changes.run_change import find_rows
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.table.writes.append import AppendTicket, Write
 from airflow_provider_segtable.table.writes.incoming import incoming

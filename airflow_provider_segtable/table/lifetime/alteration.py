@@ -28,7 +28,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.definition import check_properties
+from airflow_provider_segtable.table.lifetime.definition import check_properties
 from airflow_provider_segtable.table.log.committer import (
     Change,
     Committed,

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.scan import Scan, visible_groups
+from airflow_provider_segtable.table.reads.scan import Scan, visible_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.tags import known_tag
+from airflow_provider_segtable.table.versions.tags import known_tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.time.times import Time
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.restoration import RestoreResult, restore
-from airflow_provider_segtable.table.tags import put_tag, remove_tag
+from airflow_provider_segtable.table.versions.restoration import RestoreResult, restore
+from airflow_provider_segtable.table.versions.tags import put_tag, remove_tag
 
 
 class TableVersions:

@@ -1,0 +1,1 @@
+"""Reads of a table: snapshots and scans."""

@@ -1,0 +1,1 @@
+"""Versions of a table: its history, tags and restores."""
