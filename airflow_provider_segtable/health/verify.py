@@ -7,7 +7,8 @@
 2. *The state*: the invariants at the newest version. With ``all_versions``, at every version, but
    only for the parts that its event changed. No file is visible twice.
 3. *The files* of all visible segments (with ``all_versions``, of all present ones): footers; with
-   ``deep``, every byte and row (``data.parquet.checksums.inspection``). A few threads read concurrently.
+   ``deep``, every byte and row (``data.parquet.checksums.inspection``). A few threads read
+   concurrently.
 4. *The vectors* of the newest version, with every row number (``health.vector_check``).
 5. No coordinator and no lock is needed. The log as first listed is the version to verify. A
    missing file is reported lost only if the newest version still has its segment.

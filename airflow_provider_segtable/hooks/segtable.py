@@ -4,8 +4,8 @@
 
     host    the root of the tables: /data/tables, s3://lake/tables, ...
     extra   zookeeper          zk://host:2181[,host:2181][/chroot]; reading needs none
-            zookeeper_options  user, password, TLS files (``coordination.zookeeper.connection.access``), as an
-                               object or its JSON text
+            zookeeper_options  user, password, TLS files, as an object or its JSON
+                               text (``coordination.zookeeper.connection.access``)
             storage_options    keys of the object store, likewise
             spark_master       where compaction runs without a Spark connection
             spark_conn_id      a connection of apache-airflow-providers-apache-spark

@@ -6,8 +6,8 @@
    drains, so that continuous appends do not starve the larger kind.
 3. No plan is made in an interval that a pending plan claims, or over segments of a pending plan.
 4. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
-5. A large table is examined area by area, the highest bound first (``planning.ranking.areas``), up to the
-   limit of one run (``planning.ranking.selection``).
+5. A large table is examined area by area, the highest bound first (``planning.ranking.areas``),
+   up to the limit of one run (``planning.ranking.selection``).
 """
 
 from bisect import bisect_right

@@ -179,8 +179,8 @@ def open_context(
         zookeeper: ``host:port[,host:port][/chroot]``; optional for reading.
         storage_options: keys of the object store, as obstore names them.
         author: author of events and holder of locks; by default the host and process id.
-        zookeeper_options: user, password and TLS files (``coordination.zookeeper.connection.access``); by
-            default from the environment.
+        zookeeper_options: user, password and TLS files; by default from the environment
+            (``coordination.zookeeper.connection.access``).
     """
     options = SecretOptions(storage_options)
     return TableContext(

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ MOST_LINES = 400
 LONGER_YET: dict[str, int] = {}
 
 MOST_FUNCTION_LINES = 40
+MOST_MODULES = 12
 LONGER_FUNCTIONS_YET = {}
 
 NAMES_THAT_SAY_NOTHING = re.compile(r"(^|_)(utils?|helpers?|managers?|misc|common)(_|$)")
@@ -48,6 +50,12 @@ def test_files_stay_short() -> None:
     now = {named(path): lines_of(path) for path in modules()}
     long = {name: lines for name, lines in now.items() if lines > MOST_LINES}
     assert not grown(long, LONGER_YET)
+
+
+def test_folders_stay_small() -> None:
+    """No folder has over a dozen modules: a larger one gets rooms by subject."""
+    folders = Counter(path.parent for path in modules() if path.name != "__init__.py")
+    assert not {named(folder): n for folder, n in folders.items() if n > MOST_MODULES}
 
 
 def test_functions_stay_short() -> None:

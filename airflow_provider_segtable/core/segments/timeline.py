@@ -1,6 +1,7 @@
 """The timeline: all present segments of a table, and the visible ones among them.
 
-1. Inside a chunk, one (interval, version), groups overshadow groups; see ``core.segments.chunks.chunk``.
+1. Inside a chunk, one (interval, version), groups overshadow groups; see
+   ``core.segments.chunks.chunk``.
 2. Between versions: at each instant, the *complete* chunk of the highest version wins. If no chunk
    is complete, the highest version with a visible group wins. So an incomplete higher version
    hides nothing. Among equal versions, the later, then shorter interval wins, so segments

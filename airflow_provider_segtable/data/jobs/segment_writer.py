@@ -270,8 +270,8 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         token: 16 unguessable hex digits.
         sort: sort the rows by event time first (stable); holds them in memory.
         placement: the segment's place among others; first generation by default.
-        definition: for the footer, from ``data.parquet.metadata.descriptor.encode_definition``. The file's
-            columns get their ids from it.
+        definition: for the footer, from ``data.parquet.metadata.descriptor.encode_definition``.
+            The file's columns get their ids from it.
         commit: commits the file, or begins to.
 
     Raises:

@@ -1,1 +1,1 @@
-"""What all operators share: how work reaches Spark, how fields are rendered, and who is named as the author."""
+"""The operators' common base: Spark applications, rendered fields, authors of events."""

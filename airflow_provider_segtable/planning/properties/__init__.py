@@ -1,1 +1,1 @@
-"""What a table's properties set: the policy of compaction, retention, and where each value comes from."""
+"""Settings from a table's properties: compaction policy, retention, and their origins."""

@@ -1,1 +1,1 @@
-"""Time chunks: their groups, layers and summaries, decoded or packed, and the indexes that hold them."""
+"""Time chunks, decoded or packed: groups, layers, summaries, and indexes of chunks."""
