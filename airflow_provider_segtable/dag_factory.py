@@ -19,6 +19,8 @@
    table's policy decides which kinds are planned; the DAG of a kind that never is never runs.
 2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, runs of
    smaller kinds go first: they are short, and readers benefit soonest.
+3. A run of a kind's DAG that a user triggers with the conf ``{"segments": [ids]}`` compacts these
+   segments by this kind (``SegtableCompactOperator``).
 """
 
 import re
@@ -40,6 +42,7 @@ from airflow_provider_segtable.storage import check_uri
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
+SEGMENTS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('segments') or []) | tojson }}"
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
 
 
@@ -109,6 +112,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     made = {
         kind: _kind_dag(
             ids[kind],
+            kind,
             {**common, "description": f"Runs {kind} compactions of {title}"},
             {**defaults[kind], **shared, **(kinds or {}).get(kind, {})},
         )
@@ -152,12 +156,19 @@ def _planner_dag(
     return made
 
 
-def _kind_dag(dag_id: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any]) -> DAG:
-    """Return the DAG that carries out plans of one kind."""
+def _kind_dag(
+    dag_id: str, kind: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any]
+) -> DAG:
+    """Return the DAG that carries out plans of one kind, or compacts chosen segments by it."""
     of_task = dict(settings)
     runs = of_task.pop("max_active_runs")
     with DAG(dag_id, schedule=None, max_active_runs=runs, **of_dag) as made:
         SegtableCompactOperator(
-            task_id="compact", plans=PLANS_OF_THE_RUN, planned_by=PLANNER_OF_THE_RUN, **of_task
+            task_id="compact",
+            plans=PLANS_OF_THE_RUN,
+            kind=f"{{{{ '{kind}' if (dag_run.conf or {{}}).get('segments') else '' }}}}",
+            segments=SEGMENTS_OF_THE_RUN,
+            planned_by=PLANNER_OF_THE_RUN,
+            **of_task,
         )
     return made

@@ -1,22 +1,23 @@
 """Carry out compaction plans: small ones in the task itself, larger ones on Spark.
 
-1. Read the log and the locks for the plans that are still to do. A retry may meet the driver of
+1. The plans are named, or made first: by the policy, or for segments that a user chose
+   (``services.compaction.request``), whose plans a retry finds again.
+2. Read the log and the locks for the plans that are still to do. A retry may meet the driver of
    its earlier try, alive or dead: ``outstanding`` waits for a live driver and launches none of
    the plans it holds.
-2. Choose the engine (``planning.engine``): for a few megabytes Spark takes longer to start than
+3. Choose the engine (``planning.engine``): for a few megabytes Spark takes longer to start than
    the work takes.
-3. Carry out the rest in this process, or launch the application ``compact``: one start of Spark
+4. Carry out the rest in this process, or launch the application ``compact``: one start of Spark
    for all plans of a run. Both lock, mark each plan inflight and commit by the log's rules: an
    orphan and its successor can never both commit a plan.
-4. The triggerer may wait for a driver on a cluster (``operators.base.spark_operator``).
-5. Judge by the application's report; without one, by the log. Only failed plans fail the task.
+5. The triggerer may wait for a driver on a cluster (``operators.base.spark_operator``).
+6. Judge by the application's report; without one, by the log. Only failed plans fail the task.
    Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
    the next planner run launches a yielded plan again.
-6. The task's log has one line for each plan, from the process that carried it out, and at the end
+7. The task's log has one line for each plan, from the process that carried it out, and at the end
    one line for the run.
 """
 
-import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -24,7 +25,7 @@ from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, Context
 
-from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds, shown
+from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
@@ -34,6 +35,7 @@ from airflow_provider_segtable.operators.base.author import author_of
 from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.operators.base.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.plan import overridden
+from airflow_provider_segtable.operators.runs.asked import Asked, asked_work
 from airflow_provider_segtable.operators.runs.links import SegtablePlannerLink
 from airflow_provider_segtable.operators.runs.outstanding import Outstanding, outstanding, settle
 from airflow_provider_segtable.planning.engine import (
@@ -47,6 +49,7 @@ from airflow_provider_segtable.planning.engine import (
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
 
@@ -59,8 +62,12 @@ class SegtableCompactOperator(SegtableSparkOperator):
     Args:
         table: below the connection's root, or a URI.
         plans: plan ids, or their JSON text; every pending plan of the table if empty.
+        kind: compact chosen ``segments`` by this kind (``minor``, ``semi-major``, ``major``),
+            whatever the policy says of when; empty: none are chosen.
+        segments: their ids as ``segtable table segments`` prints them, or their JSON text. Minor
+            joins exactly these; other kinds take the chunks that they lie in.
         policy: if given, plan the table first, with these values instead of its own policy's:
-            ``{}``, or e.g. ``{"deleted_share": 0}``.
+            ``{}``, or e.g. ``{"deleted_share": 0}``. With ``kind``, they say how it is compacted.
         engine: ``local``: in the task itself. ``spark``: by a Spark application. ``auto``: local up
             to ``local_bytes``, else Spark; Spark for what only Spark can do.
         local_bytes: most bytes of input that ``auto`` compacts in the task itself.
@@ -71,7 +78,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
 
     app = "compact"
     template_fields: Sequence[str] = (
-        *("plans", "policy", "engine", "planned_by"),
+        *("plans", "kind", "segments", "policy", "engine", "planned_by"),
         *SegtableSparkOperator.template_fields,
     )
     operator_extra_links: Collection[BaseOperatorLink] = (
@@ -84,6 +91,8 @@ class SegtableCompactOperator(SegtableSparkOperator):
         self,
         *,
         plans: Sequence[str] | str | None = None,
+        kind: str = "",
+        segments: Sequence[str] | str | None = None,
         policy: Mapping[str, Any] | None = None,
         engine: str = Engine.AUTO,
         local_bytes: int = LOCAL_BYTES,
@@ -93,6 +102,8 @@ class SegtableCompactOperator(SegtableSparkOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.plans = plans
+        self.kind = kind
+        self.segments = segments
         self.policy = policy
         self.engine = str(engine)
         self.local_bytes = local_bytes
@@ -102,7 +113,7 @@ class SegtableCompactOperator(SegtableSparkOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Carry out the plans that are still to do."""
         with refused_at_once(f"compaction of {self.table}"):
-            asked, wish = asked_plans(self.plans), Engine.of(self.engine)
+            asked, wish = asked_work(self.plans, self.kind, self.segments), Engine.of(self.engine)
             seconds("wait_s", self.wait_s)
             place = SegtableHook(self.segtable_conn_id).place
             return self._summarized(self._carried_out(place, asked, wish, author_of(context)))
@@ -122,13 +133,12 @@ class SegtableCompactOperator(SegtableSparkOperator):
         return self._summarized((*parsed(settled), *self._settled(place, launched, report)))
 
     def _carried_out(
-        self, place: Place, asked: Sequence[str] | None, wish: Engine, author: str
+        self, place: Place, asked: Asked, wish: Engine, author: str
     ) -> tuple[PlanResult, ...]:
         """Carry out plans on the chosen engine; return the results of all, the settled ones too."""
         with place.table_ports(self.table, author=author) as ports:
-            if self.policy is not None:
-                plan_table(ports, policy=overridden(ports, self.policy))
-            found = outstanding(ports, asked, wait_s=self.wait_s, tell=self.log.info)
+            plans = self._planned(ports, asked)
+            found = outstanding(ports, plans, wait_s=self.wait_s, tell=self.log.info)
             self._say(found.settled)
             if not found.todo:
                 self.log.info("no plans are left to carry out")
@@ -138,6 +148,16 @@ class SegtableCompactOperator(SegtableSparkOperator):
             if choice.local:
                 return (*found.settled, *self._here(ports, found.todo))
         return (*found.settled, *self._launch(place, found))
+
+    def _planned(self, ports: TableContext, asked: Asked) -> Sequence[str] | None:
+        """Return the ids of the plans to carry out; None means every pending plan."""
+        if asked.kind:
+            policy = overridden(ports, self.policy or {})
+            made = request(ports, asked.kind, segments=asked.segments, policy=policy)
+            return [known.plan.id for known in made]
+        if self.policy is not None:
+            plan_table(ports, policy=overridden(ports, self.policy))
+        return asked.plans
 
     def _choice(
         self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place
@@ -195,26 +215,6 @@ class SegtableCompactOperator(SegtableSparkOperator):
                 f"a retry or the next planner run repeats them:\n{what}"
             )
         return summary(results)
-
-
-def asked_plans(plans: Sequence[str] | str | None) -> Sequence[str] | None:
-    """Return plan ids from a rendered template; None means every pending plan.
-
-    Raises:
-        InvalidInput: it is not a list of plan ids, nor the JSON text of one.
-    """
-    found: Any = plans
-    if isinstance(plans, str):
-        try:
-            found = json.loads(plans or "null")
-        except (ValueError, RecursionError):
-            found = plans
-    if not found:
-        return None
-    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
-        what = f"plans = {shown(plans)} is not a JSON list of plan ids"
-        raise InvalidInput(f'{what}: write e.g. ["minor-..."]')
-    return [plan_id_of(each) for each in found]
 
 
 def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:

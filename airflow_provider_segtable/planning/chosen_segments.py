@@ -4,6 +4,8 @@
 2. Each kind has its own rule for what it compacts then (``Finder.chosen``): a minor compaction
    joins exactly these segments, the others take the whole chunks that they lie in.
 3. A segment that no plan takes is refused, with the planner's reason.
+4. A choice that was made before has its plans already: pending ones, or completed ones that hid
+   the segments. So the same request again, as by a task's retry, compacts nothing twice.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -11,21 +13,30 @@ from collections.abc import Collection, Iterable, Sequence
 from airflow_provider_segtable.core.errors import CorruptTable, SegmentsRefused
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Plan
+from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.planning.reasons import Skipped
 
 Chosen = frozenset[SegmentId]
 
 
-def chosen_ids(texts: Sequence[SegmentId | str], state: State) -> Chosen:
+def chosen_ids(texts: Sequence[SegmentId | str]) -> Chosen:
     """Return the chosen segments' ids.
 
     Raises:
-        SegmentsRefused: nothing is chosen, or a segment is unknown, hidden or without rows.
+        SegmentsRefused: nothing is chosen, or a text is not an id.
     """
     if not texts:
         raise SegmentsRefused("no segment is chosen: name some, as `segtable table segments` does")
-    ids = frozenset(_parsed(text) for text in texts)
+    return frozenset(_parsed(text) for text in texts)
+
+
+def check_visible(ids: Chosen, state: State) -> None:
+    """Refuse segments that are unknown, hidden or without rows.
+
+    Raises:
+        SegmentsRefused: with the first of them, and the way out.
+    """
     for chunk in sorted({each.chunk for each in ids}):
         visible = {
             segment.id: segment for segment in state.timeline.visible_segments(chunk.interval)
@@ -35,7 +46,19 @@ def chosen_ids(texts: Sequence[SegmentId | str], state: State) -> Chosen:
                 raise SegmentsRefused(_absent(each, state))
             if visible[each].tombstone:
                 raise SegmentsRefused(f"segment {each} has no rows: there is nothing to compact")
-    return ids
+
+
+def made_before(known: PlanState, ids: Chosen, state: State) -> bool:
+    """Return whether a plan compacts, or has compacted, the chosen segments of its interval."""
+    if known.status.pending:
+        return taken_by(known.plan, ids)
+    return known.completed and taken_by(known.plan, ids) and not _visible(known.plan, ids, state)
+
+
+def _visible(plan: Plan, ids: Chosen, state: State) -> bool:
+    """Return whether a chosen input of a plan is visible, e.g. because it was restored."""
+    visible = {each.id for each in state.timeline.visible_segments(plan.interval)}
+    return not visible.isdisjoint(ids.intersection(plan.inputs))
 
 
 def _parsed(text: SegmentId | str) -> SegmentId:

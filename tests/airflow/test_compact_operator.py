@@ -1,5 +1,6 @@
 """Carrying plans out as a task: done once, whatever came before."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,7 +9,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.locks.lockbox import LockRequest
-from airflow_provider_segtable.operators.compact import SegtableCompactOperator, asked_plans
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.runs.asked import asked_plans
 from airflow_provider_segtable.operators.runs.outstanding import outstanding
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
@@ -81,6 +83,59 @@ def test_with_a_policy_the_task_plans_first(flights: Flights) -> None:
     assert (told["completed"], told["rows"]) == (1, 799)
     with pytest.raises(AirflowFailException, match=r"compaction\.share"):
         compactor(InThisProcess(), policy={"share": 0}).execute({})
+
+
+def chosen(flights: Flights, *partitions: int) -> list[str]:
+    """Return segment ids as `segtable table segments` prints them."""
+    segments = flights.table.state().timeline.visible_segments()
+    return [str(each.id) for each in segments if each.id.partition in partitions]
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_chosen_segments_are_compacted(flights: Flights, engine: str) -> None:
+    """Minor joins exactly these, as on the command line; a retry finds its plan done."""
+    rows, some = flights.rows(), chosen(flights, 2, 3, 4)
+    task = compactor(InThisProcess(), engine=engine, kind="minor", segments=json.dumps(some))
+    told = task.execute({})
+    assert (told["completed"], told["segments_in"], told["segments_out"]) == (1, 3, 1)
+    assert flights.segments() == 14
+    version = flights.table.state().n
+    assert [plan["ended"] for plan in task.execute({})["plans"]] == ["done already"]
+    assert (flights.table.state().n, flights.rows()) == (version, rows)
+
+
+def test_the_policy_says_how_chosen_segments_are_compacted(flights: Flights) -> None:
+    """Of the whole chunk, sorted by the given columns; no other plan is made."""
+    some, policy = chosen(flights, 7), {"clustering": "row"}
+    task = compactor(
+        InThisProcess(), engine="local", kind="semi-major", segments=some, policy=policy
+    )
+    assert task.execute({})["segments_in"] == 16
+    (segment,) = flights.table.state().timeline.visible_segments()
+    assert segment.clustering == "row"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"kind": "minor"}, "no segment is chosen"),
+        ({"kind": "minor", "segments": "[]"}, "no segment is chosen"),
+        ({"kind": "tiny", "segments": ["x"]}, "'tiny' is not a kind of compaction"),
+        ({"kind": "minor", "segments": ["x"]}, "'x' is not a segment id: copy one"),
+        ({"kind": "minor", "segments": "x"}, "is not a JSON list of segment ids"),
+        ({"segments": ["x"]}, "without a kind"),
+        ({"kind": "minor", "plans": ["minor-1"], "segments": ["x"]}, "exclude each other"),
+    ],
+    ids=str,
+)
+def test_a_choice_that_cannot_be_is_refused_at_once(
+    flights: Flights, fields: dict[str, object], told: str
+) -> None:
+    """The task fails without a retry, and nothing is requested."""
+    version = flights.table.state().n
+    with pytest.raises(AirflowFailException, match=told):
+        compactor(InThisProcess(), **fields).execute({})
+    assert flights.table.state().n == version
 
 
 def test_a_plan_above_the_limit_goes_to_spark(plan_id: str) -> None:

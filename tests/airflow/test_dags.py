@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG
@@ -119,6 +120,23 @@ def test_the_factory_makes_a_planner_and_a_dag_a_kind() -> None:
     assert [task.spark_conf for task in tasks] == [None, None, {"a": "b"}]
     plan = made.planner.get_task("plan")
     assert plan.trigger_dag_ids == {kind: dag.dag_id for kind, dag in dags.items()}
+
+
+@pytest.mark.parametrize(
+    ("conf", "wanted"),
+    [
+        ({"segments": ["a", "b"]}, ("[]", "major", '["a", "b"]')),
+        ({"plans": ["major-1"]}, ('["major-1"]', "", "[]")),
+        (None, ("[]", "", "[]")),
+    ],
+)
+def test_a_run_names_plans_or_chosen_segments(
+    conf: dict[str, object] | None, wanted: tuple[str, str, str]
+) -> None:
+    """A user triggers a kind's DAG with segments; the planner's runs name plans."""
+    task = compaction_dags(table="flights", schedule=None).of_kind["major"].get_task("compact")
+    task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
+    assert (task.plans, task.kind, task.segments) == wanted
 
 
 def test_a_kind_that_is_new_has_a_dag_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

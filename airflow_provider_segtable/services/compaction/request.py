@@ -11,7 +11,8 @@
    already pending is returned unchanged.
 4. Of chosen segments, a minor compaction joins exactly these; the other kinds take the whole chunks
    that they lie in. Segments that cannot be compacted so are refused
-   (``planning.chosen_segments``).
+   (``planning.chosen_segments``). If a plan of the kind has compacted them already, the answer is
+   that plan, completed.
 5. Segments claimed by other plans are skipped; a major compaction locks the time chunk instead and
    waits for their workers. If no segment is left, the error gives the reasons.
 
@@ -38,8 +39,9 @@ from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.planning.chosen_segments import (
     Chosen,
     check_taken,
+    check_visible,
     chosen_ids,
-    taken_by,
+    made_before,
 )
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
@@ -79,7 +81,7 @@ def request(
         policy: overrides the policy in the table's properties.
 
     Returns:
-        The pending plans in the order of time.
+        The plans in the order of time: pending, or completed by an earlier request (rule 4).
 
     Raises:
         InvalidInput: the request is impossible, or there is nothing to compact.
@@ -108,12 +110,12 @@ def request(
     )
     found = look_at_table(state, forced, ports.clock.now())
     skipped: list[Skipped] = []
-    ids = None if segments is None else _chosen(segments, interval, state)
+    ids = None if segments is None else _chosen(segments, interval)
     known = [
         each
-        for each in state.pending_plans()
-        if _meant(each.plan, wanted, interval, order, cut)
-        and (ids is None or taken_by(each.plan, ids))
+        for each in state.plans.values()
+        if (each.status.pending if ids is None else made_before(each, ids, state))
+        and _meant(each.plan, wanted, interval, order, cut)
     ]
     why = f"{ASKED} {ports.author}"
     if ids is None:
@@ -121,6 +123,7 @@ def request(
         plans = finder_of(wanted).asked(found, chunks, why, skipped)
     else:
         left = ids.difference(*(each.plan.inputs for each in known))
+        check_visible(left, state)
         plans = finder_of(wanted).chosen(found, left, why, skipped)
         check_taken(left, plans, skipped)
     fresh = [plan for plan in plans if _is_new(plan, state)]
@@ -129,10 +132,10 @@ def request(
     return _commit(ports, state, fresh, known)
 
 
-def _chosen(segments: Sequence[SegmentId | str], interval: Interval | None, state: State) -> Chosen:
+def _chosen(segments: Sequence[SegmentId | str], interval: Interval | None) -> Chosen:
     if interval is not None:
         raise InvalidInput(f"interval {interval} and segments were given: give one of them")
-    return chosen_ids(segments, state)
+    return chosen_ids(segments)
 
 
 def _kind(name: str) -> type[Plan]:
@@ -239,7 +242,7 @@ def _commit(
         else:
             conflicts.append(outcome.reason)
     state = ports.log.refresh(state)
-    pending = [state.plans[plan_id] for plan_id in asked if plan_id in state.plans]
-    if not pending:
+    answered = [state.plans[plan_id] for plan_id in asked if plan_id in state.plans]
+    if not answered:
         raise CommitConflict(f"conflict with other requests: {'; '.join(conflicts)}; request again")
-    return tuple(sorted(pending, key=lambda each: each.plan.position))
+    return tuple(sorted(answered, key=lambda each: each.plan.position))

@@ -8,9 +8,10 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput, SegmentsRefused
 from airflow_provider_segtable.core.log.events import Appended
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
-from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.planning.chosen_segments import made_before
 from airflow_provider_segtable.planning.finders.finder import finder_of
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -77,8 +78,47 @@ def test_what_is_no_visible_segment_is_refused(ports: TableContext) -> None:
     refused(ports, "minor", ["7"], "'7' is not a segment id: copy one from")
     refused(ports, "minor", [first.chunk.segment(99)], f"has no segment {first.chunk.segment(99)}")
     carried_out(ports, request(ports, "minor", segments=[first, second]))
-    for kind in ("minor", "semi-major", "major"):
+    third = visible(ports)[0]
+    refused(ports, "minor", [second, third], f"segment {second} is hidden: others have replaced it")
+    for kind in ("semi-major", "major"):
         refused(ports, kind, [second], f"segment {second} is hidden: others have replaced it")
+
+
+@pytest.mark.parametrize("kind", ["minor", "semi-major", "major"])
+def test_a_choice_that_was_compacted_is_answered_by_its_plans(
+    ports: TableContext, kind: str
+) -> None:
+    """A retry requests nothing again; what it left undone it finds pending."""
+    some = [*visible(ports)[1:3], *visible(ports, 1)[:2]]
+    asked = request(ports, kind, segments=some)
+    carried_out(ports, asked[:1])
+    version = Table(ports).state().n
+    again = request(ports, kind, segments=some)
+    assert [known.plan for known in again] == [known.plan for known in asked]
+    assert [known.completed for known in again] == [True, False]
+    assert Table(ports).state().n == version
+
+
+def test_a_choice_that_is_visible_again_is_compacted_anew() -> None:
+    """A completed plan counts only while its outputs hide the chosen segments."""
+    state = after(created(), Appended(segments=(first(0), first(1))))
+    ids = frozenset(each.id for each in state.timeline.visible_segments())
+    (plan,) = finder_of(MinorPlan).chosen(look_at_table(state, Policy(), BASE), ids, "", [])
+    done = PlanState(
+        plan=plan,
+        status=PlanStatus.COMPLETED,
+        requested_at=BASE,
+        changed_at=BASE,
+        last_n=2,
+        author="a",
+    )
+    assert not made_before(done, ids, state)
+    assert made_before(replace(done, status=PlanStatus.REQUESTED), ids, state)
+    hidden = state.timeline.with_changes(add=[merged(40_000, state.timeline.visible_segments())])
+    assert made_before(done, ids, replace(state, timeline=hidden))
+    assert not made_before(
+        replace(done, status=PlanStatus.ABORTED), ids, replace(state, timeline=hidden)
+    )
 
 
 def test_what_cannot_be_joined_is_refused(ports: TableContext) -> None:
