@@ -14,6 +14,57 @@ FENCED = re.compile(r"^```\w*$(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
 INLINE = re.compile(r"`make ([a-z][a-z-]*)")
 PATH = re.compile(r"`((?:airflow_provider_segtable|spark_apps|tests|docs|benchmarks)/[\w./-]*)`")
+RUNNABLE = re.compile(r"^```(python|console|bash)$", re.MULTILINE)
+RUN_BY = {  # documents with runnable blocks: the tests that run these, by language
+    "README.md": {
+        "bash": "integration/test_first_hour.py",
+        "python": "integration/test_first_hour.py",
+    },
+    "docs/cli.md": {"console": "integration/test_cli.py"},
+    "docs/guides/airflow.md": {"python": "airflow/test_guide_snippets.py"},
+    "docs/guides/changing.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "unit/cli/test_guides.py",
+    },
+    "docs/guides/cleaning.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "airflow/test_guide_snippets.py",
+    },
+    "docs/guides/clusters.md": {"python": "airflow/test_guide_snippets.py"},
+    "docs/guides/compaction.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "airflow/test_guide_snippets.py",
+    },
+    "docs/guides/deletes.md": {
+        "console": "unit/cli/test_change_guide.py",
+        "python": "unit/library/test_guide_snippets.py",
+    },
+    "docs/guides/loading-again.md": {
+        "console": "unit/cli/test_overwrite.py",
+        "python": "unit/library/test_guide_snippets.py",
+    },
+    "docs/guides/python.md": {"python": "unit/library/test_python_guide.py"},
+    "docs/guides/rollup.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "unit/data/test_rollup_guide.py",
+    },
+    "docs/guides/runbook.md": {"console": "unit/cli/test_guides.py"},
+    "docs/guides/zookeeper.md": {"console": "integration/test_zookeeper_access.py"},
+}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_a_test_runs_the_blocks(document: Path) -> None:
+    """Blocks of Python and of shell sessions are run; others (no language) need what is not here.
+
+    These are commands with a cluster, a bucket or Airflow's database in them.
+    """
+    languages = set(RUNNABLE.findall(document.read_text()))
+    run_by = RUN_BY.get(str(document.relative_to(ROOT)), {})
+    assert languages == set(run_by)
+    for test in run_by.values():
+        text = (ROOT / "tests" / test).read_text()
+        assert document.name in text or "GUIDES.glob" in text
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)

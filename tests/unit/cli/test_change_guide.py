@@ -1,16 +1,13 @@
 """The guide to deletes: its commands work as they stand, and at its end the bytes are gone."""
 
-import re
-import shlex
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.guides import commands
 from tests.unit.cli.conftest import Run, trips
 from tests.unit.cli.test_commands import Facts
-
-PAGE = Path(__file__).parents[3] / "docs" / "guides" / "deletes.md"
 
 
 def test_the_examples_of_the_guide_work(run: Run, facts: Facts, tmp_path: Path) -> None:
@@ -22,21 +19,14 @@ def test_the_examples_of_the_guide_work(run: Run, facts: Facts, tmp_path: Path) 
     (tmp_path / "gone.csv").write_text("who\nuser 6\n")
     assert run("table", "create", "trips", "--like", "trips.parquet", "--time", "at").exit_code == 0
     assert run("ingest", "trips", "trips.parquet", "--rows-per-append", "12").exit_code == 0
-    for command in _commands():
-        program, *arguments = shlex.split(command)
-        assert program == "segtable"
+    found = commands("deletes.md")
+    assert len(found) == 8
+    for arguments in found:
         result = run(*arguments)
-        assert result.exit_code == 0, f"{command}: {result.stdout}{result.stderr}"
+        assert result.exit_code == 0, f"{arguments}: {result.stdout}{result.stderr}"
     assert _users(tmp_path / "trips") == {f"user {n}" for n in range(5)}
     assert facts("table", "describe", "trips")["counts"]["deleted_rows"] == 0
     assert facts("table", "scan", "trips", "--count")["rows"] == 32
-
-
-def _commands() -> list[str]:
-    blocks = re.findall(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    commands = [line[2:] for block in blocks for line in block.splitlines() if line[:2] == "$ "]
-    assert len(commands) == 8
-    return commands
 
 
 def _users(table: Path) -> set[str]:

@@ -1,15 +1,12 @@
 """``segtable ingest --overwrite``: the guide's commands work, what does not fit is refused."""
 
-import re
-import shlex
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from tests.guides import commands
 from tests.unit.cli.conftest import Run, trips
 from tests.unit.cli.test_commands import Facts
-
-PAGE = Path(__file__).parents[3] / "docs" / "guides" / "loading-again.md"
 
 
 def test_the_commands_of_the_guide_load_a_day_again(run: Run, facts: Facts, tmp_path: Path) -> None:
@@ -19,13 +16,7 @@ def test_the_commands_of_the_guide_load_a_day_again(run: Run, facts: Facts, tmp_
     pq.write_table(trips(24, first_hour=24), tmp_path / "corrected.parquet")
     assert run("table", "create", "trips", "--like", "trips.parquet", "--time", "at").exit_code == 0
     assert run("ingest", "trips", "trips.parquet", "--rows-per-append", "12").exit_code == 0
-    block = re.search(r"```console\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert block is not None
-    told = []
-    for line in block[1].splitlines():
-        program, *arguments = shlex.split(line.removeprefix("$ "))
-        assert program == "segtable"
-        told.append(facts(*arguments))
+    told = [facts(*arguments) for arguments in commands("loading-again.md")]
     counts = [(each["event"], each["deleted"], each["inserted"]) for each in told]
     assert counts == [(None, 24, 20), (5, 24, 20), (5, 24, 20), (6, 20, 24), (7, 24, 24)]
     assert [each["changed_before"] for each in told] == [False, False, True, False, False]

@@ -1,17 +1,14 @@
 """The guide to rollup tables says what is so."""
 
-import re
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.architecture.tree import ROOT
+from tests.guides import blocks
 
-GUIDE = (ROOT / "docs" / "guides" / "rollup.md").read_text()
-BLOCKS = [
-    text for text in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "pages" not in text
-]
+# a table with sketches, ``pages``, needs Spark: tests/spark has the functions
+BLOCKS = [text for text in blocks("rollup.md", "python") if "pages" not in text]
 
 
 def test_the_examples_print_what_they_say(

@@ -6,10 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from tests.architecture.tree import ROOT
+from tests.guides import blocks
 
-GUIDE = (ROOT / "docs" / "guides" / "python.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+BLOCKS = blocks("python.md", "python")
 
 
 def test_the_examples_print_what_they_say(

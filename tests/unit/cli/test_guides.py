@@ -1,0 +1,85 @@
+"""Commands of guides work as they stand; those of deletes and overwrites have their own tests."""
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_segtable.library.table import Table
+from tests.guides import blocks, commands
+from tests.unit.cli.conftest import Run, trips
+from tests.unit.cli.test_commands import Facts
+
+
+def well(run: Run, *found: list[str]) -> None:
+    """Run commands; each must end well."""
+    assert found
+    for arguments in found:
+        result = run(*arguments)
+        assert result.exit_code == 0, f"{arguments}: {result.stdout}{result.stderr}"
+
+
+@pytest.fixture
+def flights(run: Run) -> str:
+    """A table ``flights`` of 48 rows in 48 events."""
+    pq.write_table(trips(48), "trips.parquet")
+    assert (
+        run("table", "create", "flights", "--like", "trips.parquet", "--time", "at").exit_code == 0
+    )
+    assert run("ingest", "flights", "trips.parquet", "--rows-per-append", "1").exit_code == 0
+    return "flights"
+
+
+def test_compaction(run: Run, facts: Facts) -> None:
+    """The guide's table holds the rows that were sent, in one segment of a month."""
+    pq.write_table(trips(48), "trips.parquet")
+    pq.write_table(trips(24), "more.parquet")
+    well(run, *commands("compaction.md"))
+    assert facts("table", "scan", "./trips", "--count")["rows"] == 72
+    described = facts("table", "describe", "./trips")
+    assert [override["granularity"] for override in described["zones"]] == ["month"]
+    assert described["counts"]["segments"] == 1
+
+
+def test_runbook(run: Run) -> None:
+    """Every command ends well on a table that is well."""
+    pq.write_table(trips(48), "trips.parquet")
+    assert run("table", "create", "trips", "--like", "trips.parquet", "--time", "at").exit_code == 0
+    assert run("ingest", "trips", "trips.parquet").exit_code == 0
+    well(run, *commands("runbook.md"))
+
+
+def test_cleaning(run: Run, facts: Facts, flights: str) -> None:
+    """Cleaning, tags and a restore leave the rows of the tag."""
+    well(run, *commands("cleaning.md"))
+    assert facts("table", "scan", flights, "--count")["rows"] == 48
+    assert [each["name"] for each in facts("tag", flights, "--list")["tags"]] == [
+        "before-migration"
+    ]
+
+
+def test_changing(run: Run, facts: Facts) -> None:
+    """Properties and columns are as the guide says, by commands and in Python; drop ends it."""
+    rows = trips(6).rename_columns(["at", "user", "amount"])
+    pq.write_table(rows, "orders.parquet")
+    for name in ("orders", "again"):
+        given = ("--time", "at", "--property", "compaction.clustering=user")
+        well(run, ["table", "create", name, "--like", "orders.parquet", *given])
+        well(run, ["ingest", name, "orders.parquet"])
+    *changes, would_drop, drop = commands("changing.md")
+    well(run, *changes, would_drop)
+    described = facts("table", "describe", "orders")
+    assert [each["name"] for each in described["schema"]] == ["at", "user", "price", "items"]
+    assert facts("table", "scan", "orders", "--where", "items = 1", "--count")["rows"] == 6
+    well(run, drop)
+    assert run("table", "describe", "orders").exit_code != 0
+    again = Table.open("again")
+    for block in blocks("changing.md", "python"):
+        exec(block, {"table": again})  # noqa: S102 - ours
+    assert again.schema.names == ["at", "user", "price", "items"]
+    assert "compaction.clustering" not in again.properties
+
+
+def test_rollup(run: Run, facts: Facts) -> None:
+    """The command makes the table that the guide's Python makes (``test_rollup_guide``)."""
+    well(run, *commands("rollup.md"))
+    names = [each["name"] for each in facts("table", "describe", "visits")["schema"]]
+    assert names == ["at", "page", "visits", "total_ms", "slowest", "latest"]
