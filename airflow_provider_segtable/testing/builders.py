@@ -8,14 +8,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import plan_id
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Segment,
-    SegmentId,
-    Shard,
-    concatenated,
-    root_span,
-)
+from airflow_provider_segtable.core.segments.roots import concatenated, root_span
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import (
     Granularity,

@@ -1,6 +1,7 @@
-"""Writes the golden checkpoint anew; run it only with an ADR that changes the format.
+"""Writes the golden checkpoint of this format; run it only with an ADR that changes the format.
 
-It is the newest state of the golden table with checksums, folded from its events alone.
+It is the newest state of the golden table with checksums, folded from its events alone. Those of
+older formats stay as they were written.
 """
 
 from pathlib import Path
@@ -8,11 +9,13 @@ from pathlib import Path
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.storage import LocalStorage
-from airflow_provider_segtable.table.log.checkpoint import write_checkpoint
+from airflow_provider_segtable.table.log.checkpoint import FORMAT, write_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog
 from tests.golden import make_checksums
 
-PLACE = Path(__file__).parent / "checkpoint-6.parquet"
+FOLDER = Path(__file__).parent
+PLACES = {n: FOLDER / f"checkpoint-{n}.parquet" for n in (6, 7, 8)}
+"""The golden checkpoints, by format."""
 
 
 def golden_state() -> State:
@@ -24,7 +27,7 @@ def golden_state() -> State:
 
 def main() -> None:
     """Write the checkpoint."""
-    PLACE.write_bytes(write_checkpoint(golden_state()))
+    PLACES[FORMAT].write_bytes(write_checkpoint(golden_state()))
 
 
 if __name__ == "__main__":

@@ -34,14 +34,8 @@ from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.replacement import closed_region
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Segment,
-    SegmentId,
-    Shard,
-    concatenated,
-    roots_of,
-)
+from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.property.changes_model import HOURS, Row, Step, renewed

@@ -45,12 +45,9 @@ def asking(group: str, mode: Mode = Mode.EXCLUSIVE, **what: Any) -> LockRequest:
 
 
 def new(start: int, end: int, generation: Generation = Generation.FIRST) -> tuple[Allocation, ...]:
-    first = FIRST_NEW + generation.ids.start
-    return (
-        Allocation(
-            chunk=ChunkKey(span(start, end), 1), generation=generation, count=1, at_least=first
-        ),
-    )
+    chunk = ChunkKey(span(start, end), 1)
+    first = FIRST_NEW + generation.ids(chunk).start
+    return (Allocation(chunk=chunk, generation=generation, count=1, at_least=first),)
 
 
 def shapes() -> list[LockRequest]:

@@ -40,14 +40,8 @@ from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.invariants import violations
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Segment,
-    SegmentId,
-    Shard,
-    concatenated,
-    roots_of,
-)
+from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy

@@ -35,7 +35,8 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.replacement import (
     closed_region,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.segments.roots import roots_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 

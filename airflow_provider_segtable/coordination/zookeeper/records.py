@@ -29,15 +29,12 @@ from airflow_provider_segtable.core.locks.lockbox import (
     Revocation,
 )
 from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
-    LATER_GENERATION_IDS,
     ChunkKey,
     SegmentId,
 )
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 
 RECORD_VERSION = 2
-ANY_ID = range(FIRST_GENERATION_IDS.start, LATER_GENERATION_IDS.stop)
 ALL = "all"
 PUBLISHING = b'{"publishing":true}'
 PUBLISHING_RECORD = {"publishing": True}
@@ -180,7 +177,7 @@ def _decode_segments(encoded: Iterable[Iterable[str]]) -> Iterator[SegmentId]:
         chunk = ChunkKey.parse(chunk_text)
         for part in ranges.split(","):
             first, _, last = part.partition("-")
-            if int(last or first) not in ANY_ID:
+            if int(last or first) not in chunk.numbering.published:
                 raise ValueError(f"{part} has partition ids that are out of range")
             for partition in range(int(first), int(last or first) + 1):
                 yield chunk.segment(partition)

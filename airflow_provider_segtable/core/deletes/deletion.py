@@ -22,7 +22,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, named_roots
+from airflow_provider_segtable.core.segments.roots import named_roots
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

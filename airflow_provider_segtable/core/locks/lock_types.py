@@ -10,12 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
-    LATER_GENERATION_IDS,
-    ChunkKey,
-    SegmentId,
-)
+from airflow_provider_segtable.core.segments.numbering import numbering_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 
 MAX_YIELDS = 3
@@ -28,15 +24,15 @@ class Generation(StrEnum):
     FIRST = "first"
     LATER = "later"
 
-    @property
-    def ids(self) -> range:
-        """Return the partition ids of the space."""
-        return FIRST_GENERATION_IDS if self is Generation.FIRST else LATER_GENERATION_IDS
+    def ids(self, chunk: ChunkKey) -> range:
+        """Return the partition ids of a chunk's space."""
+        numbering = chunk.numbering
+        return numbering.first if self is Generation.FIRST else numbering.later
 
     @staticmethod
     def of(segment_id: SegmentId) -> "Generation":
         """Return the generation of a segment's id."""
-        first = segment_id.partition in FIRST_GENERATION_IDS
+        first = segment_id.partition in numbering_of(segment_id.bucket).first
         return Generation.FIRST if first else Generation.LATER
 
 

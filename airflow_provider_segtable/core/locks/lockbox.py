@@ -51,11 +51,7 @@ from airflow_provider_segtable.core.locks.lock_types import (
     Mode,
     Revocation,
 )
-from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
-    ChunkKey,
-    SegmentId,
-)
+from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 
 __all__ = [
@@ -268,7 +264,7 @@ def _again(request: LockRequest, lock: Lock) -> AlreadyGranted | Waits | Refused
     asked = Counter[tuple[ChunkKey, Generation]]()
     for ask in request.allocate:
         asked[ask.chunk, ask.generation] += ask.count
-    given = Counter((each.chunk, _generation(each)) for each in lock.allocated)
+    given = Counter((each.chunk, Generation.of(each)) for each in lock.allocated)
     same = (
         (request.mode, request.segments) == (lock.mode, lock.segments)
         and set(request.intervals) == set(lock.intervals)
@@ -281,11 +277,6 @@ def _again(request: LockRequest, lock: Lock) -> AlreadyGranted | Waits | Refused
         why=f"group {request.group} holds another lock already ({lock.mode}, {lock.granularity}, "
         f"for {lock.purpose}): release that one first, or ask under a group of its own"
     )
-
-
-def _generation(segment: SegmentId) -> Generation:
-    first = segment.partition in FIRST_GENERATION_IDS
-    return Generation.FIRST if first else Generation.LATER
 
 
 def _revoked(lock: Lock, request: LockRequest) -> Lock:
@@ -307,11 +298,12 @@ def _allocate(request: LockRequest, counters: Counters) -> Granted:
     allocated: list[SegmentId] = []
     for ask in request.allocate:
         key = (ask.chunk, ask.generation)
-        first = max(after.get(key, ask.generation.ids.start), ask.at_least)
-        if first + ask.count > ask.generation.ids.stop:
+        ids = ask.generation.ids(ask.chunk)
+        first = max(after.get(key, ids.start), ask.at_least)
+        if first + ask.count > ids.stop:
             raise LimitReached(
                 f"chunk {ask.chunk} has no {ask.count} free {ask.generation}-generation ids left "
-                f"(next {first}, limit {ask.generation.ids.stop}): run a major compaction, "
+                f"(next {first}, limit {ids.stop}): run a major compaction, "
                 "which starts a new version with fresh ids"
             )
         allocated.extend(ask.chunk.segment(p) for p in range(first, first + ask.count))

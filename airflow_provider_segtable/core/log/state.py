@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
@@ -89,14 +90,16 @@ class State:
         """Return the layout of time chunks."""
         return Layout(granularity=self.table.granularity, overrides=self.overrides)
 
-    def append_chunk(self, interval: Interval) -> ChunkKey:
+    def append_chunk(self, interval: Interval, bucket: int = NO_BUCKET) -> ChunkKey:
         """Return the chunk for new segments of an interval, at its visible version or the base.
 
         A tombstone that encloses the interval counts, because it would hide a lower version.
         """
         chunks = self.timeline.visible_chunks(interval)
-        versions = (c.version for c in chunks if c.interval.encloses(interval))
-        return ChunkKey(interval, max(versions, default=self.base_version))
+        versions = (
+            c.version for c in chunks if c.bucket == bucket and c.interval.encloses(interval)
+        )
+        return ChunkKey(interval, max(versions, default=self.base_version), bucket)
 
     def version_above(self, interval: Interval) -> Instant:
         """Return the highest used version of the interval; a new one must be higher."""

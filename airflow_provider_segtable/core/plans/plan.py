@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lock_types import LockGranularity, LockRequest
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.plans.plan_steps import Step
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import Interval
@@ -247,11 +248,13 @@ class Plan(ABC):
 
     def encode(self) -> Json:
         """Return the plan as JSON; a kind adds its own fields. Absent ones are omitted."""
+        bucket = self.chunk.bucket
         return {
             "id": self.id,
             "kind": self.kind,
             "interval": self.chunk.interval.name,
             "version": self.chunk.version,
+            **({} if bucket == NO_BUCKET else {"bucket": bucket}),
             "inputs": [segment_id.partition for segment_id in self.inputs],
             "root": [0, 0],
             "outputs": self.outputs,
@@ -268,7 +271,9 @@ class Plan(ABC):
 
 def decoded_fields(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that every kind has, from a plan's JSON."""
-    chunk = ChunkKey.parse(f"{body['interval']}_{body['version']}")
+    chunk = ChunkKey(
+        Interval.from_name(body["interval"]), body["version"], body.get("bucket", NO_BUCKET)
+    )
     same = {name: body[name] for name in ("id", "outputs", "rows", "size", "reason")}
     return {**same, "chunk": chunk, "inputs": tuple(map(chunk.segment, body["inputs"]))}
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
+from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
     ChunkKey,
     Segment,
     SegmentId,
@@ -90,7 +90,7 @@ def unproven(found: Recovered, proven: Iterable[str]) -> Iterator[Doubt]:
 
 def _appended(segment: Segment) -> bool:
     """Return whether an append wrote the file: it is first-generation and in no core set."""
-    return segment.file_id.partition in FIRST_GENERATION_IDS and (
+    return Generation.of(segment.file_id) is Generation.FIRST and (
         segment.id.partition >= segment.shard.core and not segment.shard.minor_version
     )
 
@@ -118,7 +118,7 @@ def holes(segments: Iterable[Segment], seen: Iterable[SegmentId]) -> tuple[Segme
 def missing(found: Recovered, voided: Iterable[SegmentId]) -> Iterator[Doubt]:
     """Yield a doubt per chunk about ids without a file: a writer gave them up, or they are lost."""
     carried = {segment.file_id for segment in found.carried}
-    bare = (i for i in voided if i.partition in FIRST_GENERATION_IDS and i not in carried)
+    bare = (i for i in voided if Generation.of(i) is Generation.FIRST and i not in carried)
     for chunk, group in groupby(sorted(bare), key=lambda i: i.chunk):
         ids = [str(segment_id.partition) for segment_id in group]
         yield Doubt(

@@ -82,7 +82,7 @@ class IdSpaces(Mapping[SpaceKey, IdSpace]):
 
     def of(self, chunk: ChunkKey, generation: Generation) -> IdSpace:
         """Return the space of a chunk and generation; empty if the log never named it."""
-        return self.get((chunk, generation)) or IdSpace(generation.ids.start)
+        return self.get((chunk, generation)) or IdSpace(generation.ids(chunk).start)
 
     def changed_from(self, spaces: Mapping[SpaceKey, IdSpace]) -> frozenset[ChunkKey] | None:
         """Return the chunks changed since opening with ``spaces``; None if opened with others."""

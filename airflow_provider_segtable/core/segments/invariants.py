@@ -51,10 +51,15 @@ def _winners(chunks: Iterable[ChunkKey], whole: Collection[ChunkKey]) -> set[Chu
     """Return the chunks that win between any two neighbouring edges.
 
     A complete chunk wins over incomplete ones, then the highest version, then the later start,
-    then the earlier end.
+    then the earlier end; in each bucket by itself.
     """
     edges = sorted({edge for c in chunks for edge in (c.interval.start, c.interval.end)})
-    held = ([c for c in chunks if c.interval.holds(edge)] for edge in edges)
+    buckets = {chunk.bucket for chunk in chunks}
+    held = (
+        [c for c in chunks if c.bucket == bucket and c.interval.holds(edge)]
+        for bucket in buckets
+        for edge in edges
+    )
     return {
         max(here, key=lambda c: (c in whole, c.version, c.interval.start, -c.interval.end))
         for here in held

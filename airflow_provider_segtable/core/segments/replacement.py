@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.time.layout import Layout
@@ -30,20 +31,24 @@ def moved(segment: Segment, state: State) -> ChunkKey | Conflict:
     interval = state.layout.holds(segment.time_min, segment.time_max)
     if interval is None:
         return torn(segment, state.layout)
-    return state.append_chunk(interval)
+    return state.append_chunk(interval, segment.id.bucket)
 
 
 def tombstones(
-    region: Interval, covered: Iterable[Interval], version: Instant, created: Instant
+    region: Interval,
+    covered: Iterable[Interval],
+    version: Instant,
+    created: Instant,
+    bucket: int = NO_BUCKET,
 ) -> Iterator[Segment]:
-    """Yield a tombstone for every part of the region that no chunk covers."""
+    """Yield a tombstone for every part of the region that no chunk (of the bucket) covers."""
     at = region.start
     for interval in sorted(covered):
         if at < interval.start:
-            yield tombstone(ChunkKey(Interval(at, interval.start), version), created)
+            yield tombstone(ChunkKey(Interval(at, interval.start), version, bucket), created)
         at = max(at, interval.end)
     if at < region.end:
-        yield tombstone(ChunkKey(Interval(at, region.end), version), created)
+        yield tombstone(ChunkKey(Interval(at, region.end), version, bucket), created)
 
 
 def closed_region(region: Interval, granularity: Granularity | None, state: State) -> Interval:
@@ -69,9 +74,9 @@ def hidden_by_equals(segments: Iterable[Segment]) -> Iterator[tuple[Segment, Chu
     members: dict[ChunkKey, list[Segment]] = {}
     for segment in segments:
         members.setdefault(segment.id.chunk, []).append(segment)
-    begun: dict[Instant, list[ChunkKey]] = {}
+    begun: dict[tuple[Instant, int], list[ChunkKey]] = {}
     for chunk in sorted(members, key=lambda c: (c.interval.start, -c.interval.end)):
-        here = begun.setdefault(chunk.version, [])
+        here = begun.setdefault((chunk.version, chunk.bucket), [])
         here[:] = [other for other in here if other.interval.end > chunk.interval.start]
         for segment in (s for other in here for s in members[other] if s.rows):
             inside = (chunk.interval.holds(at) for at in (segment.time_min, segment.time_max))

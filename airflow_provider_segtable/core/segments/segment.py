@@ -1,8 +1,9 @@
 """Segments: the unit of data, of locking and of overshadowing.
 
 1. ``SegmentId = (interval, version, partition)`` within one table; ids are never used twice.
-2. First-generation partitions are 0..32767, made by appends; later generations 32768..65535,
-   made by compaction. At the limit a request is refused; ids never wrap.
+   A primary-key table divides each time chunk into *buckets*, and ids name the bucket, too.
+2. First-generation partitions are made by appends, later generations by compaction
+   (``core.segments.numbering``). At the limit a request is refused; ids never wrap.
 3. A shard records what a segment stands for: the first-generation partitions
    ``[root_start, root_end)``, at ``minor_version``, together with ``group_size`` segments of equal
    range and minor version (its *atomic update group*). A first-generation segment p is
@@ -22,16 +23,12 @@ Source of the idea: Apache Druid, "minor compaction" with segment locking
 root addresses are ours, so that deletes can follow rows.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import total_ordering
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET, Numbering, numbering_of
 from airflow_provider_segtable.core.time.interval import Instant, Interval
-
-FIRST_GENERATION_IDS = range(32768)
-LATER_GENERATION_IDS = range(32768, 65536)
-MAX_MINOR_VERSION = 32767
 
 ROOT = "__segtable_root"
 """The hidden column that names a row's root, as ``str`` of its segment id."""
@@ -41,61 +38,86 @@ ROW = "__segtable_row"
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentId:
-    """The permanent id of one segment of a table."""
+    """The permanent id of one segment of a table; ``bucket`` in primary-key tables only."""
 
     interval: Interval
     version: Instant
+    bucket: int = field(default=NO_BUCKET, kw_only=True)
     partition: int
 
     def __str__(self) -> str:
-        """Return ``<start>_<end>_<version µs>_<partition>``."""
-        return f"{self.interval.name}_{self.version}_{self.partition}"
+        """Return ``<start>_<end>_<version µs>[_b<bucket>]_<partition>``."""
+        return f"{self.chunk}_{self.partition}"
 
     @staticmethod
     def parse(text: str) -> "SegmentId":
         """Parse the output of ``str``."""
+        chunk, _, partition = text.rpartition("_")
         try:
-            start, end, version, partition = text.split("_")
-            return SegmentId(Interval.from_name(f"{start}_{end}"), int(version), int(partition))
-        except ValueError:
+            return ChunkKey.parse(chunk).segment(int(partition))
+        except (ValueError, CorruptTable):
             raise CorruptTable(f"{text!r} is not a segment id") from None
 
     @property
     def chunk(self) -> "ChunkKey":
-        """Return the (interval, version) that the segment belongs to."""
-        return ChunkKey(self.interval, self.version)
+        """Return the (interval, version, bucket) that the segment belongs to."""
+        return ChunkKey(self.interval, self.version, self.bucket)
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class ChunkKey:
-    """A time chunk at one version: the space in which partition ids are numbered."""
+    """A time chunk at one version, or one of its buckets: the space in which ids are numbered."""
 
     interval: Interval
     version: Instant
+    bucket: int = NO_BUCKET
 
     def __hash__(self) -> int:
-        """Hash the three numbers at once: large tables look up many keys."""
+        """Hash the numbers at once: large tables look up many keys."""
         interval = self.interval
-        return hash((interval.start, interval.end, self.version))
+        return hash((interval.start, interval.end, self.version, self.bucket))
 
     def __lt__(self, other: "ChunkKey") -> bool:
-        """Order by start, end and version; written out, as a search compares many keys."""
+        """Order by start, end, version and bucket; written out, as a search compares many keys.
+
+        All chunks of a table have a bucket, or none has.
+        """
         mine, its = self.interval, other.interval
-        return (mine.start, mine.end, self.version) < (its.start, its.end, other.version)
+        return (mine.start, mine.end, self.version, self.bucket) < (
+            *(its.start, its.end, other.version),
+            other.bucket,
+        )
 
     def __str__(self) -> str:
-        """Return ``<start>_<end>_<version µs>``."""
-        return f"{self.interval.name}_{self.version}"
+        """Return ``<start>_<end>_<version µs>[_b<bucket>]``."""
+        bucket = "" if self.bucket == NO_BUCKET else f"_b{self.bucket}"
+        return f"{self.interval.name}_{self.version}{bucket}"
 
     @staticmethod
     def parse(text: str) -> "ChunkKey":
         """Parse the output of ``str``."""
-        return SegmentId.parse(f"{text}_0").chunk
+        try:
+            start, end, version, *rest = text.split("_")
+            interval = Interval.from_name(f"{start}_{end}")
+            return ChunkKey(interval, int(version), _bucket(*rest) if rest else NO_BUCKET)
+        except (ValueError, TypeError):
+            raise CorruptTable(f"{text!r} is not a chunk") from None
+
+    @property
+    def numbering(self) -> Numbering:
+        """Return how the segments of the chunk are numbered."""
+        return numbering_of(self.bucket)
 
     def segment(self, partition: int) -> SegmentId:
         """Return the id of a partition of this chunk."""
-        return SegmentId(self.interval, self.version, partition)
+        return SegmentId(self.interval, self.version, partition, bucket=self.bucket)
+
+
+def _bucket(text: str) -> int:
+    if not text.startswith("b"):
+        raise ValueError(text)
+    return int(text[1:])
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -134,22 +156,35 @@ class Shard:
     core: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse shards that break the numbering rules."""
-        if self.minor_version > MAX_MINOR_VERSION:
-            raise LimitReached(
-                f"minor version {self.minor_version} is over {MAX_MINOR_VERSION}: "
-                "this chunk needs a major compaction, which starts a new version"
-            )
-        first = (self.partition, self.partition + 1, 0, 1)
+        """Refuse shards that contradict themselves."""
+        first = (self.partition, self.partition + 1, 1)
         legal = (
-            (self.root_start, self.root_end, self.minor_version, self.group_size) == first
-            if self.partition in FIRST_GENERATION_IDS
-            else self.partition in LATER_GENERATION_IDS
-            and 0 <= self.root_start < self.root_end <= len(FIRST_GENERATION_IDS)
-            and self.minor_version >= 1
-            and self.group_size >= 1
+            0 <= self.root_start < self.root_end and self.minor_version > 0 < self.group_size
+            if self.minor_version
+            else (self.root_start, self.root_end, self.group_size) == first
         )
         if not legal:
+            raise CorruptTable(f"{self} breaks the shard numbering rules")
+
+    def check(self, numbering: Numbering) -> None:
+        """Refuse a shard outside the numbering of its chunk.
+
+        Raises:
+            LimitReached: its minor version is over the limit.
+            CorruptTable: its id or its roots are not those of its generation.
+        """
+        most = numbering.minor_versions
+        if self.minor_version > most:
+            raise LimitReached(
+                f"minor version {self.minor_version} is over {most}: "
+                "this chunk needs a major compaction, which starts a new version"
+            )
+        ids, roots = numbering.first, numbering.first
+        if self.minor_version:
+            ids = numbering.later
+        elif self.partition in numbering.provisional:
+            ids = roots = numbering.provisional
+        if self.partition not in ids or self.root_end > roots.stop:
             raise CorruptTable(f"{self} breaks the shard numbering rules")
 
     @staticmethod
@@ -248,6 +283,7 @@ class Segment:
             object.__setattr__(self, "events", self.rows)
         if self.id.partition != self.shard.partition:
             raise CorruptTable(f"segment {self.id} carries shard {self.shard.partition}")
+        self.shard.check(numbering_of(self.id.bucket))
         if self.lineage and sum(run.rows for run in self.lineage) != self.rows:
             raise CorruptTable(f"lineage of {self.id} does not add up to its {self.rows} rows")
         if self.lineage and self.roots:
@@ -295,49 +331,6 @@ class Segment:
         )
 
 
-def concatenated(inputs: Iterable[Segment]) -> tuple[Run, ...]:
-    """Return the lineage of the concatenated rows of ``inputs``, adjacent runs joined.
-
-    It is empty if any input is untraced: then the output needs hidden columns.
-    """
-    inputs = tuple(inputs)
-    if not all(segment.traced for segment in inputs):
-        return ()
-    runs: list[Run] = []
-    for run in (run for segment in inputs for run in segment.runs):
-        last = runs[-1] if runs else None
-        if last and last.root == run.root and last.start + last.rows == run.start:
-            runs[-1] = Run(last.root, last.start, last.rows + run.rows)
-        else:
-            runs.append(run)
-    return tuple(runs)
-
-
-def roots_of(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return the roots that the rows of the segments may have, adjacent ranges joined."""
-    segments = tuple(segments)
-    files = (run.root for segment in segments for run in segment.runs)
-    runs = ((root.chunk, root.partition, root.partition + 1) for root in files)
-    named = ((r.chunk, start, end) for s in segments for r in s.roots for start, end in r.spans)
-    return _joined((*runs, *named))
-
-
-def named_roots(segment: Segment) -> Iterator[SegmentId]:
-    """Yield the roots that a segment's hidden columns may name, if they overlap its interval."""
-    for some in segment.roots:
-        if some.chunk.interval.overlaps(segment.id.interval):
-            for start, end in some.spans:
-                yield from map(some.chunk.segment, range(start, end))
-
-
-def root_span(segments: Sequence[Segment]) -> tuple[int, int]:
-    """Return the smallest root range that covers all the segments."""
-    return (
-        min(s.shard.root_start for s in segments),
-        max(s.shard.root_end for s in segments),
-    )
-
-
 def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
     """Return a segment without rows that hides lower versions in the chunk's interval."""
     return Segment(
@@ -351,42 +344,3 @@ def tombstone(chunk: ChunkKey, created: Instant) -> Segment:
         time_max=chunk.interval.end - 1,
         created=created,
     )
-
-
-def replaced(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return the roots that the segments stand for, by chunk, adjacent ranges joined.
-
-    A carried segment also stands for its origin, the id in its file: a range of one at the
-    origin's own partition (of any generation).
-    """
-    segments = tuple(segments)
-    own = ((s.id.chunk, s.shard.root_start, s.shard.root_end) for s in segments)
-    return _joined((*own, *_origins(segments)))
-
-
-def inherited(segments: Iterable[Segment]) -> tuple[Roots, ...]:
-    """Return what the outputs of a compaction inside one version replace besides its inputs."""
-    segments = tuple(segments)
-    before = (
-        (each.chunk, start, end)
-        for s in segments
-        for each in s.replaces
-        for start, end in each.spans
-    )
-    return _joined((*before, *_origins(segments)))
-
-
-def _origins(segments: Iterable[Segment]) -> Iterable[tuple[ChunkKey, int, int]]:
-    origins = (s.origin for s in segments if s.origin and s.origin != s.id)
-    return ((origin.chunk, origin.partition, origin.partition + 1) for origin in origins)
-
-
-def _joined(ranges: Iterable[tuple[ChunkKey, int, int]]) -> tuple[Roots, ...]:
-    spans: dict[ChunkKey, list[tuple[int, int]]] = {}
-    for chunk, start, end in sorted(ranges):
-        known = spans.setdefault(chunk, [])
-        if known and known[-1][1] >= start:
-            known[-1] = (known[-1][0], max(known[-1][1], end))
-        else:
-            known.append((start, end))
-    return tuple(Roots(chunk=chunk, spans=tuple(r)) for chunk, r in spans.items())

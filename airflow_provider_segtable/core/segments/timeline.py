@@ -11,6 +11,8 @@
    a visible group of its chunk with a higher minor version overlaps it, or other chunks of equal
    or higher version win at every instant of its interval. Otherwise it is STANDBY: segments of
    the group, or other groups of its chunk, are missing.
+5. In a primary-key table all this holds for each *bucket* by itself: a chunk is a file group, and
+   file groups of different buckets hide nothing of each other.
 
 All this is a function of the segments present, not of the order in which they came and went.
 A timeline is immutable: a changed one shares all untouched chunks. Chunks may be *packed*
@@ -33,6 +35,7 @@ from airflow_provider_segtable.core.segments.chunks.chunk_layers import Group
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.chunks.interval_index import IntervalIndex
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk, PackedChunk
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, GroupKey, Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -213,7 +216,11 @@ class Timeline:
     def states(self, chunk: ChunkKey, groups: Iterable[GroupKey]) -> Iterator[GroupState]:
         """Yield the states of groups of one chunk, in their order; errors as ``state``."""
         found = self._chunk(chunk)
-        winning = [(piece, winner.key) for piece, winner in self._winning(chunk.interval)]
+        winning = [
+            (piece, winner.key)
+            for piece, winner in self._winning(chunk.interval)
+            if winner.key.bucket == chunk.bucket
+        ]
         wins = any(winner == chunk for _, winner in winning)
         beaten = found is not None and _beaten(found, winning)
         for group in groups:
@@ -232,13 +239,14 @@ class Timeline:
 
     def _winning(self, interval: Interval | None) -> Iterator[tuple[Interval, AnyChunk]]:
         for together in _connected(self.chunks(interval)):
-            if len(together) > 1:
-                yield from _winners(together, interval)
-                continue
-            only = together[0]
-            piece = only.key.interval if interval is None else only.key.interval.clip(interval)
-            if piece and only.shows_any:
-                yield piece, only
+            for rivals in _by_bucket(together):
+                if len(rivals) > 1:
+                    yield from _winners(rivals, interval)
+                    continue
+                (only,) = rivals
+                piece = only.key.interval if interval is None else only.key.interval.clip(interval)
+                if piece and only.shows_any:
+                    yield piece, only
 
 
 def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
@@ -253,6 +261,16 @@ def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:
         together.append(chunk)
     if together:
         yield together
+
+
+def _by_bucket(chunks: list[AnyChunk]) -> Iterable[list[AnyChunk]]:
+    """Return the chunks of each bucket, in their order."""
+    if len(chunks) == 1 or chunks[0].key.bucket == NO_BUCKET:
+        return (chunks,)
+    buckets: dict[int, list[AnyChunk]] = {}
+    for chunk in chunks:
+        buckets.setdefault(chunk.key.bucket, []).append(chunk)
+    return (buckets[bucket] for bucket in sorted(buckets))
 
 
 def _winners(

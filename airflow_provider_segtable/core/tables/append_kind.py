@@ -16,13 +16,8 @@ from typing import Any, ClassVar
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest
-from airflow_provider_segtable.core.segments.segment import (
-    Roots,
-    Run,
-    Segment,
-    concatenated,
-    roots_of,
-)
+from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
+from airflow_provider_segtable.core.segments.segment import Roots, Run, Segment
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.schema import Column, Schema

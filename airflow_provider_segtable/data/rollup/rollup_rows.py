@@ -32,7 +32,8 @@ from airflow_provider_segtable.core.errors import (
     RowsOutOfBalance,
     StorageError,
 )
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, inherited
+from airflow_provider_segtable.core.segments.roots import inherited
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.rollup_kind import (
     EVENTS,
     HIDDEN,

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.kinds import kinds, smallest
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
-from airflow_provider_segtable.core.segments.segment import MAX_MINOR_VERSION, ChunkKey
+from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Skipped
@@ -251,14 +251,14 @@ def _limits(seen: Observed) -> Iterator[Finding]:
     for chunk in seen.state.timeline.visible_chunks():
         used = {
             f"{generation.value}-generation ids": (
-                seen.state.id_space(chunk, generation).next - generation.ids.start,
-                len(generation.ids),
+                seen.state.id_space(chunk, generation).next - generation.ids(chunk).start,
+                len(generation.ids(chunk)),
             )
             for generation in Generation
         }
         groups = seen.state.timeline.visible_groups(chunk)
         minors = (group.key.minor_version for group in groups)
-        used["minor versions"] = (max(minors, default=0), MAX_MINOR_VERSION)
+        used["minor versions"] = (max(minors, default=0), chunk.numbering.minor_versions)
         for what, (count, most) in used.items():
             if count >= NEARLY * most:
                 yield Finding(

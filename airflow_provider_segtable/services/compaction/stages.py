@@ -23,7 +23,8 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard, replaced
+from airflow_provider_segtable.core.segments.roots import replaced
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters

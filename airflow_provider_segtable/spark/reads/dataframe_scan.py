@@ -37,13 +37,8 @@ from airflow_provider_segtable.core.requests.read_request import (
     columns_read,
     read_request,
 )
-from airflow_provider_segtable.core.segments.segment import (
-    ROOT,
-    ROW,
-    Segment,
-    SegmentId,
-    named_roots,
-)
+from airflow_provider_segtable.core.segments.roots import named_roots
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.where import condition

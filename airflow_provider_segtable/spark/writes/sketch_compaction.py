@@ -34,7 +34,8 @@ from airflow_provider_segtable.core.errors import (
     RowsOutOfBalance,
     SegtableError,
 )
-from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, inherited
+from airflow_provider_segtable.core.segments.roots import inherited
+from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import row_filter_of

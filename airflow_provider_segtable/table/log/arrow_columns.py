@@ -43,6 +43,17 @@ def column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), buffers)
 
 
+def in_columns(rows: pa.Table, schema: pa.Schema, missing: Mapping[str, Any]) -> pa.Table:
+    """Return rows with the columns of a schema, in its order; ``missing`` has values of others."""
+    columns = [
+        rows.column(field.name)
+        if field.name in rows.column_names
+        else column([missing[field.name]] * rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
 def values_of(column: pa.ChunkedArray) -> list[Any]:
     """Return a column as Python values."""
     if column.null_count == len(column):

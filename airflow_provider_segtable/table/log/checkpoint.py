@@ -41,10 +41,10 @@ from airflow_provider_segtable.table.log.segment_rows import (
     segments_in,
 )
 
-FORMAT = 7
-READABLE = (2, 3, 4, 5, 6, FORMAT)
-"""Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema; all are
-read, because the log behind them may be gone."""
+FORMAT = 8
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT)
+"""Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
+buckets; all are read, because the log behind them may be gone."""
 CHUNKED = 6
 """First format with a chunk table."""
 SUMMED = 5

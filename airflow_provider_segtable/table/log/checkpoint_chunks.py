@@ -25,13 +25,17 @@ from airflow_provider_segtable.core.segments.chunks.chunk import Chunk
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces, SpaceKey
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.files.open_files import MemorySource
-from airflow_provider_segtable.table.log.arrow_columns import values_of
-from airflow_provider_segtable.table.log.segment_rows import in_schema, segments_in
+from airflow_provider_segtable.table.log.arrow_columns import in_columns, values_of
+from airflow_provider_segtable.table.log.segment_rows import SCHEMA as SEGMENTS
+from airflow_provider_segtable.table.log.segment_rows import segments_in
 
+ADDED_LATER: Mapping[str, Any] = {"bucket": NO_BUCKET, "schema": 0}
+"""What the columns would hold that older formats with a chunk table lack."""
 CHUNKS_KEPT = 128
 """Number of decoded chunks that a checkpoint caches."""
 
@@ -48,6 +52,7 @@ SCHEMA = pa.schema(
         ("start", pa.int64()),
         ("end", pa.int64()),
         ("version", pa.int64()),
+        ("bucket", pa.int32()),
         ("row_group", pa.int32()),
         ("first_row", pa.int32()),
         *((name, pa.bool_() if name == "complete" else pa.int64()) for name in _PLAIN),
@@ -65,6 +70,7 @@ def chunk_row(key: ChunkKey, summary: ChunkSummary, ids: IdSpaces) -> dict[str, 
         "start": key.interval.start,
         "end": key.interval.end,
         "version": key.version,
+        "bucket": key.bucket,
         "row_group": -1,
         "first_row": 0,
         **{name: getattr(summary, name) for name in _PLAIN},
@@ -86,6 +92,7 @@ class CheckpointChunks:
         # Single-threaded: a process that ends while Arrow starts its threads is aborted.
         self._file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         self.bytes = MemorySource("checkpoint", data)
+        chunks = in_columns(chunks, SCHEMA, ADDED_LATER)
         self._table = chunks.combine_chunks()
         self._columns: dict[str, Sequence[Any]] = {
             name: values_of(chunks.column(name)) for name in SCHEMA.names
@@ -98,10 +105,8 @@ class CheckpointChunks:
         self._summaries = _summaries(columns)
         self.used = sum(1 for count in columns["count"] if count)
         self._keys = tuple(
-            ChunkKey(Interval(start, end), version)
-            for start, end, version in zip(
-                columns["start"], columns["end"], columns["version"], strict=True
-            )
+            ChunkKey(Interval(start, end), version, bucket)
+            for start, end, version, bucket in _named(columns)
         )
         self.spaces = _PackedSpaces(self._keys, columns)
 
@@ -174,7 +179,7 @@ class CheckpointChunks:
         with self._lock:
             # Single-threaded: a process that ends while Arrow starts its threads is aborted.
             rows = self._file.read_row_group(group, use_threads=False)
-        return in_schema(rows.replace_schema_metadata())  # the file's: the whole chunk table
+        return in_columns(rows.replace_schema_metadata(), SEGMENTS, ADDED_LATER)
 
     def _read_paths(self, group: int) -> Sequence[str]:
         with self._lock:
@@ -189,6 +194,11 @@ class CheckpointChunks:
         except _UNREADABLE as error:
             raise CorruptTable(f"checkpoint is unreadable at chunk {key}: {error}") from error
         return found
+
+
+def _named(columns: Mapping[str, Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield start, end, version and bucket of each chunk."""
+    return zip(*(columns[name] for name in ("start", "end", "version", "bucket")), strict=True)
 
 
 def _summaries(columns: Mapping[str, Sequence[Any]]) -> list[ChunkSummary]:
@@ -213,14 +223,14 @@ class _PackedSpaces(Mapping[SpaceKey, IdSpace]):
     def __init__(self, keys: Sequence[ChunkKey], columns: Mapping[str, Sequence[Any]]) -> None:
         self._keys = keys
         self._columns = columns
-        named = zip(columns["start"], columns["end"], columns["version"], strict=True)
-        self._places = {name: at for at, name in enumerate(named)}
+        self._places = {name: at for at, name in enumerate(_named(columns))}
         following = (columns[f"next_{name}"] for name in _SPACES)
         self._length = sum(one is not None for some in following for one in some)
 
     def number(self, chunk: ChunkKey) -> int | None:
         """Return the number of a chunk, or None."""
-        return self._places.get((chunk.interval.start, chunk.interval.end, chunk.version))
+        interval = chunk.interval
+        return self._places.get((interval.start, interval.end, chunk.version, chunk.bucket))
 
     def __getitem__(self, key: SpaceKey) -> IdSpace:
         chunk, generation = key

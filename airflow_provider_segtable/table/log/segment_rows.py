@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_segtable.core.paths import data_path
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     FooterChecksum,
@@ -22,13 +23,14 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_roots,
 )
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.table.log.arrow_columns import column, table_of, values_of
+from airflow_provider_segtable.table.log.arrow_columns import table_of, values_of
 
 SCHEMA = pa.schema(
     [
         ("start", pa.int64()),
         ("end", pa.int64()),
         ("version", pa.int64()),
+        ("bucket", pa.int32()),
         ("partition", pa.int32()),
         ("root_start", pa.int32()),
         ("root_end", pa.int32()),
@@ -72,23 +74,16 @@ def rows_of(segments: Iterable[Segment]) -> pa.Table:
     return table_of(map(_row, segments), SCHEMA)
 
 
-def in_schema(rows: pa.Table) -> pa.Table:
-    """Return the rows of a format with a chunk table in today's columns; 6 had no ``schema``."""
-    if "schema" in rows.column_names:
-        return rows
-    at = SCHEMA.get_field_index("schema")
-    return rows.add_column(at, SCHEMA.field(at), column([0] * rows.num_rows, pa.int32()))
-
-
 def segments_in(rows: pa.Table) -> list[Segment]:
     """Return the segments in rows; older formats lack some columns.
 
     Raises:
         SegtableError, KeyError, TypeError, ValueError: ``rows_of`` did not produce the rows.
     """
-    keys: dict[tuple[int, int, int], ChunkKey] = {}
+    keys: _Keys = {}
     known = {name: values_of(rows.column(name)) for name in rows.column_names}
     absent = [None] * rows.num_rows
+    known.setdefault("bucket", [NO_BUCKET] * rows.num_rows)
     columns = (known.get(name, absent) for name in SCHEMA.names)
     return [_segment(row, keys) for row in map(_Row._make, zip(*columns, strict=True))]
 
@@ -99,6 +94,7 @@ def _row(segment: Segment) -> dict[str, Any]:
         "start": segment.id.interval.start,
         "end": segment.id.interval.end,
         "version": segment.id.version,
+        "bucket": segment.id.bucket,
         **{name: getattr(shard, name) for name in _SHARD},
         **{name: getattr(segment, name) for name in _FACTS},
         "path": segment.path,
@@ -113,16 +109,19 @@ def _row(segment: Segment) -> dict[str, Any]:
     }
 
 
-def _segment(row: Any, keys: dict[tuple[int, int, int], ChunkKey]) -> Segment:
-    named = row.start, row.end, row.version
+_Keys = dict[tuple[int, int, int, int], ChunkKey]
+
+
+def _segment(row: Any, keys: _Keys) -> Segment:
+    named = row.start, row.end, row.version, row.bucket
     chunk = keys.get(named)
     if chunk is None:
-        chunk = keys[named] = ChunkKey(Interval(row.start, row.end), row.version)
+        chunk = keys[named] = ChunkKey(Interval(row.start, row.end), row.version, row.bucket)
     lineage = row.lineage  # a list in older formats
     if isinstance(lineage, str):
         lineage = json.loads(lineage)
     return Segment(
-        id=SegmentId(chunk.interval, chunk.version, row.partition),
+        id=chunk.segment(row.partition),
         path=data_path(row.path, rows=row.rows),
         shard=Shard(
             partition=row.partition,

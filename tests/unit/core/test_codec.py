@@ -43,13 +43,8 @@ from airflow_provider_segtable.core.log.events import (
     VersionRestored,
     Voided,
 )
-from airflow_provider_segtable.core.segments.segment import (
-    ChunkKey,
-    Shard,
-    replaced,
-    roots_of,
-    tombstone,
-)
+from airflow_provider_segtable.core.segments.roots import replaced, roots_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
 from airflow_provider_segtable.core.tables.evolution import (
     AddColumn,
     RenameColumn,

@@ -24,7 +24,8 @@ from airflow_provider_segtable.core.segments.replacement import (
     closed_region,
     hidden_by_equals,
 )
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.segments.roots import roots_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
 from airflow_provider_segtable.testing.builders import (

@@ -24,12 +24,12 @@ from airflow_provider_segtable.core.log.families.restore_events import (
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.core.segments.roots import roots_of
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
     SegmentId,
     Shard,
-    roots_of,
     tombstone,
 )
 from airflow_provider_segtable.core.segments.timeline import Timeline

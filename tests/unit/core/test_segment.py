@@ -7,26 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached, SegtableError
+from airflow_provider_segtable.core.segments.numbering import NARROW, WIDE, Numbering
+from airflow_provider_segtable.core.segments.roots import concatenated, root_span, roots_of
 from airflow_provider_segtable.core.segments.segment import (
-    MAX_MINOR_VERSION,
     ChunkKey,
     GroupKey,
     Roots,
     Run,
     SegmentId,
     Shard,
-    concatenated,
-    root_span,
-    roots_of,
 )
 from airflow_provider_segtable.core.time.interval import MAX_INSTANT, MIN_INSTANT, Interval
 from airflow_provider_segtable.testing.builders import CHUNK, first, merged
 
 instants = st.integers(MIN_INSTANT, MAX_INSTANT)
 chunks = st.builds(
-    lambda ends, version: ChunkKey(Interval(*sorted(ends)), version),
+    lambda ends, version, bucket: ChunkKey(Interval(*sorted(ends)), version, bucket),
     st.sets(instants, min_size=2, max_size=2),
     st.integers(-(10**15), 10**16),
+    st.integers(-1, 5000),
 )
 ranges = st.tuples(st.integers(0, 9), st.integers(1, 5)).map(lambda r: (r[0], r[0] + r[1]))
 groups = st.builds(lambda r, minor: GroupKey(*r, minor), ranges, st.integers(0, 3))
@@ -47,9 +46,19 @@ def test_ids_come_back_from_their_texts(chunk: ChunkKey, partition: int) -> None
     assert segment_id.chunk == chunk
 
 
-@pytest.mark.parametrize("text", ["", "x", "20130101T000000_20130201T000000_1", "a_b_1_2"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "20130101T000000_20130201T000000_1",
+        "a_b_1_2",
+        "20130101T000000_20130201T000000_1_c3_4",
+        "20130101T000000_20130201T000000_1_b3_4_5",
+    ],
+)
 def test_what_is_no_id_is_refused(text: str) -> None:
-    """An id has four parts, and each must parse."""
+    """An id has four parts, five with a bucket, and each must parse."""
     with pytest.raises(SegtableError):
         SegmentId.parse(text)
 
@@ -89,20 +98,33 @@ def test_first_generation_shards_stand_for_themselves() -> None:
 def test_shards_that_break_the_numbering_are_refused(changes: dict[str, int]) -> None:
     """First and later generations have separate ids, ranges within the roots, sizes of one up."""
     with pytest.raises(CorruptTable, match="numbering"):
-        shard(**changes)
+        shard(**changes).check(NARROW)
 
 
-def test_a_first_generation_id_beyond_the_limit_is_refused() -> None:
-    """32768 is a later generation's id: appends stop, they do not wrap."""
+@pytest.mark.parametrize("numbering", [NARROW, WIDE])
+def test_a_first_generation_id_beyond_the_limit_is_refused(numbering: Numbering) -> None:
+    """The next id is a later generation's: appends stop, they do not wrap."""
+    Shard.first_generation(numbering.first.stop - 1).check(numbering)
     with pytest.raises(CorruptTable):
-        Shard.first_generation(32768)
+        Shard.first_generation(numbering.first.stop).check(numbering)
 
 
-def test_minor_versions_stop_at_their_limit() -> None:
+@pytest.mark.parametrize("numbering", [NARROW, WIDE])
+def test_minor_versions_stop_at_their_limit(numbering: Numbering) -> None:
     """The last one is legal, the next is refused with the way out."""
-    assert shard(minor_version=MAX_MINOR_VERSION).minor_version == MAX_MINOR_VERSION
+    most, partition = numbering.minor_versions, numbering.later.start
+    shard(partition=partition, minor_version=most).check(numbering)
     with pytest.raises(LimitReached, match="major compaction"):
-        shard(minor_version=MAX_MINOR_VERSION + 1)
+        shard(partition=partition, minor_version=most + 1).check(numbering)
+
+
+def test_a_file_group_has_ids_for_years() -> None:
+    """A billion of each generation; a provisional id is neither, and keeps its own root."""
+    assert len(WIDE.first) >= 2**30
+    assert len(WIDE.later) >= 2**30 - 1
+    Shard.first_generation(WIDE.provisional.start).check(WIDE)
+    with pytest.raises(CorruptTable):
+        Shard.first_generation(WIDE.provisional.start).check(NARROW)
 
 
 @given(groups, groups, groups)

@@ -9,14 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.segments.segment import (
-    ROOT,
-    ROW,
-    Segment,
-    SegmentId,
-    Shard,
-    roots_of,
-)
+from airflow_provider_segtable.core.segments.roots import roots_of
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow

@@ -22,7 +22,8 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard, roots_of
+from airflow_provider_segtable.core.segments.roots import roots_of
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
 from airflow_provider_segtable.planning.deleted_rows import deleted_in

@@ -80,9 +80,10 @@ def test_small_row_groups_are_joined_with_the_next(before: bytes) -> None:
     assert read_checkpoint(after) == state
 
 
-def test_a_checkpoint_with_other_columns_is_decoded() -> None:
-    """Format 6 has no column of schemas: its row groups are encoded anew."""
-    state = read_checkpoint(make_checkpoint.PLACE.read_bytes())
+@pytest.mark.parametrize("found", make_checkpoint.PLACES)
+def test_a_checkpoint_with_other_columns_is_decoded(found: int) -> None:
+    """Formats 6 and 7 have no column of schemas or buckets: their row groups are encoded anew."""
+    state = read_checkpoint(make_checkpoint.PLACES[found].read_bytes())
     after = write_checkpoint(state)
     assert read_checkpoint(after) == make_checkpoint.golden_state()
-    assert "schema" in pq.read_schema(pa.BufferReader(after)).names
+    assert {"schema", "bucket"} <= {*pq.read_schema(pa.BufferReader(after)).names}

@@ -1,6 +1,7 @@
 """Tables of older versions stay readable, from their checkpoints and from their logs."""
 
 import pyarrow.parquet as pq
+import pytest
 
 from airflow_provider_segtable.core.log.fold import fold
 from airflow_provider_segtable.core.segments.invariants import violations
@@ -31,9 +32,11 @@ def test_checkpoint_and_log_agree() -> None:
     assert list(violations(state)) == []
 
 
-def test_a_checkpoint_of_format_6_is_read() -> None:
-    """The golden checkpoint holds what folding the golden events gives."""
-    assert read_checkpoint(make_checkpoint.PLACE.read_bytes()) == make_checkpoint.golden_state()
+@pytest.mark.parametrize("found", make_checkpoint.PLACES)
+def test_checkpoints_of_older_formats_are_read(found: int) -> None:
+    """The golden checkpoints hold what folding the golden events gives."""
+    data = make_checkpoint.PLACES[found].read_bytes()
+    assert read_checkpoint(data) == make_checkpoint.golden_state()
 
 
 def test_footers_carry_the_descriptors() -> None:

@@ -37,7 +37,6 @@ from airflow_provider_segtable.core.log.transitions import delete_rows, publish
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, tombstones
 from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
     ChunkKey,
     Segment,
     SegmentId,
@@ -277,16 +276,24 @@ def _carried(changed: Sequence[RegionChange], version: int, state: State) -> Ite
     """Yield the segments of each region under their new ids, and tombstones."""
     above = _new_version(changed, state)
     for change in changed:
-        members: dict[Interval, list[Segment]] = {}
+        members: dict[ChunkKey, list[Segment]] = {}
         for segment in change.then:
-            members.setdefault(segment.id.interval, []).append(segment)
-        filled = {i: some for i, some in members.items() if any(s.rows for s in some)}
-        for interval, some in filled.items():
-            chunk = ChunkKey(interval, above)
+            chunk = ChunkKey(segment.id.interval, above, segment.id.bucket)
+            members.setdefault(chunk, []).append(segment)
+        filled = {c: some for c, some in members.items() if any(s.rows for s in some)}
+        for chunk, some in filled.items():
             for partition, segment in enumerate(some):
                 carried = segment.carried(chunk.segment(partition), len(some))
                 yield _undeleted(carried, segment, version, state)
-        yield from tombstones(change.region, filled, above, state.time)
+        for bucket in _buckets(change, state):
+            covered = [chunk.interval for chunk in filled if chunk.bucket == bucket]
+            yield from tombstones(change.region, covered, above, state.time, bucket)
+
+
+def _buckets(change: RegionChange, state: State) -> set[int]:
+    """Return the buckets that have rows in the region, then or now."""
+    now = state.timeline.visible_chunks(change.region)
+    return {s.id.bucket for s in change.then} | {chunk.bucket for chunk in now}
 
 
 def _undeleted(carried: Segment, segment: Segment, version: int, state: State) -> Segment:
@@ -304,11 +311,11 @@ def _new_version(changed: Iterable[RegionChange], state: State) -> Instant:
     changed = tuple(changed)
     above = max((state.version_above(each.region) for each in changed), default=0)
     version = max(state.time, above) + 1
-    chunks = {s.id.interval for each in changed for s in each.then}
-    while any(_used(ChunkKey(interval, version), state) for interval in chunks):
+    chunks = {(s.id.interval, s.id.bucket) for each in changed for s in each.then}
+    while any(_used(ChunkKey(i, version, bucket), state) for i, bucket in chunks):
         version += 1
     return version
 
 
 def _used(chunk: ChunkKey, state: State) -> bool:
-    return state.id_space(chunk, Generation.FIRST).next > FIRST_GENERATION_IDS.start
+    return state.id_space(chunk, Generation.FIRST).next > chunk.numbering.first.start

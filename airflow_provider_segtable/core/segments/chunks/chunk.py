@@ -1,4 +1,4 @@
-"""The visible groups of one time chunk at one version.
+"""The visible groups of one chunk: a time chunk at one version, or one of its buckets.
 
 1. Segments of equal root range and minor version are one *atomic update group*; it is full iff
    all ``group_size`` of them are present. Only full groups are ever visible.
@@ -32,7 +32,6 @@ from airflow_provider_segtable.core.segments.chunks.chunk_layers import (
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary, summarize
 from airflow_provider_segtable.core.segments.chunks.spans import Spans
 from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
     ChunkKey,
     GroupKey,
     Segment,
@@ -45,7 +44,7 @@ An empty chunk is always built anew."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """The segments of one (interval, version).
+    """The segments of one (interval, version, bucket).
 
     ``later`` maps partitions of later generations to their groups.
     """
@@ -68,9 +67,15 @@ class Chunk:
 
     def get(self, partition: int) -> Segment | None:
         """Return a present segment, or None."""
-        key = _home(partition, self.later)
+        key = self.home(partition)
         group = self.group(key) if key else None
         return _member(group, partition) if group else None
+
+    def home(self, partition: int) -> GroupKey | None:
+        """Return the group that a partition would be in, or None; a first-generation id tells."""
+        if partition in self.key.numbering.first:
+            return GroupKey(partition, partition + 1, 0)
+        return self.later.get(partition)
 
     def group(self, key: GroupKey) -> Group | None:
         """Return a group that has present segments, or None."""
@@ -198,16 +203,18 @@ class _Draft:
         self._chunk = chunk
         self._members: dict[GroupKey, dict[int, Segment]] = {}
         self.later: Mapping[int, GroupKey] = chunk.later
+        self._first = chunk.key.numbering.first
 
     def remove(self, partition: int) -> None:
-        key = _home(partition, self.later)
+        first = partition in self._first
+        key = GroupKey(partition, partition + 1, 0) if first else self.later.get(partition)
         if key and self._of(key).pop(partition, None) and partition in self.later:
             self._own_later().pop(partition)
 
     def add(self, segment: Segment) -> None:
         partition, key = segment.id.partition, segment.shard.group
         members = self._of(key)
-        own, first = members, partition in FIRST_GENERATION_IDS  # its group follows from its id
+        own, first = members, partition in self._first  # its group follows from its id
         if not first:
             home = self.later.get(partition)
             own = members if home == key else self._of(home) if home else {}
@@ -241,12 +248,6 @@ class _Draft:
         if self.later is self._chunk.later:
             self.later = dict(self.later)
         return self.later  # type: ignore[return-value]
-
-
-def _home(partition: int, later: Mapping[int, GroupKey]) -> GroupKey | None:
-    if partition in FIRST_GENERATION_IDS:
-        return GroupKey(partition, partition + 1, 0)
-    return later.get(partition)
 
 
 def _member(group: Group, partition: int) -> Segment | None:

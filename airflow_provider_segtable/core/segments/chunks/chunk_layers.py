@@ -13,11 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.segments.chunks.spans import Spans
-from airflow_provider_segtable.core.segments.segment import (
-    FIRST_GENERATION_IDS,
-    GroupKey,
-    Segment,
-)
+from airflow_provider_segtable.core.segments.numbering import WIDE
+from airflow_provider_segtable.core.segments.segment import GroupKey, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +56,7 @@ def layers_of(groups: Iterable[Group]) -> tuple[tuple[Layer, ...], Spans[Group]]
     layers = tuple(
         Layer(minor, Spans.of(by_minor[minor])) for minor in sorted(by_minor, reverse=True)
     )
-    filled = _filled(layers, 0, len(FIRST_GENERATION_IDS))
+    filled = _filled(layers, 0, WIDE.first.stop)
     return layers, Spans.of(filled or ())
 
 
