@@ -3,22 +3,26 @@
 1. Two numbers are brought to a common type: the wider integer; a decimal that holds both; float
    with float is float; all else with a floating number is double. Integers divide as doubles.
 2. Overflow and division by zero are errors, as in Spark: no value is wrapped around.
-3. Decimals divide by rules that Arrow does not have, so these, and results of more than 38 digits,
-   are left to Spark.
+3. Decimals are divided, and brought to 38 digits if a result needs more, by
+   ``data.sql.decimal_results``: Arrow has other rules.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Values: TypeAlias = Any
-"""A ``pyarrow.Array``, or a ``pyarrow.Scalar`` that stands for every row."""
+from airflow_provider_segtable.data.sql.decimal_results import (
+    MOST_DIGITS,
+    Values,
+    differences,
+    products,
+    quotients,
+    sums,
+)
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
-_MOST_DIGITS = 38
 
 
 class OnlySpark(Exception):
@@ -72,46 +76,47 @@ def widened(values: Values, kind: pa.DataType) -> Values:
         return values
     if pa.types.is_decimal(kind) and values.type in _INTEGERS:
         values = values.cast(pa.decimal128(_DIGITS[values.type], 0))
-    return _cast(values, kind, safe=not pa.types.is_floating(kind))
+    return cast(values, kind, safe=not pa.types.is_floating(kind))
 
 
 def added(left: Values, right: Values) -> Values:
     """Return ``left + right``."""
-    return _decimals_or(_sum_type, pc.add_checked, left, right)
+    return _computed(pc.add_checked, sums, _sum_digits, left, right)
 
 
 def subtracted(left: Values, right: Values) -> Values:
     """Return ``left - right``."""
-    return _decimals_or(_sum_type, pc.subtract_checked, left, right)
+    return _computed(pc.subtract_checked, differences, _sum_digits, left, right)
 
 
 def multiplied(left: Values, right: Values) -> Values:
     """Return ``left * right``."""
-    return _decimals_or(_product_type, pc.multiply_checked, left, right)
+    return _computed(pc.multiply_checked, products, _product_digits, left, right)
 
 
 def divided(left: Values, right: Values) -> Values:
-    """Return ``left / right`` as a double."""
-    if pa.types.is_decimal(common(left.type, right.type)):
-        raise OnlySpark("it divides decimals")
+    """Return ``left / right``: of decimals a decimal, of other numbers a double."""
+    if _decimals(left, right) and not pa.types.is_null(left.type):
+        return quotients(_as_decimal(left, right), _as_decimal(right, left))
     kind = pa.float64()
     if pa.types.is_float32(left.type) and left.type == right.type:
         kind = left.type
-    return pc.divide(widened(left, kind), _not_zero(widened(right, kind)))
+    return pc.divide(widened(left, kind), _not_zero(widened(right, kind), left))
 
 
 def whole_quotient(left: Values, right: Values) -> Values:
     """Return ``left div right`` of integers, as a bigint."""
     _check_integers(left, right, "div")
     first, second = widened(left, pa.int64()), widened(right, pa.int64())
-    return pc.divide_checked(first, _not_zero(second))
+    return pc.divide_checked(first, _not_zero(second, first))
 
 
 def remainder(left: Values, right: Values) -> Values:
     """Return ``left % right`` of integers, with the sign of ``left``."""
     _check_integers(left, right, "%")
     kind = common(left.type, right.type)
-    first, second = widened(left, pa.int64()), _not_zero(widened(right, pa.int64()))
+    first = widened(left, pa.int64())
+    second = _not_zero(widened(right, pa.int64()), first)
     # -2^63 % -1 is 0, but the quotient is no bigint
     divisor = pc.if_else(pc.equal(second, -1), pa.scalar(1, pa.int64()), second)
     rest = pc.subtract(first, pc.multiply(pc.divide(first, divisor), divisor))
@@ -124,8 +129,10 @@ def _check_integers(left: Values, right: Values, operator: str) -> None:
             raise OnlySpark(f"{operator} is computed for integers, and this is {kind}")
 
 
-def _not_zero(divisor: Values) -> Values:
-    if pc.any(pc.equal(_array(divisor), pa.scalar(0, divisor.type))).as_py():
+def _not_zero(divisor: Values, dividend: Values) -> Values:
+    """Return a divisor that divides no value by zero; null divided by zero is null."""
+    zero = pc.equal(divisor, pa.scalar(0, divisor.type))
+    if pc.any(_array(pc.and_(zero, pc.is_valid(dividend)))).as_py():
         raise ZeroDivisionError("division by zero; write nullif(divisor, 0) for null")
     return divisor
 
@@ -134,30 +141,40 @@ def _array(values: Values) -> Values:
     return pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
 
 
-def _decimals_or(
-    of_decimals: Callable[[pa.DataType, pa.DataType], pa.DataType],
-    compute: Callable[[Values, Values], Values],
+def _computed(
+    short: Callable[[Values, Values], Values],
+    long: Callable[[Values, Values], Values],
+    digits: Callable[[pa.DataType, pa.DataType], int],
     left: Values,
     right: Values,
 ) -> Values:
-    """Compute with two numbers; decimals in types whose result has few enough digits."""
+    """Compute with two numbers: ``long`` if they are decimals and need more than 38 digits."""
+    if _decimals(left, right):
+        first, second = _as_decimal(left, right), _as_decimal(right, left)
+        compute = short if digits(first.type, second.type) <= MOST_DIGITS else long
+        return compute(first, second)
     kind = common(left.type, right.type)
     if pa.types.is_null(kind):
         return pa.scalar(None)
     if not is_number(kind):
         raise OnlySpark(f"it computes with {kind}")
-    if not pa.types.is_decimal(kind):
-        return compute(widened(left, kind), widened(right, kind))
-    first, second = (_as_decimal(each) for each in (left, right))
-    of_decimals(first.type, second.type)
-    return compute(first, second)
+    return short(widened(left, kind), widened(right, kind))
 
 
-def _as_decimal(values: Values) -> Values:
+def _decimals(left: Values, right: Values) -> bool:
+    """Return whether two values are computed with as decimals."""
+    kinds = (left.type, right.type)
+    exact = (pa.types.is_decimal, pa.types.is_null, _INTEGERS.__contains__)
+    return any(map(pa.types.is_decimal, kinds)) and all(
+        any(of(kind) for of in exact) for kind in kinds
+    )
+
+
+def _as_decimal(values: Values, beside: Values) -> Values:
     if isinstance(values, pa.Scalar) and values.type in _INTEGERS and values.is_valid:
         return number(f"{values.as_py()}.")  # as many digits as it has
     if pa.types.is_null(values.type):
-        return values.cast(pa.decimal128(1, 0))
+        return values.cast(beside.type)
     return widened(values, _decimal(sum(_digits(values.type)), _digits(values.type)[1]))
 
 
@@ -168,21 +185,23 @@ def _digits(kind: pa.DataType) -> tuple[int, int]:
     return kind.precision - kind.scale, kind.scale
 
 
-def _sum_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    scale = max(left.scale, right.scale)
-    whole = max(left.precision - left.scale, right.precision - right.scale)
-    return _decimal(whole + scale + 1, scale)
+def _sum_digits(left: pa.DataType, right: pa.DataType) -> int:
+    whole, scale = map(max, _digits(left), _digits(right))
+    return whole + scale + 1
 
 
-def _product_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    return _decimal(left.precision + right.precision + 1, left.scale + right.scale)
+def _product_digits(left: pa.DataType, right: pa.DataType) -> int:
+    return sum(_digits(left)) + sum(_digits(right)) + 1
 
 
 def _decimal(precision: int, scale: int) -> pa.DataType:
-    if precision > _MOST_DIGITS:
-        raise OnlySpark(f"its result has up to {precision} digits")
+    if precision > MOST_DIGITS:
+        raise OnlySpark(f"both are decimals of up to {precision} digits")
     return pa.decimal128(precision, scale)
 
 
-def _cast(values: Values, kind: pa.DataType, *, safe: bool) -> Values:
+def cast(values: Values, kind: pa.DataType, *, safe: bool) -> Values:
+    """Return numbers in a type; decimals as the nearest floating number, which Arrow misses."""
+    if pa.types.is_decimal(values.type) and pa.types.is_floating(kind):
+        values = pc.cast(values, pa.string())
     return pc.cast(values, kind, safe=safe)

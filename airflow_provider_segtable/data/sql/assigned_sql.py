@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlglot import exp
 
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
@@ -135,7 +134,7 @@ def _stored(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _stored_number(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_floating(kind):
-        return pc.cast(values, kind, safe=False)
+        return numbers.cast(values, kind, safe=False)
     if not (pa.types.is_decimal(kind) and pa.types.is_floating(values.type)):
         return widened(values, kind) if pa.types.is_decimal(kind) else values.cast(kind)
     near = values.cast(kind)

@@ -11,6 +11,7 @@ _PARTS = frozenset(
     (
         *("this", "expression", "expressions", "to", "_type", "nested", "table", "query"),
         *("quoted", "is_string", "safe", "unit", "low", "high", "ifs", "true", "false", "default"),
+        "decimals",
     )
 )
 _LIKE_PARTS = _PARTS | {"negate"}

@@ -1,7 +1,7 @@
 """Values in SQL, computed with Arrow as Spark's SQL (ANSI) computes them.
 
 1. Read are: columns, literals, ``+ - * / % div``, ``||`` and ``concat``, ``upper``, ``lower``,
-   ``trim``, ``length``, ``like``, ``abs``, casts between numbers, times and intervals,
+   ``trim``, ``length``, ``like``, ``abs``, ``round``, casts between numbers, times and intervals,
    conditions, ``case``, ``if``, ``coalesce``, ``nullif``. All others are refused by name; Spark
    computes any.
 2. A part of ``case``, ``if`` and ``coalesce`` is computed for the rows that need it alone, so
@@ -24,8 +24,9 @@ from sqlglot import exp
 from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, SchemaMismatch
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.sql import arrow_numbers as numbers
-from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark, Values, common, widened
+from airflow_provider_segtable.data.sql.arrow_numbers import OnlySpark, common, widened
 from airflow_provider_segtable.data.sql.computed_types import TEXT, TIME, constant, normal
+from airflow_provider_segtable.data.sql.decimal_results import Values, rounded
 from airflow_provider_segtable.data.sql.sql_checks import unknown_part
 from airflow_provider_segtable.data.sql.sql_predicates import COMPARISONS, predicate_of
 from airflow_provider_segtable.data.sql.sql_text import (
@@ -103,10 +104,8 @@ class _Computer:
         match tree:
             case exp.Column():
                 return self.column(tree)
-            case exp.Neg():
-                return _of_number(pc.negate_checked, self.value(tree.this), tree)
-            case exp.Abs():
-                return _of_number(pc.abs_checked, self.value(tree.this), tree)
+            case exp.Neg() | exp.Abs() | exp.Round():
+                return self.of_number(tree)
             case exp.Cast():
                 return self.cast(tree)
             case exp.Case() | exp.If() | exp.Coalesce() | exp.Nullif():
@@ -139,6 +138,20 @@ class _Computer:
             return _ARITHMETIC[type(tree)](left, right)
         except OnlySpark as why:
             raise _refused(tree, str(why)) from None
+
+    def of_number(self, tree: exp.Neg | exp.Abs | exp.Round) -> Values:
+        """Return a number without or with another sign, or rounded."""
+        values = self.value(tree.this)
+        if pa.types.is_null(values.type):
+            return values
+        if not numbers.is_number(values.type):
+            raise _refused(tree, f"it computes with {values.type}")
+        if not isinstance(tree, exp.Round):
+            return (pc.negate_checked if isinstance(tree, exp.Neg) else pc.abs_checked)(values)
+        digits = literal(tree.args.get("decimals") or exp.Literal.number(0))
+        if digits is None or not digits.text.lstrip("+-").isdigit():
+            raise _refused(tree, "the digits to round to are a whole number")
+        return rounded(values, int(digits.text))
 
     def moved(self, tree: Tree) -> Values:
         """Return a time plus or minus an interval of fixed length."""
@@ -289,12 +302,6 @@ def _branches(tree: Tree) -> Iterator[tuple[Tree | None, Tree]]:
                     same = exp.EQ(this=subject.copy(), expression=same.copy())
                 yield same, each.args["true"]
             yield None, tree.args.get("default") or exp.null()
-
-
-def _of_number(compute: Callable[[Values], Values], values: Values, tree: Tree) -> Values:
-    if not (numbers.is_number(values.type) or pa.types.is_null(values.type)):
-        raise _refused(tree, f"it computes with {values.type}")
-    return values if pa.types.is_null(values.type) else compute(values)
 
 
 def _mapped(
