@@ -33,9 +33,9 @@ def advise_like(file: "InputFile", time_column: str, granularity: str) -> None:
 
 def advise_filled(uri: str, state: State) -> None:
     """Advise on a table by the rows that it has."""
-    shown = state.timeline.visible_segments()
-    starts = {segment.id.interval.start for segment in shown}
-    size = sum(segment.size for segment in shown)
+    shown = state.timeline.visible_summaries()
+    starts = {chunk.interval.start for chunk, summary in shown.items() if summary.rows}
+    size = sum(summary.size for summary in shown.values())
     advice = granularity_advice(state.layout.granularity, starts, size)
     if advice is not None:
         way = f"segtable compact {uri} --kind major --granularity {advice.better}"

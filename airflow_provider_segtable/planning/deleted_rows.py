@@ -37,6 +37,11 @@ class Deleted:
         """Return the estimated number of deleted rows in some segments."""
         return sum(self.rows.get(segment.id, 0.0) for segment in segments)
 
+    @property
+    def most_waiting(self) -> int:
+        """Return the largest number of pending predicate deletes of any segment."""
+        return max(self.predicates.values(), default=0)
+
     def share(self, segments: Iterable[Segment]) -> float:
         """Return the estimated share of deleted rows in some segments, usually 0 to 1."""
         some = tuple(segments)
@@ -72,9 +77,12 @@ def _holding(state: State, interval: Interval | None) -> Iterable[Segment]:
     """Return the visible segments of an interval, and all that may hold the same deleted rows.
 
     A root's deleted rows are spread over all its holders, so holders outside the interval count.
+    Rows stay within their root's interval, so only chunks that overlap one are decoded.
     """
-    if interval is None:
+    if interval is None and state.predicate_deletes:
         return state.timeline.visible_segments()
+    if interval is None:
+        return state.timeline.visible_near(root.interval for root in state.vectors)
     shared = {root.interval for root in state.vectors if root.interval.overlaps(interval)}
     chunks = (c for each in (interval, *shared) for c in state.timeline.visible_chunks(each))
     whole = {chunk.interval for chunk in chunks}

@@ -5,14 +5,14 @@ ones are added, none is renamed. ``drawing`` draws the same facts.
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -44,10 +44,17 @@ def definition_facts(uri: str, state: State) -> Facts:
 
 
 def describe_facts(uri: str, state: State) -> Facts:
-    """Return a table's definition, contents and health."""
+    """Return a table's definition, contents and health.
+
+    The numbers come from the summaries of chunks. A chunk is decoded only for what its summary does
+    not tell: deleted rows, ingested rows that were rolled up, sizes near the limit of small ones.
+    """
     policy, deleted = Policy.read(state.table.properties), deleted_in(state)
-    shown = state.timeline.visible_segments()
-    visible = [segment for segment in shown if not segment.tombstone]
+    shown = state.timeline.visible_summaries()
+    rows = sum(summary.rows for summary in shown.values())
+    segments = sum(summary.files for summary in shown.values())
+    visible = sum(summary.visible for summary in shown.values())
+    deleted_rows = sum(deleted.rows.values())
     return {
         **definition_facts(uri, state),
         "zones": [
@@ -56,36 +63,48 @@ def describe_facts(uri: str, state: State) -> Facts:
         ],
         "policy": asdict(policy),
         "counts": {
-            "chunks": len({segment.id.chunk for segment in visible}),
-            "segments": len(visible),
-            "rows": sum(segment.rows for segment in visible),
-            "deleted_rows": round(deleted.rows_of(visible)),
-            "deleted_predicates": deleted.waiting(visible),
-            "events": sum(segment.events for segment in visible),
-            "bytes": sum(segment.size for segment in visible),
-            "hidden_segments": len(state.timeline) - len(shown),
-            "tombstones": len(shown) - len(visible),
+            "chunks": sum(summary.rows > 0 for summary in shown.values()),
+            "segments": segments,
+            "rows": rows,
+            "deleted_rows": round(deleted_rows),
+            "deleted_predicates": deleted.most_waiting,
+            "events": _ingested(state) if state.table.kind.merges else rows,
+            "bytes": sum(summary.size for summary in shown.values()),
+            "hidden_segments": len(state.timeline) - visible,
+            "tombstones": visible - segments,
         },
         "health": {
-            **health_facts(visible, policy),
-            "deleted_share": round(deleted.share(visible), 4),
+            **health_facts(state.timeline, policy),
+            "deleted_share": round(deleted_rows / max(1, rows), 4),
         },
         "pending_plans": [plan_facts(known) for known in state.pending_plans()],
     }
 
 
-def health_facts(visible: Iterable[Segment], policy: Policy) -> Facts:
+def _ingested(state: State) -> int:
+    """Return the number of ingested rows that the visible segments stand for."""
+    return sum(segment.events for segment in state.timeline.each_visible())
+
+
+def health_facts(timeline: Timeline, policy: Policy) -> Facts:
     """Return the number of small segments, and the chunk with most of them."""
-    small = [segment for segment in visible if segment.size < policy.small_size]
-    chunks = Counter(segment.id.interval for segment in small)
-    worst = max(chunks, key=lambda chunk: (chunks[chunk], chunk), default=None)
+    chunks: Counter[Interval] = Counter()
+    for chunk, summary in timeline.visible_summaries().items():
+        small = summary.smaller_files(policy.small_size)
+        chunks[chunk.interval] += _small(timeline, chunk, policy) if small is None else small
+    worst = max(+chunks, key=lambda chunk: (chunks[chunk], chunk), default=None)
     return {
-        "small_segments": len(small),
+        "small_segments": chunks.total(),
         "small_below_bytes": int(policy.small_size),
         "target_bytes": policy.target_size,
         "worst_interval": str(worst) if worst else None,
         "worst_small_segments": chunks[worst] if worst else 0,
     }
+
+
+def _small(timeline: Timeline, chunk: ChunkKey, policy: Policy) -> int:
+    found = (s for group in timeline.visible_groups(chunk) for s in group.segments)
+    return sum(segment.size < policy.small_size for segment in found if not segment.tombstone)
 
 
 def plan_facts(known: PlanState) -> Facts:

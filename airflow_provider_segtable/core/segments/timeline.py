@@ -164,11 +164,12 @@ class Timeline:
 
     def lookup(self, interval: Interval | None = None) -> tuple[Visible, ...]:
         """Return the visible groups of an interval, by interval start and then by root."""
-        return tuple(
-            Visible(interval=piece, chunk=chunk.key, group=group.key, segments=group.segments)
-            for piece, chunk in self._winning(interval)
-            for group in chunk.unpacked.visible
-        )
+        return tuple(_shown(self._winning(interval)))
+
+    def lookup_near(self, intervals: Iterable[Interval]) -> tuple[Visible, ...]:
+        """Return ``lookup`` of the chunks that overlap any of the intervals; decode only these."""
+        near = self._near(intervals)
+        return tuple(_shown((piece, c) for piece, c in self._winning(None) if c.key in near))
 
     def visible_segments(self, interval: Interval | None = None) -> tuple[Segment, ...]:
         """Return the segments of ``lookup``, each once."""
@@ -189,6 +190,10 @@ class Timeline:
                 found = chunk.unpacked
                 shown = {s.id for g in found.visible for s in g.segments} if summary else set()
                 yield from (segment for segment in found.segments() if segment.id not in shown)
+
+    def visible_near(self, intervals: Iterable[Interval]) -> Iterator[Segment]:
+        """Yield the visible segments of chunks that overlap any of the intervals; decode these."""
+        return self.visible_among(self._near(intervals))
 
     def visible_among(self, chunks: Container[ChunkKey]) -> Iterator[Segment]:
         """Yield the visible segments of some chunks; decode only these."""
@@ -233,6 +238,9 @@ class Timeline:
             else:
                 yield GroupState.STANDBY
 
+    def _near(self, intervals: Iterable[Interval]) -> set[ChunkKey]:
+        return {chunk for each in set(intervals) for chunk in self.visible_chunks(each)}
+
     def _chunk(self, key: ChunkKey) -> Chunk | None:
         found = self._chunks.find(key)
         return found.unpacked if found else None
@@ -247,6 +255,13 @@ class Timeline:
                 piece = only.key.interval if interval is None else only.key.interval.clip(interval)
                 if piece and only.shows_any:
                     yield piece, only
+
+
+def _shown(winning: Iterable[tuple[Interval, AnyChunk]]) -> Iterator[Visible]:
+    """Yield the visible groups of chunks where they win."""
+    for piece, chunk in winning:
+        for group in chunk.unpacked.visible:
+            yield Visible(interval=piece, chunk=chunk.key, group=group.key, segments=group.segments)
 
 
 def _connected(chunks: Iterable[AnyChunk]) -> Iterator[list[AnyChunk]]:

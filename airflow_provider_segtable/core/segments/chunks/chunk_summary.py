@@ -65,6 +65,17 @@ class ChunkSummary(NamedTuple):
         """Return the bytes of segments with another clustering."""
         return self.size - self.clustered.get(clustering, 0)
 
+    @property
+    def files(self) -> int:
+        """Return the number of visible segments with a file: all but tombstones."""
+        return sum(self.sizes.values())
+
+    def smaller_files(self, size: float) -> int | None:
+        """Return the number of files smaller than this, in bytes; None if ``sizes`` do not tell."""
+        if any(least_size(bits) < size <= (1 << bits) - 1 for bits in self.sizes):
+            return None
+        return sum(n for bits, n in self.sizes.items() if least_size(bits) < size)
+
     def smaller(self, size: float) -> int:
         """Return the most segments that may be smaller than this, in bytes."""
         small = self.visible
