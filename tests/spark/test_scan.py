@@ -103,14 +103,6 @@ def test_nanoseconds_and_half_floats_are_read_too(
     assert row.at.astimezone(UTC) == datetime(2013, 1, 2, 0, 0, 0, 123456, tzinfo=UTC)
 
 
-def test_what_spark_cannot_hold_is_named(spark: SparkSession, make_table: MakeTable) -> None:
-    """A time of day is refused with the ways out, and only when it is asked for."""
-    table = make_table(pa.schema([("at", pa.timestamp("us")), ("o'clock", pa.time64("us"))]))
-    with pytest.raises(SchemaMismatch, match="o'clock"):
-        scan(spark, table.snapshot())
-    assert scan(spark, table.snapshot(), columns=["at"]).count() == 0
-
-
 def test_a_column_that_is_not_there(spark: SparkSession, make_table: MakeTable) -> None:
     """The error lists what there is."""
     with pytest.raises(SchemaMismatch, match="no column 'm': the table has at, n, who"):

@@ -170,6 +170,7 @@ _KINDS = (
     pa.types.is_timestamp,
     pa.types.is_date,
     pa.types.is_time,
+    pa.types.is_duration,
     _is_text,
     _is_bytes,
 )

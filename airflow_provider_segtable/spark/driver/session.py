@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_MASTER = "local[*, 4]"
 _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timeType.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",

@@ -3,7 +3,7 @@
 1. A task gets descriptors and row filters, and reads the files with ``data.parquet.segment_scan``,
    as ``Table`` does.
 2. Values are cast to the nearest type that Spark can hold; nanoseconds lose their last three
-   digits.
+   digits. Of ``carried`` columns an exact copy is added.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.tasks.exact_columns import copied
 from airflow_provider_segtable.spark.tasks.reading import ReadTask
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
@@ -31,6 +32,7 @@ def arrow_scan(
     row_filters: Mapping[SegmentId, RowFilter],
     *,
     addressed: bool = False,
+    carried: Sequence[str] = (),
 ) -> DataFrame:
     """Return the rows of some segments of a snapshot, in the columns of a schema.
 
@@ -41,8 +43,11 @@ def arrow_scan(
         schema: columns of the table, in its own types.
         row_filters: the deleted rows, by segment.
         addressed: add the columns ``NAMES``, with root addresses.
+        carried: columns to add a copy of (``exact_columns``).
     """
-    kinds = spark_schema(pa.schema([*readable(schema), *(NAMES if addressed else ())]))
+    copies = [copied(schema.field(name)) for name in carried]
+    columns = [*readable(schema), *(NAMES if addressed else ()), *readable(pa.schema(copies))]
+    kinds = spark_schema(pa.schema(columns))
 
     task = ReadTask(
         uri=absolute(snapshot.ports.uri),
@@ -52,6 +57,7 @@ def arrow_scan(
         target=to_arrow_schema(kinds, timezone="UTC"),
         time_column=snapshot.state.table.time_column,
         addressed=addressed,
+        carried=tuple(carried),
         checked=snapshot.checked,
     )
     tasks = min(len(segments), spark.sparkContext.defaultParallelism * 4)

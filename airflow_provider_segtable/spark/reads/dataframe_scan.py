@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.requests.read_request import (
 )
 from airflow_provider_segtable.core.segments.roots import named_roots
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.where import condition
@@ -55,6 +56,7 @@ from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, within
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
+from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
@@ -98,6 +100,16 @@ def scan(
     return read(spark, snapshot.ports, snapshot.state, request, addressed=addressed)
 
 
+def rows_to_change(
+    spark: SparkSession, snapshot: Snapshot, *, addressed: bool = True, carried: Sequence[str] = ()
+) -> DataFrame:
+    """Return all rows under the name ``target``, with copies of the columns ``carried``."""
+    request = read_request(checked=snapshot.checked)
+    return read(
+        spark, snapshot.ports, snapshot.state, request, addressed=addressed, carried=carried
+    ).alias("target")
+
+
 def read(
     spark: SparkSession,
     ports: TableContext,
@@ -105,8 +117,12 @@ def read(
     request: ReadRequest,
     *,
     addressed: bool = False,
+    carried: Sequence[str] = (),
 ) -> DataFrame:
-    """Return the rows of a version that a read request asks for; see ``scan``."""
+    """Return the rows of a version that a read request asks for; see ``scan``.
+
+    Of the columns ``carried``, the last columns are exact copies (``tasks.exact_columns``).
+    """
     snapshot = Snapshot(ports=ports, state=state, checked=request.checked)
     table, known = state.table, snapshot.schema
     wanted = columns_read(request, known.names)
@@ -117,7 +133,9 @@ def read(
     names = wanted if request.where is None else tuple(dict.fromkeys([*wanted, *tested]))
 
     def stored(schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
-        asked = _Asked(spark, snapshot, schema, list(columns), addressed=addressed)
+        asked = _Asked(
+            spark, snapshot, schema, list(columns), addressed=addressed, carried=tuple(carried)
+        )
         return asked.rows(_visible(snapshot, request.interval, where))
 
     if request.rolled_up:
@@ -127,16 +145,16 @@ def read(
     if request.where is not None:
         with translated("looking for the rows to read"):
             frame = frame.where(request.where)
-    return frame.select([column(frame, n) for n in (*wanted, *(NAMES.names if addressed else ()))])
+    more = (*(NAMES.names if addressed else ()), *(PREFIX + name for name in carried))
+    return frame.select([column(frame, name) for name in (*wanted, *more)])
 
 
 def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId]) -> DataFrame:
     """Return the address columns of segments that may hold rows of ``roots``."""
     wanted = frozenset(roots)
     asked = _Asked(spark, snapshot, snapshot.schema, [], addressed=True)
-    return asked.rows(
-        (clip, segment) for clip, segment in _visible(snapshot, None) if holds_any(segment, wanted)
-    )
+    near = snapshot.state.timeline.lookup_near(root.interval for root in wanted)
+    return asked.rows((clip, each) for clip, each in _clipped(near) if holds_any(each, wanted))
 
 
 def _parsed(where: Where | None, schema: pa.Schema, time_column: str) -> Condition | None:
@@ -160,10 +178,14 @@ def _visible(
 ) -> Iterator[tuple[Interval | None, Segment]]:
     """Yield the visible segments with the interval to clip them to; None: do not clip."""
     time_column = snapshot.state.table.time_column
-    for found in snapshot.visible(interval):
+    for clip, segment in _clipped(snapshot.visible(interval)):
+        if where is None or where.may_hold(time_column, segment.time_min, segment.time_max):
+            yield clip, segment
+
+
+def _clipped(groups: Iterable[Visible]) -> Iterator[tuple[Interval | None, Segment]]:
+    for found in groups:
         for segment in (segment for segment in found.segments if segment.rows):
-            if where and not where.may_hold(time_column, segment.time_min, segment.time_max):
-                continue
             times = (segment.time_min, segment.time_max)
             whole = all(map(found.interval.holds, times))
             yield None if whole else found.interval, segment
@@ -192,6 +214,7 @@ class _Asked:
     known: pa.Schema
     wanted: list[str]
     addressed: bool = False
+    carried: tuple[str, ...] = ()
     row_filters: dict[SegmentId, RowFilter] = field(default_factory=dict)
 
     def rows(self, visible: Iterable[tuple[Interval | None, Segment]]) -> DataFrame:
@@ -203,14 +226,15 @@ class _Asked:
         ways: dict[_Way, list[Segment]] = {}
         for clip, segment in found:
             ways.setdefault(self._way(clip, segment), []).append(segment)
-        names = NAMES.names if self.addressed else []
+        names = [*(NAMES.names if self.addressed else []), *(PREFIX + n for n in self.carried)]
         frames = [
             frame.select([column(frame, name) for name in (*self.wanted, *names)])
             for frame in (self._frame(way, some) for way, some in ways.items())
         ]
         if not frames:
-            schema = readable(_fields(self.known, self.wanted))
-            empty = pa.schema([*schema, *(NAMES if self.addressed else ())])
+            copies = [copied(self.known.field(name)) for name in self.carried]
+            columns = [*_fields(self.known, self.wanted), *(NAMES if self.addressed else ())]
+            empty = readable(pa.schema([*columns, *copies]))
             return self.spark.createDataFrame([], spark_schema(empty))
         return reduce(DataFrame.union, frames)
 
@@ -242,6 +266,7 @@ class _Asked:
                 identified(self.snapshot.state.table, fields),
                 self.row_filters,
                 addressed=self.addressed,
+                carried=self.carried,
             )
         return frame.where(within(frame, time, way.clip)) if way.clip else frame
 
@@ -318,4 +343,4 @@ def _fields(known: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([known.field(name) for name in columns])
 
 
-__all__ = ["addresses", "read", "scan"]
+__all__ = ["addresses", "read", "rows_to_change", "scan"]

@@ -2,9 +2,10 @@
 
 1. A column of a table is read from Parquet by the narrowest Spark type that holds all its values:
    unsigned integers become the next wider signed type, ``uint64`` becomes ``decimal(20, 0)``.
-2. Spark's Parquet reader supports neither nanoseconds nor half floats; ``readable`` gives the
-   nearest types. Spark reads neither times of day nor durations from Parquet: such a column is
-   refused by name, but only when it is requested.
+2. Spark's Parquet reader supports neither nanoseconds nor half floats, and times of day and
+   durations in microseconds alone; ``readable`` gives the nearest types. Durations become day-time
+   intervals, times of day ``TIME``. Where a session has no ``TIME`` (before Spark 4.1, or switched
+   off), such a column is refused by name, but only when it is requested.
 3. A DataFrame fits if it has exactly the table's columns, in any order, of types that can be cast
    without loss. ``data.jobs.segment_writer.check_rows`` decides, called with an empty batch.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql import types as T  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
@@ -30,6 +31,8 @@ _WIDER: dict[pa.DataType, T.DataType] = {
     pa.uint64(): T.DecimalType(20, 0),
     pa.date64(): T.DateType(),
 }
+
+_TIME_SWITCH = "spark.sql.timeType.enabled"
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
@@ -53,39 +56,55 @@ def _spark_type(field: "pa.Field[Any]") -> T.DataType:
         return T.ArrayType(_spark_type(kind.value_field), True)
     if pa.types.is_map(kind):
         return T.MapType(_spark_type(kind.key_field), _spark_type(kind.item_field), True)
+    if pa.types.is_time(kind) and not _has_time():
+        raise _refused(field, f"needs Spark 4.1 or later, with {_TIME_SWITCH}=true: set it")
     try:
-        if not _illegal(kind):
+        if kind == _near(kind):
             return from_arrow_type(kind, prefer_timestamp_ntz=True)
     except PySparkException:
         pass
-    raise SchemaMismatch(
-        f"Spark cannot read column {field.name!r} of type {kind} from Parquet: "
-        "leave it out by columns=[...], or work without Spark (Table, --engine local)"
+    raise _refused(field, "is not a type of Spark:")
+
+
+def _refused(field: "pa.Field[Any]", why: str) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"column {field.name!r} of type {field.type} {why} leave it out by columns=[...], or work "
+        "without Spark (Table, --engine local)"
     )
 
 
-def _illegal(kind: pa.DataType) -> bool:
-    nanoseconds = pa.types.is_timestamp(kind) and kind.unit == "ns"
-    unheld = (pa.types.is_float16, pa.types.is_time, pa.types.is_duration)
-    return bool(nanoseconds or any(of(kind) for of in unheld))
+def _has_time() -> bool:
+    """Return whether Spark has times of day; where no session is known, Spark itself says so."""
+    session = SparkSession.getActiveSession()
+    switch = session.conf.get(_TIME_SWITCH, "false") if session else "true"
+    return hasattr(T, "TimeType") and switch == "true"
 
 
 def readable(schema: pa.Schema) -> pa.Schema:
     """Return the schema with each type replaced by the nearest one that Spark can hold.
 
-    Nanoseconds become microseconds and half floats become floats, at any depth.
+    Other units of time become microseconds and half floats become floats, at any depth.
     """
     return pa.schema([_readable(field) for field in schema])
 
 
-def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
-    kind = field.type
+def _near(kind: pa.DataType) -> pa.DataType:
+    """Return the nearest type for values that are not nested."""
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        kind = pa.timestamp("us", kind.tz)
-    elif pa.types.is_float16(kind):
-        kind = pa.float32()
-    elif pa.types.is_struct(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.time64("us")
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    return pa.float32() if pa.types.is_float16(kind) else kind
+
+
+def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
+    kind = _near(field.type)
+    if pa.types.is_struct(kind):
         kind = pa.struct([_readable(inside) for inside in kind])
+    elif pa.types.is_fixed_size_list(kind):
+        kind = pa.list_(_readable(kind.value_field), kind.list_size)
     elif pa.types.is_list(kind):
         kind = pa.list_(_readable(kind.value_field))
     elif pa.types.is_large_list(kind):

@@ -10,6 +10,7 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.spark.tasks.exact_columns import copies, floored
 
 
 class Broadcast(Protocol):
@@ -23,7 +24,11 @@ class Broadcast(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """Read some of ``segments`` with the columns of ``schema``, cast to ``target``."""
+    """Read some of ``segments`` with the columns of ``schema``, cast to ``target``.
+
+    Attributes:
+        carried: columns of which a copy is added (``exact_columns``).
+    """
 
     uri: str
     storage_options: Mapping[str, str]
@@ -32,6 +37,7 @@ class ReadTask:
     target: pa.Schema
     time_column: str
     addressed: bool
+    carried: tuple[str, ...] = ()
     checked: bool = True
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -48,5 +54,7 @@ class ReadTask:
                 addressed=self.addressed,
                 checked=self.checked,
             ):
-                table = pa.Table.from_batches([rows]).cast(self.target, safe=False)
-                yield from table.to_batches()
+                table = copies(pa.Table.from_batches([rows]), self.carried)
+                near = floored(table, self.time_column).select(self.target.names)
+                near = near.cast(self.target, safe=False)
+                yield from near.to_batches()

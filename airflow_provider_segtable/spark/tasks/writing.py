@@ -27,6 +27,7 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     check_rows,
     write_segment,
 )
+from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, restored
 from airflow_provider_segtable.spark.tasks.faults import reported
 
 SLOT = "__segtable_slot"
@@ -39,7 +40,8 @@ class WriteTask:
     """Parameters of a writing task; ``ids[slot]`` is the id of the slot's segment.
 
     ``placements[slot]`` is its placement; without placements, segments are of the first generation.
-    ``definition`` is the table's, for the footers.
+    ``definition`` is the table's, for the footers. ``carried`` are the columns whose copies follow
+    the table's columns (``exact_columns``).
     """
 
     uri: str
@@ -50,6 +52,7 @@ class WriteTask:
     storage_options: Mapping[str, str] = field(default_factory=SecretOptions)
     placements: tuple[SegmentPlacement, ...] = ()
     definition: bytes = b""
+    carried: tuple[str, ...] = ()
 
     def run(
         self, batches: Iterable[pa.RecordBatch], wrote: Callable[[str], None]
@@ -57,7 +60,8 @@ class WriteTask:
         """Write the rows of one partition; yield a result for every slot.
 
         Args:
-            batches: slot first, then the table's columns in their order; sorted by slot, then time.
+            batches: slot first, then the table's columns in their order, then copies; sorted by
+                slot, then time.
             wrote: called with each path that the task leaves behind when it succeeds.
         """
         files = open_files(self.uri, self.storage_options)
@@ -87,9 +91,11 @@ class WriteTask:
             wrote(path)
 
     def _checked(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        table = pa.Table.from_batches([rows]).rename_columns(self.schema.names)
+        copies = (PREFIX + name for name in self.carried)
+        table = pa.Table.from_batches([rows]).rename_columns([*self.schema.names, *copies])
+        exact = restored(table, self.schema)
         batches: list[pa.RecordBatch] = check_rows(
-            table, self.schema, self.time_column
+            exact, self.schema, self.time_column
         ).to_batches()
         return batches
 

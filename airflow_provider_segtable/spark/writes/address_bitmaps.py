@@ -16,9 +16,12 @@ from pyroaring import BitMap
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
-from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
+from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, SegtableError
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.chunks.packed_chunk import AnyChunk
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
+from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.row_bits import flags_of
 from airflow_provider_segtable.data.deletes.vector_file import Rows
 from airflow_provider_segtable.spark.driver.spark_errors import translated
@@ -69,7 +72,7 @@ def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
     if not wanted:
         return Collected(rows={}, named=0)
     bitmaps = {str(root): _words(some) for root, some in wanted.items()}
-    for segment in snapshot.segments():
+    for segment in snapshot.state.timeline.visible_near(root.interval for root in wanted):
         some = _places(segment, wanted) if segment.path and segment.traced else BitMap()
         if some:
             bitmaps[place(segment.path)] = _words(some)
@@ -88,15 +91,23 @@ def _words(rows: BitMap) -> Words:
 
 def _rooted(named: Mapping[str, BitMap], state: State) -> dict[SegmentId, BitMap]:
     """Return rows by root, from names that are roots or places."""
-    places: dict[str, Segment] = {}
-    if any("/" in name for name in named):
-        known = (s for s in state.timeline.segments() if s.path and s.traced)
-        places = {place(segment.path): segment for segment in known}
+    files = [name for name in named if "/" in name]
+    near = {c.key: c for name in files for c in _chunks_of(name, state.timeline)}
+    known = (s for chunk in near.values() for s in chunk.unpacked.segments() if s.path and s.traced)
+    places = {place(segment.path): segment for segment in known}
     found: dict[SegmentId, BitMap] = {}
     for name, rows in named.items():
         for root, some in _by_root(name, rows, places):
             found[root] = found[root] | some if root in found else some
     return found
+
+
+def _chunks_of(name: str, timeline: Timeline) -> Iterator[AnyChunk]:
+    """Return the chunks that may have a file: those that overlap the interval in its place."""
+    try:
+        return timeline.chunks(Interval.from_name(name.partition("/")[0]))
+    except (ValueError, SegtableError):
+        return iter(())
 
 
 def _by_root(

@@ -3,11 +3,11 @@
 1. A value of another type is cast by SQL's store assignment. If the cast changes the value, the
    running change fails, whatever ``spark.sql.ansi.enabled`` is. Floating columns take the nearest
    number.
-2. Columns that Spark cannot hold exactly (nanoseconds) cannot be written back, so a table with
-   such columns is changed here only if they are all set.
+2. Columns that Spark cannot hold exactly (nanoseconds) and that are not set are carried along as
+   copies (``tasks.exact_columns``). What an expression computes from them has microseconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -17,6 +17,7 @@ from pyspark.sql import types as T  # noqa: N812  # the same
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.tasks.exact_columns import inexact
 
 _EXACT = (T.IntegralType, T.DecimalType)
 
@@ -32,18 +33,9 @@ def expression(name: str, value: object) -> Column:
     return F.expr(value.text)
 
 
-def check_rewritable(schema: pa.Schema, given: Mapping[str, object]) -> None:
-    """Refuse to write back columns that Spark reads inexactly.
-
-    Raises:
-        InvalidInput: such a column is not set; the message names it.
-    """
-    for field, near in zip(schema, readable(schema), strict=True):
-        if field.type != near.type and field.name not in given:
-            raise InvalidInput(
-                f"column {field.name!r} is {field.type}, which Spark cannot write back as it was: "
-                "set it, or use Table.update or Table.merge, which work without Spark"
-            )
+def carried(schema: pa.Schema, given: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that are not set, and that Spark cannot hold exactly."""
+    return tuple(each.name for each in schema if each.name not in given and inexact(each))
 
 
 def assigned(frame: DataFrame, values: Mapping[str, Column], schema: pa.Schema) -> list[Column]:

@@ -34,6 +34,7 @@ from airflow_provider_segtable.spark.driver.spark_errors import raise_reported, 
 from airflow_provider_segtable.spark.reads.spark_schemas import check_columns
 from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
+from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX
 from airflow_provider_segtable.spark.tasks.writing import (
     RESULT,
     SLOT,
@@ -232,6 +233,7 @@ class _Writer:
             time_column=self.state.table.time_column,
             created=ticket.created,
             definition=self.definition,
+            carried=self._carried(),
         )
 
         noted = NotedWrite(task=task, left=left)
@@ -245,9 +247,11 @@ class _Writer:
     def _slotted(self, ticket: AppendTicket) -> DataFrame:
         """Return the rows dealt to tasks and sorted by slot and event time, slot first.
 
-        Columns are numbered instead of named: ``mapInArrow`` trips over dots and backticks.
+        Columns are numbered instead of named: ``mapInArrow`` trips over dots and backticks. The
+        copies of ``tasks.exact_columns`` come last.
         """
-        time, names = self.state.table.time_column, self.schema.names
+        time = self.state.table.time_column
+        names = [*self.schema.names, *(PREFIX + name for name in self._carried())]
         slots = sum(map(len, ticket.ids.values()))
         start = chunk_key(instant(self.rows, time), self.state.layout)
         placed = self.rows.join(F.broadcast(self._deal(ticket)), start == F.col("__segtable_start"))
@@ -259,6 +263,10 @@ class _Writer:
         )
         order = (F.col(SLOT), F.col(str(names.index(time))))
         return dealt(slotted, self._tasks(slots)).sortWithinPartitions(*order)
+
+    def _carried(self) -> tuple[str, ...]:
+        """Return the columns of which the rows have copies (``tasks.exact_columns``)."""
+        return tuple(name for name in self.schema.names if PREFIX + name in self.rows.columns)
 
     def _telling(self) -> list[str]:
         """Return the columns that determine a row's slot."""

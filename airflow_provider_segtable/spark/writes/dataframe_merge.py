@@ -17,12 +17,14 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import Matched, Merge, Sql, Unmatched
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
 from airflow_provider_segtable.spark.writes.address_bitmaps import Collected, collected
 from airflow_provider_segtable.spark.writes.assignments import (
     assigned,
-    check_rewritable,
+    carried,
     expression,
 )
 from airflow_provider_segtable.table.changes.row_engine import Selected
@@ -57,13 +59,12 @@ class Joining:
     def found(self) -> Selected[DataFrame]:
         """Return the rows to delete, and the rows to append."""
         schema, matched = self.snapshot.schema, self.request.matched
-        if matched is Matched.UPDATE:
-            given = self.request.set
-            check_rewritable(schema, dict.fromkeys(self.columns) if given is None else given)
         with translated("joining the source of a merge"):
             joined = self._joined()
             new = self._updated(joined, schema)
-            kept = joined.select(F.col(ROOT), F.col(ROW), F.col(_NUMBER), *new).localCheckpoint()
+            copies = (_of("target", name) for name in self.copies)
+            addresses = (F.col(ROOT), F.col(ROW), F.col(_NUMBER))
+            kept = joined.select(*addresses, *new, *copies).localCheckpoint()
         gone = collected(kept, self.snapshot.state)
         if matched is not Matched.IGNORE and gone.named > gone.matched:
             self._refuse_doubles(joined, kept)
@@ -82,9 +83,19 @@ class Joining:
         """Return the columns of the source."""
         return self.source.frame.columns
 
+    @property
+    def copies(self) -> dict[str, pa.Field]:
+        """Return the exact copies that updated rows have (``tasks.exact_columns``)."""
+        if self.request.matched is not Matched.UPDATE:
+            return {}
+        schema = self.snapshot.schema
+        given = self._fresh(schema) if self.request.set is None else self.request.set
+        return {PREFIX + name: copied(schema.field(name)) for name in carried(schema, given)}
+
     def _joined(self) -> DataFrame:
         """Return the table joined to the source: one row per match."""
-        target = scan(self.spark, self.snapshot, addressed=True).alias("target")
+        exactly = [name.removeprefix(PREFIX) for name in self.copies]
+        target = rows_to_change(self.spark, self.snapshot, carried=exactly)
         if isinstance(self.request.on, Sql):
             return target.join(self.source.numbered, F.expr(self.request.on.text))
         same = (_of("target", name) == _of("source", name) for name in self.request.on)
@@ -116,7 +127,9 @@ class Joining:
                 name: column(alone, name) if name in self.columns else F.lit(None)
                 for name in schema.names
             }
-            parts.append(alone.select(*assigned(alone, values, schema)))
+            kinds = spark_schema(readable(pa.schema(self.copies.values())))
+            none = (F.lit(None).cast(each.dataType).alias(each.name) for each in kinds)
+            parts.append(alone.select(*assigned(alone, values, schema), *none))
         return reduce(DataFrame.union, parts) if parts else None
 
     def _refuse_doubles(self, joined: DataFrame, kept: DataFrame) -> None:

@@ -7,6 +7,7 @@
    ingest.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -26,13 +27,14 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX
 from airflow_provider_segtable.spark.writes.address_bitmaps import collected, present
 from airflow_provider_segtable.spark.writes.assignments import (
     assigned,
-    check_rewritable,
+    carried,
     expression,
 )
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, prepared
@@ -81,13 +83,14 @@ class SparkEngine:
 
     def _updated(self, snapshot: Snapshot, request: Update) -> Selected[DataFrame]:
         schema = snapshot.schema
-        check_rewritable(schema, request.set)
+        kept_exactly = carried(schema, request.set)
         given = {name: expression(name, value) for name, value in request.set.items()}
         with translated("looking for the rows to update"):
-            found = self._rows(snapshot, request, addressed=True)
+            found = self._rows(snapshot, request, addressed=True, exactly=kept_exactly)
             values = {name: given.get(name, column(found, name)) for name in schema.names}
             new = assigned(found, values, schema)
-            kept = found.select(*new, F.col(ROOT), F.col(ROW)).localCheckpoint()
+            copies = (column(found, PREFIX + name) for name in kept_exactly)
+            kept = found.select(*new, *copies, F.col(ROOT), F.col(ROW)).localCheckpoint()
         gone = collected(kept, snapshot.state)
         if not gone.matched:
             return Selected(matched=0)
@@ -98,10 +101,17 @@ class SparkEngine:
             count=lambda: gone.named,
         )
 
-    def _rows(self, snapshot: Snapshot, request: Delete | Update, *, addressed: bool) -> DataFrame:
-        """Return the selected rows of a snapshot."""
+    def _rows(
+        self,
+        snapshot: Snapshot,
+        request: Delete | Update,
+        *,
+        addressed: bool,
+        exactly: Sequence[str] = (),
+    ) -> DataFrame:
+        """Return the selected rows of a snapshot, with exact copies of some columns."""
         with translated("looking for the rows to change"):
-            frame = scan(self.spark, snapshot, addressed=addressed).alias("target")
+            frame = rows_to_change(self.spark, snapshot, addressed=addressed, carried=exactly)
             where = request.where
             if isinstance(where, Predicate):
                 frame = frame.where(matching(where, frame))
