@@ -1,0 +1,1 @@
+"""Primary-key tables: how rows of equal keys become one."""

@@ -1,0 +1,1 @@
+"""Merging the rows of primary-key tables, and their buckets."""
