@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     DELETE,
@@ -95,9 +96,10 @@ def check_keys(rows: pa.Table, key: Sequence[str]) -> None:
         column = rows.column(name)
         if column.null_count:
             first = pc.index(column.is_null(), True).as_py()
+            rows_without = counted(column.null_count, "row")
             raise InvalidInput(
-                f"{column.null_count} rows, the first at {first}, have null in the key column "
-                f"{name!r}: leave them out, or choose another key"
+                f"{rows_without} without a key: column {name!r} is null, first in row {first}; "
+                "leave null keys out, or choose another key"
             )
 
 

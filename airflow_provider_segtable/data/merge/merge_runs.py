@@ -1,6 +1,7 @@
 """The merge of sorted runs, in bounded memory: log files, a base file, or both.
 
-1. A run is the rows of a file as batches, sorted by key. Files are keyed (``keyed_rows``).
+1. A run is the rows of a file as batches, sorted by key (``keyed_rows``). The order of batches is
+   checked, that of the rows in a batch where they are merged.
 2. The merge goes through the keys in *windows*. A window ends before the least of the keys that are
    last in the batches at hand, of runs with batches left; so no run has more rows of its keys.
 3. The rows of a window are merged in memory (``merging``). A window to which one run alone
@@ -20,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.data.merge.merged_rows import kept
 from airflow_provider_segtable.data.merge.merging import merged_sorted
@@ -109,8 +111,14 @@ class _Cursor:
             if batch is None or not batch.num_rows:
                 continue
             table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
+            before = self.last
             self.rows = pa.concat_tables([self.rows, table]) if self.rows.num_rows else table
             self.last = self._at(self.rows.num_rows - 1)
+            if not before <= self._at(0) <= self.last:
+                raise CorruptTable(
+                    f"rows are not sorted by key: {self.last} after {max(before, self._at(0))}; "
+                    "run segtable verify"
+                )
 
     def cut(self, end: Key | None) -> pa.Table:
         """Take out the rows before a key; all rows if it is None."""

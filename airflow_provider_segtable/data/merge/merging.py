@@ -11,7 +11,8 @@ from airflow_provider_segtable.data.merge.latest import latest
 from airflow_provider_segtable.data.merge.merged_rows import MergedRows
 from airflow_provider_segtable.data.merge.partial_update import partial_update
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
-from airflow_provider_segtable.data.sort.sort_keys import Codes, is_sorted
+from airflow_provider_segtable.data.merge.text_codes import is_text, text_codes
+from airflow_provider_segtable.data.sort.sort_keys import Codes, composed, is_sorted
 
 Engine = Callable[[pa.Table, KeyGroups, MergeRules, RootOrders], MergedRows]
 
@@ -57,7 +58,11 @@ def merged_sorted(parts: Sequence[pa.Table], rules: MergeRules, roots: RootOrder
 
 def key_codes(table: pa.Table, rules: MergeRules) -> Codes:
     """Return codes of the rows' keys."""
-    return codes_of([whole(table.column(name)) for name in rules.key])
+    return composed([_key_codes(whole(table.column(name))) for name in rules.key])
+
+
+def _key_codes(column: pa.Array) -> Codes:
+    return text_codes(column) if is_text(column.type) else codes_of([column])
 
 
 def _merged(table: pa.Table, codes: Codes, rules: MergeRules, roots: RootOrders) -> pa.Table:
