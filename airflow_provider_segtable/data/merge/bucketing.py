@@ -85,7 +85,7 @@ def _hashed(name: str, column: pa.Array, seeds: Hashes) -> Hashes:
     if is_.is_decimal128(kind):
         return _decimals(column, seeds)
     raise InvalidInput(
-        f"column {name!r} is {kind}, which is no type of a primary key: use integers, text, bytes, "
+        f"column {name!r} is {kind}, which is not a key type: use integers, text, bytes, "
         "booleans, dates, decimals, or times of at most microseconds"
     )
 

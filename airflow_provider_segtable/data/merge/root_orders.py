@@ -112,7 +112,7 @@ class RootOrders:
             known = self.partitions[places] == partitions
         if not known.all():
             raise CorruptTable(
-                f"a row has root {partitions[np.argmin(known)]}, which is none of the "
-                f"{len(self.partitions)} known ones: run segtable verify"
+                f"a row has root {partitions[np.argmin(known)]}, which is not among the "
+                f"{len(self.partitions)} known roots: run segtable verify"
             )
         return places
