@@ -1,15 +1,15 @@
 """Carry out ``segtable delete``, ``update`` and ``merge``, and print their results.
 
 1. This process does simple changes itself, which saves Spark's start: simple SQL (``data.sql``) as
-   conditions and new values, one local file that fits in memory. Spark does the others.
-   ``--engine`` overrides the choice.
+   conditions and new values, files (here or in an object store) that fit in memory. Spark does the
+   others. ``--engine`` overrides the choice.
 2. Errors for both engines (unknown column, missing file) are reported before Spark starts.
 3. A dry run counts the rows of the newest version that would change, and commits nothing.
 """
 
-from pathlib import Path
+from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from rich.text import Text
 
@@ -17,39 +17,35 @@ from airflow_provider_segtable.cli.display.change_facts import change_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
 from airflow_provider_segtable.cli.input.engines import check_spark
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark
-from airflow_provider_segtable.core.requests.change_request import (
-    ChangeRequest,
-    FileRows,
-    GivenRows,
-    Merge,
-    with_rows,
-)
+from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, NotFound
+from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.planning.engine import Engine
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from airflow_provider_segtable.data.files.input_files import InputFile
-
+Options: TypeAlias = Mapping[str, str]
 _DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
 _DONE = {"delete": "deleted", "update": "updated", "merge": "merged", "overwrite": "overwritten"}
 
 
 def changed(
-    uri: str, table: Any, request: ChangeRequest, engine: Engine, master: str | None
+    uri: str,
+    table: Any,
+    request: ChangeRequest,
+    engine: Engine,
+    master: str | None,
+    options: Options,
 ) -> Facts:
-    """Carry out a change, and return its result."""
+    """Carry out a change, and return its result; ``options`` are of the files' object store."""
     start = monotonic()
     if request.appends:
         _ = table.ports.coordinator  # fails first if there is no ZooKeeper
-    state, schema = table.state(), table.snapshot().schema
-    before = request.commit_id is not None and request.commit_id in state.commits
-    used = _engine(state, schema, request, engine)
+    before = request.commit_id is not None and request.commit_id in table.state().commits
+    used = _engine(table, request, engine, options)
     with progress() as bar:
         bar.add_task(_DOING[request.kind], total=None)
         if used is Engine.LOCAL:
-            result = table.change(with_rows(request, lambda file: _read(file, schema)))
+            from airflow_provider_segtable.table.changes.file_rows import with_files
+
+            result = table.change(with_files(request, table.snapshot().schema, options))
         else:
             check_spark()
             from airflow_provider_segtable.cli.on_spark import change_rows
@@ -80,88 +76,24 @@ def tell(facts: Facts, *, as_json: bool) -> None:
         show(Text.assemble((f"{_DONE[facts['kind']]}{again}", "green"), line))
 
 
-def _engine(state: Any, schema: "pa.Schema", request: ChangeRequest, wanted: Engine) -> Engine:
+def _engine(table: Any, request: ChangeRequest, wanted: Engine, options: Options) -> Engine:
     """Return the engine for a change.
 
     Raises:
         NeedsSpark: only Spark can do the change, but the local engine is requested.
+        InvalidInput: there is no file of this name.
     """
-    from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+    from airflow_provider_segtable.table.changes.file_rows import why_spark
 
     if wanted is Engine.SPARK:
         return wanted
-    only_predicates = state.table.kind.deletion is DeletionForm.PREDICATE
-    why = None if only_predicates else _why_spark(schema, request)
-    if why is None:
+    try:
+        why = why_spark(request, table.snapshot(), options)
+    except NotFound as error:
+        raise InvalidInput(str(error)) from error
+    if not why:
         return Engine.LOCAL
     if wanted is Engine.LOCAL:
         raise NeedsSpark(f"--engine local cannot do this: {why}")
     note("[dim]with Spark, as this process alone cannot do it (--engine local says why)[/]")
     return Engine.SPARK
-
-
-def _why_spark(schema: "pa.Schema", request: ChangeRequest) -> str | None:
-    """Return why a change needs Spark, or None.
-
-    Raises:
-        SchemaMismatch: there is no such column, or no such value in it.
-        InvalidInput: the file is broken, or Spark cannot evaluate the request either.
-    """
-    from airflow_provider_segtable.data.files.input_files import schema_of
-    from airflow_provider_segtable.table.changes.arrow_engine import check_sql
-
-    file = request.source if isinstance(request, Merge) else request.rows
-    columns = None
-    if isinstance(file, FileRows):
-        _check_there(file.path)
-        why = _why_not_read(file)
-        if why:
-            return why
-        columns = schema_of(_input(file))
-    try:
-        check_sql(request, schema, columns)
-    except NeedsSpark as error:
-        return str(error)
-    return None
-
-
-def _of_spark(name: str) -> bool:
-    """Return whether a name is a URI, a pattern or a folder, which only Spark reads."""
-    return "://" in name or any(mark in name for mark in "*?[{") or Path(name).is_dir()
-
-
-def _check_there(name: str) -> None:
-    if not (_of_spark(name) or Path(name).exists()):
-        raise InvalidInput(f"there is no file {name}: check the path, or give a URI")
-
-
-def _why_not_read(file: FileRows) -> str | None:
-    """Return why this process cannot read a file, or None."""
-    if _of_spark(file.path):
-        return f"{file} is not a single file on this machine"
-    if file.options:
-        return "--option needs --engine spark, it goes to Spark's reader"
-    try:
-        _ = _input(file).format
-    except InvalidInput as error:
-        return str(error)
-    return None
-
-
-def _read(file: FileRows, schema: "pa.Schema") -> GivenRows:
-    """Read the columns that the file has, in the table's types."""
-    import pyarrow as pa
-
-    from airflow_provider_segtable.data.files.input_files import read_rows, schema_of
-    from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows
-
-    source = _input(file)
-    names = schema_of(source).names
-    some = pa.schema([each for each in schema if each.name in names])
-    return arrow_rows(read_rows(source, some))
-
-
-def _input(file: FileRows) -> "InputFile":
-    from airflow_provider_segtable.data.files.input_files import InputFile
-
-    return InputFile(file.path, file.format)

@@ -1,10 +1,14 @@
 """Delete, update and merge rows as tasks: each commits one event (``operators.commit``), or none.
 
-The application ``change`` does the work. Compactions and appends go on meanwhile, and need not
-wait. A task that is cleared and run again in the same DAG run changes nothing.
+1. Compactions and appends go on meanwhile, and need not wait. A task that is cleared and run again
+   in the same DAG run changes nothing.
+2. Choose the engine (``planning.engine``) by the size of the table and of the files. The task
+   itself evaluates simple SQL (``data.sql``) and reads files at paths and in object stores, with
+   the connection's storage options; the application ``change`` does everything else, on Spark.
 """
 
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.arguments import plain
@@ -24,14 +28,17 @@ from airflow_provider_segtable.core.requests.change_request import (
     action,
     selected,
 )
+from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.commit import SegtableCommitOperator
+from airflow_provider_segtable.planning.engine import LOCAL_BYTES, Choice, Engine, chosen_engine
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 _RESULT = ("kind", "event", "matched", "deleted", "inserted", "seconds")
 
 
 class SegtableChangeOperator(SegtableCommitOperator):
-    """Change rows of one table on Spark; a base of the three operators.
+    """Change rows of one table, in the task itself or on Spark; a base of the three operators.
 
     Returns ``{"kind", "event", "matched", "deleted", "inserted", "seconds", "dry_run",
     "changed_before"}``; ``event`` is None if no row matched, and of a dry run; ``deleted`` is None
@@ -39,6 +46,10 @@ class SegtableChangeOperator(SegtableCommitOperator):
 
     Args:
         dry_run: only count the rows that would change; nothing is written.
+        engine: ``local``: in the task itself, where files and changed rows must fit in memory.
+            ``spark``: by a Spark application. ``auto``: local up to ``local_bytes``, else Spark;
+            Spark for what only Spark can do.
+        local_bytes: most bytes of table and files that ``auto`` reads in the task itself.
         kwargs: see ``SegtableCommitOperator``.
     """
 
@@ -47,10 +58,20 @@ class SegtableChangeOperator(SegtableCommitOperator):
     nothing = "changed nothing"
     kind: ClassVar[str]
     ui_color = "#f5dfe8"
+    template_fields: Sequence[str] = ("engine", *SegtableCommitOperator.template_fields)
 
-    def __init__(self, *, dry_run: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        dry_run: bool = False,
+        engine: str = Engine.AUTO,
+        local_bytes: int = LOCAL_BYTES,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.only_look = dry_run  # operators have a method ``dry_run``
+        self.engine = str(engine)
+        self.local_bytes = local_bytes
 
     def request(self, commit_id: str | None) -> ChangeRequest:
         """Return the change request.
@@ -67,7 +88,52 @@ class SegtableChangeOperator(SegtableCommitOperator):
 
     def asked(self, commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
+        Engine.of(self.engine)
         return arguments_of(self.request(commit_id))
+
+    def here(self, ports: TableContext, commit_id: str | None) -> dict[str, Any] | None:
+        """Change rows in this process, unless Spark has to."""
+        from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
+        from airflow_provider_segtable.table.changes.file_rows import with_files
+        from airflow_provider_segtable.table.changes.run_change import run_change
+
+        start, stored = monotonic(), ports.storage_options
+        request = self.request(commit_id)
+        snapshot = Snapshot(ports=ports, state=ports.log.load())
+        choice = self._choice(request, snapshot)
+        self.log.info("%s %s", self.what, choice)
+        if not choice.local:
+            return None
+        if self.options:
+            raise InvalidInput(
+                f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
+                "set engine to auto or spark"
+            )
+        read = with_files(request, snapshot.schema, stored)
+        done = run_change(ports, read, ArrowEngine(), wait_s=self.wait_s)
+        facts = {
+            "event": done.n,
+            "matched": done.matched,
+            "deleted": done.deleted,
+            "inserted": done.inserted,
+        }
+        told = {"kind": self.kind, **facts, "seconds": round(monotonic() - start, 3)}
+        return {**told, "dry_run": self.only_look, self.before: False}
+
+    def _choice(self, request: ChangeRequest, snapshot: Snapshot) -> Choice:
+        from airflow_provider_segtable.table.changes.file_rows import size_of, why_spark
+
+        wish, stored = Engine.of(self.engine), snapshot.ports.storage_options
+        auto = wish is Engine.AUTO
+        why = why_spark(request, snapshot, stored) if auto else ""
+        table = sum(segment.size for segment in snapshot.segments()) if auto else 0
+        return chosen_engine(
+            wish,
+            size=table + (size_of(request, stored) if auto and not why else 0),
+            only_spark=why,
+            spark_here=lambda: self.can_launch(SegtableHook(self.segtable_conn_id).place),
+            local_bytes=self.local_bytes,
+        )
 
     def named(self, commit_id: str | None) -> dict[str, Any]:
         """Return the fields that all requests have."""
@@ -116,8 +182,8 @@ class SegtableRowsOperator(SegtableChangeOperator):
     Args:
         where: a Spark SQL expression. If it renders to an empty text, the task fails: an empty
             predicate never selects all rows.
-        matches: a file, folder or pattern that Spark can read; selects the rows equal to one of
-            its rows. If ``where`` is given too, both must hold.
+        matches: path, URI or pattern of files, or anything that Spark can read; selects the rows
+            equal to one of its rows. If ``where`` is given too, both must hold.
         on: the columns to compare with ``matches``; by default all columns of the file.
         format: format of ``matches``; by default taken from the suffix.
         all_rows: select every row.
@@ -195,7 +261,7 @@ class SegtableMergeOperator(SegtableChangeOperator):
     """Merge rows of a source into the table, by key.
 
     Args:
-        source: a file, folder or pattern that Spark can read.
+        source: path, URI or pattern of files, or anything that Spark can read.
         on: the key columns; a table row and a source row match if these are equal.
         matched: action on matched table rows: update, delete or ignore.
         unmatched: action on unmatched source rows: insert or ignore.

@@ -3,16 +3,15 @@
 1. One event, once (``operators.commit``), whichever engine its tries use. A new run of the DAG
    appends again.
 2. Choose the engine (``planning.engine``) by the size of the files. The task itself reads Parquet,
-   CSV and JSON lines that it can see under the given paths; Spark reads everything else: URIs of
-   object stores, folders, other formats, reader options.
+   CSV and JSON lines, at paths and in object stores, with the connection's storage options; Spark
+   reads everything else: folders, other formats, reader options, stores that this worker cannot
+   reach.
 3. A pattern without a file is an error that is retried: the file may come later. A file that does
    not fit the table fails the task at once.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from glob import glob, has_magic
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_segtable.core.arguments import option, plain, shown
@@ -35,12 +34,14 @@ from airflow_provider_segtable.table.context import TableContext
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_segtable.data.files.input_files import InputFile
+
 
 class SegtableFilesOperator(SegtableCommitOperator):
     """Commit the rows of files in one event, in the task itself or on Spark; a base class.
 
     Args:
-        files: path, pattern or URI, or a list of them, or the JSON text of such a list.
+        files: path, URI or pattern of either, or a list of them, or the JSON text of such a list.
         format: ``parquet``, ``csv``, ``json``, or another one that Spark reads; by default taken
             from each file's suffix.
         engine: ``local``: in the task itself, where all rows must fit in memory. ``spark``: by a
@@ -82,23 +83,27 @@ class SegtableFilesOperator(SegtableCommitOperator):
     def asked(self, commit_id: str | None) -> Sequence[str]:
         """Return the application's arguments."""
         Engine.of(self.engine)
-        sources = (
-            option("source", name)
-            for file in given_files(self.files)
-            for name in ([file] if readable(file, self.format) else expanded(file))
-        )
+        sources = (option("source", name) for name in self._for_spark())
         named = (option("commit-id", commit_id),) if commit_id else ()
         given = self.options or {}
         read = (option("option", f"{k}={v}") for k, v in given.items() if not is_secret_name(k))
         kind = (option("format", self.format),) if self.format else ()
         return (*sources, *kind, *read, *named)
 
+    def _for_spark(self) -> Iterator[str]:
+        """Yield the names for Spark, which finds no format in a local pattern like ``day.*``."""
+        from airflow_provider_segtable.data.files.input_paths import expanded, readable
+
+        for file in given_files(self.files):
+            as_it_is = "://" in file or readable(file, self.format)
+            yield from [file] if as_it_is else expanded(file, {})
+
     def here(self, ports: TableContext, commit_id: str | None) -> dict[str, Any] | None:
         """Write the files' rows in this process, unless Spark has to."""
         import pyarrow as pa
 
         state, files = ports.log.load(), given_files(self.files)
-        choice = self._choice(state, files)
+        choice = self._choice(state, files, ports.storage_options)
         self.log.info("%s %s", counted(len(files), "path"), choice)
         if not choice.local:
             return None
@@ -108,9 +113,9 @@ class SegtableFilesOperator(SegtableCommitOperator):
                 "set engine to auto or spark"
             )
         rows = []
-        for path in found_files(files):
-            rows.append(rows_of(path, self.format, state))
-            self.log.info("%s: %s", path, counted(rows[-1].num_rows, "row"))
+        for file in self._there(files, ports.storage_options):
+            rows.append(rows_of(file, state))
+            self.log.info("%s: %s", file.place, counted(rows[-1].num_rows, "row"))
         told = self.written(ports, pa.concat_tables(rows), commit_id)
         return {**told, self.before: False}
 
@@ -120,10 +125,19 @@ class SegtableFilesOperator(SegtableCommitOperator):
         """Write rows in this process, and return the result."""
         raise NotImplementedError
 
-    def only_spark(self, state: State, files: Sequence[str]) -> str:
-        """Return why only Spark can do it; empty if this process can."""
-        named = [name for file in files for name in expanded(file)]
-        return only_spark(state) or spark_reads(named, self.format, self.options)
+    def only_spark(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> str:
+        """Return why only Spark can do it; empty if this process can.
+
+        Args:
+            state: the table's newest state.
+            files: paths, URIs and patterns.
+            stored: storage options of the files.
+        """
+        from airflow_provider_segtable.data.files.input_paths import only_spark_reads
+
+        if self.options:
+            return f"option {next(iter(self.options))} is one of Spark's reader"
+        return only_spark(state) or only_spark_reads(files, self.format, stored)
 
     def logged(self, ports: TableContext, n: int) -> dict[str, Any]:
         """Return the append or overwrite of event ``n``."""
@@ -150,13 +164,27 @@ class SegtableFilesOperator(SegtableCommitOperator):
             f"{describe_size(told['bytes'])}, {counted(told['segments'], 'segment')}"
         )
 
-    def _choice(self, state: State, files: Sequence[str]) -> Choice:
+    def _there(self, files: Sequence[str], stored: Mapping[str, str]) -> "Iterator[InputFile]":
+        """Yield the files that are there, sorted within each pattern.
+
+        Raises:
+            NotFound: a path or pattern has no file.
+        """
+        from airflow_provider_segtable.data.files.input_paths import found_files
+
+        for name in files:
+            found = found_files(name, self.format, stored)
+            if not found:
+                raise NotFound(f"no file at {name!r}: check the path, and that this worker sees it")
+            yield from found
+
+    def _choice(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> Choice:
         wish = Engine.of(self.engine)
-        why = self.only_spark(state, files) if wish is Engine.AUTO else ""
+        why = self.only_spark(state, files, stored) if wish is Engine.AUTO else ""
         sized = wish is Engine.AUTO and not why
         return chosen_engine(
             wish,
-            size=sum(path.stat().st_size for path in found_files(files)) if sized else 0,
+            size=sum(file.size() for file in self._there(files, stored)) if sized else 0,
             only_spark=why,
             spark_here=lambda: self.can_launch(SegtableHook(self.segtable_conn_id).place),
             local_bytes=self.local_bytes,
@@ -203,64 +231,19 @@ def given_files(files: str | Sequence[str]) -> list[str]:
     return [plain("files", file) for file in found]
 
 
-def expanded(file: str) -> list[str]:
-    """Return the files of a local pattern, sorted; any other text, or one without files, itself."""
-    found = sorted(glob(file, recursive=True)) if has_magic(file) else []  # noqa: PTH207
-    return found or [file]
-
-
-def found_files(files: Sequence[str]) -> Iterator[Path]:
-    """Yield the files of paths and patterns, sorted within each pattern.
-
-    Raises:
-        NotFound: a path or pattern has no file.
-    """
-    for file in files:
-        there = [Path(name) for name in expanded(file) if Path(name).exists()]
-        if not there:
-            raise NotFound(f"no file at {file!r}: check the path, and that this worker sees it")
-        yield from there
-
-
-def rows_of(path: Path, kind: str | None, state: State) -> Any:
+def rows_of(file: "InputFile", state: State) -> "pa.Table":
     """Return a file's rows in the table's columns and types.
 
     Raises:
         InvalidInput: it cannot be read, or its rows do not fit; the message names the file.
     """
-    from airflow_provider_segtable.data.files.input_files import InputFile, read_rows
+    from airflow_provider_segtable.data.files.input_files import read_rows
     from airflow_provider_segtable.data.jobs.segment_writer import check_rows
     from airflow_provider_segtable.table.lifetime.definition import given_schema
 
     schema = given_schema(state.table)
-    rows = read_rows(InputFile(str(path), kind), schema)
+    rows = read_rows(file, schema)
     try:
         return check_rows(rows, schema, state.table.time_column)
     except InvalidInput as error:
-        raise type(error)(f"{path}: {error}") from error
-
-
-def spark_reads(files: Sequence[str], kind: str | None, options: Mapping[str, str] | None) -> str:
-    """Return why only Spark can read files; empty if this process can."""
-    from airflow_provider_segtable.data.files.input_files import FORMATS
-
-    if options:
-        return f"option {next(iter(options))} is one of Spark's reader"
-    for file in files:
-        if "://" in file:
-            return f"{file} is not a local path"
-        if Path(file).is_dir():
-            return f"{file} is a folder"
-        if not readable(file, kind):
-            return f"{file} is not one of {', '.join(FORMATS)}"
-    return ""
-
-
-def readable(file: str, kind: str | None) -> bool:
-    """Return whether a name, or the given format, tells a format that this process reads."""
-    from airflow_provider_segtable.data.files.input_files import InputFile
-
-    try:
-        return bool(InputFile(file, kind).format)
-    except InvalidInput:
-        return False
+        raise type(error)(f"{file.place}: {error}") from error

@@ -96,12 +96,12 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
         dry = ("--dry-run",) if request.dry_run else ()
         return (*super().asked(commit_id), which, *dry)
 
-    def only_spark(self, state: State, files: Sequence[str]) -> str:
+    def only_spark(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> str:
         """Return why only Spark can do it; empty if this process can."""
         from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
         from airflow_provider_segtable.data.arrow.where import why_not_here
 
-        why = super().only_spark(state, files)
+        why = super().only_spark(state, files, stored)
         return why or why_not_here(self.where, to_arrow(state.table.schema))
 
     def written(

@@ -86,7 +86,8 @@ def options(arguments: list[str]) -> dict[str, str]:
 
 
 def deleter(launcher: InThisProcess, **overrides: Any) -> SegtableDeleteOperator:
-    arguments = {"table": "flights", "where": "row < 60", "launcher": launcher, **overrides}
+    arguments = {"table": "flights", "where": "row < 60", "engine": "spark", "launcher": launcher}
+    arguments |= overrides
     return SegtableDeleteOperator(task_id="delete", **arguments)
 
 

@@ -261,7 +261,12 @@ def test_neither_triggers_nor_xcoms_nor_files_of_the_table_hold_credentials(
         task_id="t", table="flights", engine="spark", launcher=InThisProcess(), wait_s=0
     ).execute(RUN)
     far = SegtableDeleteOperator(
-        task_id="t", table="flights", where="row < 6", deferrable=True, launcher=Far(kept)
+        task_id="t",
+        table="flights",
+        where="row < 6",
+        engine="spark",
+        deferrable=True,
+        launcher=Far(kept),
     )
     with pytest.raises(TaskDeferred) as deferred:
         far.execute(RUN)

@@ -65,6 +65,7 @@ class Cluster:
 
 def deleter(**overrides: Any) -> SegtableDeleteOperator:
     arguments = {"table": "flights", "where": "row < 60", "launcher": Cluster(), "deferrable": True}
+    arguments["engine"] = "spark"
     return SegtableDeleteOperator(
         task_id="delete", **{**arguments, "poll_interval": LONG_S, **overrides}
     )

@@ -17,7 +17,6 @@ from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.operators.ingest import (
     SegtableIngestOperator,
     given_files,
-    spark_reads,
 )
 from airflow_provider_segtable.operators.overwrite import SegtableOverwriteOperator
 from airflow_provider_segtable.table.table import Table
@@ -145,23 +144,28 @@ def test_files_that_name_nothing_are_refused(given: object) -> None:
         given_files(given)
 
 
+@pytest.mark.usefixtures("flights")
 @pytest.mark.parametrize(
-    ("file", "kind", "options", "why"),
+    ("fields", "why"),
     [
-        ("/a.csv.gz", None, {}, ""),
-        ("/a.dat", "csv", {}, ""),
-        ("s3://lake/a.csv", None, {}, "not a local path"),
-        ("/", None, {}, "is a folder"),
-        ("/a.orc", None, {}, "is not one of parquet, csv, json"),
-        ("/a.csv", None, {"nullValue": "NA"}, "option nullValue"),
+        ({"files": "/a.orc"}, "is not one of parquet, csv, json"),
+        ({"files": "/"}, "is a folder"),
+        ({"files": "hdfs://lake/a.csv"}, "has a scheme that is read by Spark only"),
+        ({"files": "/{a,b}.csv"}, "is a pattern of Spark's"),
+        ({"files": "/a.csv", "options": {"nullValue": "NA"}}, "option nullValue"),
     ],
 )
 def test_what_the_task_cannot_read_goes_to_spark(
-    file: str, kind: str | None, options: dict[str, str], why: str
+    fields: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Object stores, folders, other formats and reader options are Spark's, with the reason."""
-    found = spark_reads([file], kind, options)
-    assert (why in found) if why else found == ""
+    """Folders, other formats, schemes and patterns, and reader options; with the reason."""
+    launcher = Recorded(appends=False, fault="not here")
+    with pytest.raises(AirflowException, match="not here"):
+        ingester(launcher=launcher, **fields).execute(RUN)
+    assert f"--source={fields['files']}" in launcher.launched[0]
+    assert f"1 path on Spark: {why}" in capsys.readouterr().out.replace(
+        f"{fields['files']} {why}", why
+    )
 
 
 def test_an_interval_is_loaded_again(flights: Flights, landing: Path) -> None:

@@ -25,6 +25,9 @@ def lake(s3: LoopbackS3, monkeypatch: pytest.MonkeyPatch) -> str:
     pc.write_csv(trips(6, first_hour=6), text)
     store.put("day=1/trips.parquet", parquet.getvalue())
     store.put("trips.csv.gz", gzip.compress(text.getvalue()))
+    store.put("forget/a b.csv", b"who\nuser 1\n")
+    store.put("forget/more.csv", b"who\nuser 2\n")
+    store.put("paid.jsonl", b'{"at": "2013-01-01T00:00:00Z", "amount": 99.5}\n')
     return s3.uri("lake")
 
 
@@ -40,6 +43,40 @@ def test_files_of_s3_are_ingested(run: Run, lake: str) -> None:
     day = ("--overwrite", "2013-01-01/2013-01-02")
     told = json.loads(run("ingest", "t", parquet, *day, "--json").stdout)
     assert (told["engine"], told["inserted"]) == ("local", 6)
+
+
+def test_files_of_s3_select_rows_and_are_merged(run: Run, lake: str) -> None:
+    """By name and by pattern, in this process; a key that is not there is named."""
+    parquet = f"{lake}/day=1/trips.parquet"
+    assert run("table", "create", "t", "--like", parquet, "--time", "at").exit_code == 0
+    assert run("ingest", "t", f"{lake}/*/tr?ps.parquet").exit_code == 0
+    forget = ("delete", "t", "--matches", f"{lake}/forget/*.csv", "--json")
+    gone = json.loads(run(*forget).stdout)
+    assert (gone["engine"], gone["matched"]) == ("local", 2)
+    merge = ("merge", "t", f"{lake}/paid.jsonl", "--on", "at", "--unmatched", "ignore", "--json")
+    told = json.loads(run(*merge).stdout)
+    assert (told["engine"], told["matched"], told["inserted"]) == ("local", 1, 1)
+    paid = json.loads(
+        run("table", "scan", "t", "--where", "amount > 99", "--count", "--json").stdout
+    )
+    assert paid["rows"] == 1
+    result = run("delete", "t", "--matches", f"{lake}/nope.csv", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["error"]) == (2, "InvalidInput")
+    assert "nope.csv" in result.stderr
+
+
+def test_a_store_that_does_not_answer_is_said(run: Run, lake: str) -> None:
+    """No Spark is started for it if the local engine is asked for; the reason names the store."""
+    parquet = f"{lake}/day=1/trips.parquet"
+    assert run("table", "create", "t", "--like", parquet, "--time", "at").exit_code == 0
+    nowhere = ("--storage-option", "endpoint=http://127.0.0.1:9", "--engine", "local", "--json")
+    result = run("delete", "t", "--matches", parquet, *nowhere)
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["error"]) == (2, "NeedsSpark")
+    assert "cannot be reached" in told["message"]
+    result = run("ingest", "t", parquet, *nowhere)
+    assert json.loads(result.stdout)["error"] == "StorageError"
+    assert "Traceback" not in result.output
 
 
 def test_a_wrong_name_is_said_in_one_line(run: Run, lake: str) -> None:

@@ -2,7 +2,8 @@
 
 1. Formats without types (CSV, JSON) are read in the table's types. Their times follow one rule
    (``data.arrow.text_times``), however many rows have a zone.
-2. If a file cannot be read, ``InvalidInput`` names the file and the reason.
+2. If a file cannot be read, ``InvalidInput`` names the file and the reason. If an object store does
+   not answer, or refuses access, it is a ``StorageError``: the same may work later.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,8 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, StorageError
+from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.storable_types import storable
@@ -84,9 +86,15 @@ class InputFile:
 
     def size(self) -> int:
         """Return its bytes; 0 if there is no such file."""
-        system, path = self._opened()
-        with _readable(self.place):
-            return system.get_file_info(path).size or 0
+        return self._there().size or 0
+
+    def is_file(self) -> bool:
+        """Return whether it is there, as a file or an object."""
+        return bool(self._there().type == fs.FileType.File)
+
+    def is_folder(self) -> bool:
+        """Return whether it is a folder, or other objects' names begin with it."""
+        return bool(self._there().type == fs.FileType.Directory)
 
     def seekable(self) -> pa.NativeFile:
         """Open it for random access."""
@@ -97,6 +105,11 @@ class InputFile:
         """Open it to be read from its start, decompressed by its suffix."""
         system, path = self._opened()
         return system.open_input_stream(path, compression="detect")
+
+    def _there(self) -> fs.FileInfo:
+        system, path = self._opened()
+        with _readable(self.place):
+            return system.get_file_info(path)
 
     def _opened(self) -> tuple[fs.FileSystem, str]:
         if not self.remote:
@@ -195,9 +208,26 @@ def _timed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def reaching(place: str) -> Iterator[None]:
+    """Translate errors of an object store that does not answer, or refuses access."""
     try:
         yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if "://" not in place:
+            raise
+        raise StorageError(
+            f"{place} cannot be reached: {redacted(str(error))}: check the storage options, and "
+            "try again"
+        ) from error
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        with reaching(path):
+            yield
     except pa.ArrowInvalid as error:
         if any(words in str(error) for words in _OF_A_VALUE):
             raise SchemaMismatch(f"{path}: {error}: correct the value or the schema") from error

@@ -17,6 +17,7 @@ from airflow_provider_segtable.cli.input.options import (
     TableUri,
     ZooKeeper,
     pairs,
+    store_options,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_arguments import columns_in
@@ -85,7 +86,8 @@ class ChangeOptions:
     def run(self, table: str, request: ChangeRequest) -> None:
         """Carry out a request, and print its result."""
         with writable_table(table, self.storage_options, self.zookeeper) as opened:
-            told = changed(table, opened, request, self.engine, self.master)
+            options = store_options(self.storage_options)
+            told = changed(table, opened, request, self.engine, self.master, options)
             tell(told, as_json=self.as_json)
 
 
@@ -102,7 +104,7 @@ class RowOptions:
     matches: Annotated[
         str | None,
         typer.Option(
-            help="Select rows equal to a row of this file, in the file's columns.",
+            help="Select rows equal to a row of this file (path, URI or pattern), in its columns.",
             metavar="FILE",
             show_default=False,
         ),
@@ -186,7 +188,9 @@ def merge(
     table: TableUri,
     source: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="The rows to merge in.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="The rows to merge in: path, URI or pattern.", show_default=False
+        ),
     ],
     *,
     on: Annotated[

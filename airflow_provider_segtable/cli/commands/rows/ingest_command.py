@@ -1,6 +1,6 @@
 """``segtable ingest``: append files to a table, or overwrite rows by them."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,7 +39,8 @@ def ingest(  # noqa: PLR0913 - each is an option
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Parquet, CSV or JSON lines: paths, or URIs like s3://bucket/key.",
+            help="Parquet, CSV or JSON lines: paths, or URIs like s3://bucket/key or "
+            "'s3://bucket/day/*.csv'.",
             show_default=False,
         ),
     ],
@@ -114,7 +115,8 @@ def ingest(  # noqa: PLR0913 - each is an option
 
     taken = FileColumns.parse(columns, cast=cast)
     options = store_options(storage_options)
-    sources = [InputFile(place, format_, options) for place in files]
+    named = [each for place in files for each in _objects(place, options, engine)]
+    sources = [InputFile(place, format_, options) for place in named]
     request = _overwrite(overwrite, overwrite_where, commit_id, dry_run=dry_run)
     _check_parts(rows_per_append, engine, whole=request is not None)
     if request is not None:
@@ -134,7 +136,7 @@ def ingest(  # noqa: PLR0913 - each is an option
         else:
             appends = _on_spark(opened, sources, taken, commit_id, master)
         with closing(appends):  # ends the session now, not at garbage collection
-            done = list(_watched(appends, len(files)))
+            done = list(_watched(appends, len(sources)))
         after = opened.state()
     if fresh:
         advise_filled(table, after)
@@ -143,6 +145,13 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     for append in done:
         note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
+
+
+def _objects(place: str, options: Mapping[str, str], engine: Engine) -> list[str]:
+    """Return the objects of a URI's pattern; the shell expands paths, and Spark its own URIs."""
+    from airflow_provider_segtable.data.files.input_paths import expanded
+
+    return expanded(place, options) if "://" in place and engine is not Engine.SPARK else [place]
 
 
 def _overwrite(
