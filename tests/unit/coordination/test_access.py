@@ -95,6 +95,17 @@ def test_secrets_show_in_no_text(caplog: pytest.LogCaptureFixture) -> None:
     assert voice.trouble == "Connection dropped: certificate verify failed"
 
 
+def test_a_connection_without_a_problem_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """Tasks' logs show a connection only once something went wrong with it."""
+    caplog.set_level(logging.INFO)
+    voice = Voice(logging.getLogger("test"), {})
+    voice.info("Zookeeper connection established, state: %s", "CONNECTED")
+    assert caplog.messages == []
+    voice.warning("Connection dropped: %s", "socket connection broken")
+    voice.info("Zookeeper connection established, state: %s", "CONNECTED")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
 def test_sasl_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kazoo would fail at the first call, without a word about it."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

@@ -3,7 +3,8 @@
 1. The identity (``access``) becomes kazoo's arguments. Nodes are made for that user alone, also in
    transactions, where kazoo's default would make them open.
 2. kazoo logs requests, and so passwords: those records are dropped. The last problem of the
-   connection is kept for the error about a server without an answer.
+   connection is kept for the error about a server without an answer. What it tells of a connection
+   without a problem is for debugging: each task's log would begin and end with it.
 """
 
 import logging
@@ -38,6 +39,8 @@ class Voice(logging.LoggerAdapter[logging.Logger]):
             return
         if level >= logging.WARNING and args:  # without args: only that kazoo gave up
             self.trouble = str(msg) % args
+        if level == logging.INFO and not self.trouble:
+            level = logging.DEBUG
         super().log(level, msg, *args, **options)
 
 
