@@ -88,8 +88,9 @@ class Table(base.Table):
     ) -> CompactionResult:
         """Compact the table in this process, while others append to it and read it.
 
-        Without a kind, the table's policy decides what is worth it, until nothing is left. With a
-        kind, the rows of the interval are compacted now, whatever the policy.
+        Without a kind, the table's policy decides what is worth it, until all that is there is
+        compacted; what is appended meanwhile is left. With a kind, the rows of the interval are
+        compacted now, whatever the policy.
 
         Args:
             kind: ``minor`` joins small neighbours, ``semi-major`` sorts each chunk, ``major``

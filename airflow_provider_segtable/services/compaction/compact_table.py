@@ -2,7 +2,9 @@
 
 1. By the policy, each round plans what pays after the round before, and carries out all pending
    plans. A plan is tried once a call, so a plan that cannot end here (its locks are held elsewhere,
-   its inputs are damaged) does not make the rounds endless. Such plans are ``left``.
+   its inputs are damaged) does not make the rounds endless. Nor do appends that go on: after the
+   first round a plan is carried out only if its inputs were there in the first round, or came of
+   plans like it. All other plans are ``left``.
 2. By a kind, all that was asked for is one round (``services.compaction.request``).
 3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
 4. ``compact_table`` does it in this process, and logs progress to
@@ -114,7 +116,7 @@ def compact_table(
 def compact_by_policy(
     ports: TableContext, carry_out: CarryOut, policy: Policy | None = None
 ) -> tuple[PlanResult, ...]:
-    """Plan and carry out compactions, again and again, until no untried plan is pending.
+    """Plan and carry out compactions, again and again, until all that was there is compacted.
 
     Args:
         ports: the table's ports, with a coordinator.
@@ -122,13 +124,33 @@ def compact_by_policy(
         policy: overrides the policy in the table's properties.
     """
     results: tuple[PlanResult, ...] = ()
+    first: State | None = None
+    made: frozenset[SegmentId] = frozenset()
     while True:
         plan_table(ports, policy=policy)
+        state = ports.log.load()
+        first = first or state
+        made = _made(first, made, state)
         tried = {result.plan_id for result in results}
-        untried = [plan_id for plan_id in pending(ports.log.load()) if plan_id not in tried]
+        untried = [
+            known.plan.id
+            for known in state.pending_plans()
+            if known.plan.id not in tried and _of(first, made, known.plan.inputs)
+        ]
         if not untried:
             return results
         results += carry_out(untried)
+
+
+def _of(first: State, made: frozenset[SegmentId], inputs: Sequence[SegmentId]) -> bool:
+    """Return whether segments were there at first, or are among those made of them."""
+    return all(each in made or each in first.timeline for each in inputs)
+
+
+def _made(first: State, made: frozenset[SegmentId], state: State) -> frozenset[SegmentId]:
+    """Return what completed plans have made of segments that were there at first."""
+    plans = (known for known in state.plans.values() if known.completed)
+    return made.union(*(known.outputs for known in plans if _of(first, made, known.inputs)))
 
 
 def pending(state: State) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def compact(  # noqa: PLR0913 - each is an option
     *,
     all_: Annotated[
         bool,
-        typer.Option("--all", help="Plan and run all plans, again and again until none is left."),
+        typer.Option("--all", help="Plan and run plans until all that is there is compacted."),
     ] = False,
     kind: Kind = None,
     interval: OfInterval = None,
@@ -151,8 +151,10 @@ def compact(  # noqa: PLR0913 - each is an option
         joins these two, as `table segments` prints their ids
 
     --all goes on while compactions pay, also those that the first ones make
-    possible or that more plans than compaction.max_plans left for later. Plans
-    that cannot end now (another process has their locks) are counted as left.
+    possible or that more plans than compaction.max_plans left for later. It
+    compacts what was there when it began: plans over rows that are appended
+    meanwhile are left for the next run, and counted, as are plans that cannot
+    end now (another process has their locks).
 
     Safe to run twice, also at once: a plan is finished once, and the other
     command reports that. Ends with 1 if a plan failed; "done already", "running
