@@ -17,7 +17,11 @@ from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path, number
 
-GUIDE = "docs/guides/runbook.md, 'A log that is ahead of time'"
+REBUILD = (
+    "correct that host's clock (NTP), stop all writers, and keep a copy of _segtable/. Then delete "
+    "this event and every checkpoint from number {n} on, run `segtable repair {uri} --deletes "
+    "apply`, read its report, and run it again with --yes"
+)
 
 
 def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Finding]:
@@ -50,7 +54,7 @@ def log_ahead(ports: TableContext, state: State, most_s: float) -> Iterator[Find
         f"received it ({iso(stored[first])}); {state.n - first} later events follow that time",
         why="the log's time never decreases: nothing gets old enough to expire or to be compacted "
         "by age, and reads as of now end before this event",
-        do=f"correct that host's clock (NTP), stop the writers, rebuild the log from here: {GUIDE}",
+        do=REBUILD.format(n=first, uri=ports.uri),
     )
 
 

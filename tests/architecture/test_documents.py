@@ -118,6 +118,12 @@ def test_every_error_is_drawn_in_its_tree() -> None:
     assert drawn == defined
 
 
+def test_help_and_messages_name_no_guide() -> None:
+    """A user of the installed package has no docs/ folder: texts say what to do themselves."""
+    named_in = [str(path) for path in PACKAGE.rglob("*.py") if "docs/guides" in path.read_text()]
+    assert not named_in
+
+
 def test_the_changelog_keeps_its_form() -> None:
     """CHANGELOG.md has an Unreleased section and only the headings of Keep a Changelog."""
     text = (ROOT / "CHANGELOG.md").read_text()

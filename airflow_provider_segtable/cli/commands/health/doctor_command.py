@@ -74,7 +74,8 @@ def doctor(  # noqa: PLR0913 - each is an option
     data itself is sound: [green]segtable verify ./flights[/]
 
     Ends by the worst severity: 0 nothing (or info), 7 warning, 6 something
-    could not be looked at, 5 critical. More: docs/guides/runbook.md.
+    could not be looked at, 5 critical. Each finding says why it matters and
+    what to do about it.
     """
     from airflow_provider_segtable.health.doctor import examine
 

@@ -70,8 +70,9 @@ def verify(
     version that is newest when it starts.
 
     Ends with 0 if all is well, 5 if something is wrong, and 6 if something
-    could not be looked at (and nothing else is wrong). What to do about each
-    finding: docs/guides/runbook.md.
+    could not be looked at (and nothing else is wrong). Each finding says what to
+    do about it. First stop the compactions of the table and keep a copy of its
+    folder _segtable; then [green]segtable repair[/], which shows what it would do.
     """
     try:
         found = _run(table, storage_options, threads, deep=deep, all_versions=all_versions)
