@@ -15,7 +15,9 @@ Contract:
    coordinator starts another epoch; numbers of different epochs do not compare.
 4. The log alone decides what is true. The coordinator may be wiped at any time; counters restart
    above the callers' ``at_least``.
-5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all.
+5. ``announce`` is best effort and monotone; ``wait_head`` may wake early, late or not at all. An
+   announcement with ``overtaken`` may come some milliseconds later, and is left out if a later
+   event is in the log by then: that one's author announces it.
 6. ``commit_turn`` is a queue in front of the commit, first come, first served, for committers that
    lost a race. It is a hint, too: after ``wait_s``, or in doubt, a committer has its turn anyway.
 7. ``acquire_for_append`` may *keep* locks: an append that soon follows another one of the same
@@ -27,15 +29,18 @@ Contract:
    lock; ``UnreadableNode`` if a record may be a lock and cannot be read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
+
+Overtaken: TypeAlias = Callable[[], bool]
+"""Returns whether an event is no longer the last one of its log; never raises."""
 
 
 class LeaseState(StrEnum):
@@ -147,7 +152,7 @@ class Coordinator(Protocol):
         """Return the last progress reports of live holders, by lock group."""
         ...
 
-    def announce(self, table: str, n: int) -> None:
+    def announce(self, table: str, n: int, overtaken: Overtaken | None = None, /) -> None:
         """Notify watchers that event ``n`` is in the log; best effort, never raises."""
         ...
 

@@ -17,10 +17,14 @@ Contract:
    before deleting files because of an object that another writer created.
 6. No path leads out of the root, nor does a symbolic link: ``InvalidName``, ``UnsafePath``.
 7. ``delete`` leaves folders on local disks; ``prune`` removes the empty ones.
-8. Errors are those of ``core.errors``, with the full URI in the message.
+8. ``turn`` is a hint: writers of one folder who take turns keep each other from racing, where they
+   can do so for less than a lost race costs (on a local disk: those of one host). It may end
+   early, or not be there at all, and never fails.
+9. Errors are those of ``core.errors``, with the full URI in the message.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +62,10 @@ class Storage(Protocol):
 
     def settle(self, prefix: str) -> None:
         """Make all names in the folder ``prefix`` durable, whichever writer created them."""
+        ...
+
+    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+        """Wait for this writer's turn in the folder ``prefix``, and hold it; never raises."""
         ...
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:

@@ -13,7 +13,8 @@
    cut: ``OutcomeUnknown``.
 5. A symbolic link below the root is not followed (``disk.folders``), nor left out of a listing: it
    is refused by name, since a file behind it must neither be deleted nor be taken for lost.
-6. Errors need ``errno``, which obstore turns into text; and opening a table must not make its
+6. ``turn`` locks the folder (``disk.turns``): writers of one host take turns.
+7. Errors need ``errno``, which obstore turns into text; and opening a table must not make its
    directory, which obstore does. So this adapter is plain ``os`` (obstore serves object stores).
 """
 
@@ -28,12 +29,14 @@ from pathlib import Path
 
 from airflow_provider_segtable.core.errors import (
     OutcomeUnknown,
+    SegtableError,
     StorageError,
     UnsafePath,
     UnsafeStorage,
 )
 from airflow_provider_segtable.disk.folders import Folders, Sync, is_folder
 from airflow_provider_segtable.disk.os_failures import reading, writing
+from airflow_provider_segtable.disk.turns import Turns
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.storage.table_paths import checked, folder
 
@@ -56,6 +59,7 @@ class LocalStorage:
         self._root = Path(root).absolute()
         self._sync = sync
         self._folders = Folders(self._root, sync)
+        self._turns = Turns()
 
     @property
     def uri(self) -> str:
@@ -105,6 +109,15 @@ class LocalStorage:
         below = folder(prefix, self.uri)
         with writing(self._full(below)):
             self._folders.settle(below)
+
+    @contextmanager
+    def turn(self, prefix: str, *, wait_s: float) -> Iterator[None]:
+        """Wait for this writer's turn among those of this host, and hold it; never raises."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError, SegtableError):  # e.g. there is no folder yet
+                parent = stack.enter_context(self._folders.opened(prefix))
+                stack.enter_context(self._turns.turn(parent, wait_s))
+            yield
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
         """Yield objects below a folder, ascending."""

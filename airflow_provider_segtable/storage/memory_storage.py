@@ -5,6 +5,7 @@ Deterministic: without a clock, modification times count the writes.
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from airflow_provider_segtable.core.errors import AlreadyExists, NotFound
 from airflow_provider_segtable.core.time.interval import Instant
@@ -69,6 +70,10 @@ class MemoryStorage:
         """Delete an object; no error if it is missing."""
         with self._mutex:
             self._objects.pop(checked(path, self._uri), None)
+
+    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Take no turns: memory is fast enough for races."""
+        return nullcontext()
 
     def prune(self, prefix: str) -> None:
         """Do nothing: memory has no folders."""

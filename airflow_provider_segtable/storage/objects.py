@@ -22,6 +22,7 @@
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
@@ -137,6 +138,10 @@ class ObjectStorage:
                 obstore.delete(self._store, checked(path, self._uri))
         except _Failure as error:
             raise _not_written(error, self._full(path)) from error
+
+    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Take no turns: object stores have no locks."""
+        return nullcontext()
 
     def prune(self, prefix: str) -> None:
         """Do nothing: an object store has no folders."""

@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import NoReturn, TypeVar
@@ -180,6 +180,10 @@ class FaultyStorage:
         yield from self.faults.call(
             self.actor, f"list {prefix}", lambda: tuple(self.inner.list(prefix, after=after))
         )
+
+    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+        """Take a turn without a boundary: it is a hint."""
+        return self.inner.turn(prefix, wait_s=wait_s)
 
     def prune(self, prefix: str) -> None:
         """Remove empty folders without a boundary: there are none in memory."""

@@ -11,7 +11,13 @@ from airflow_provider_segtable.core.errors import CoordinatorUnavailable
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, LockRequest
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.ports.coordination import Coordinator, Lease, LeaseState, StrayNode
+from airflow_provider_segtable.ports.coordination import (
+    Coordinator,
+    Lease,
+    LeaseState,
+    Overtaken,
+    StrayNode,
+)
 from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.simulator import Actor
 
@@ -78,11 +84,11 @@ class FaultyCoordinator:
         self.actor.require_alive()
         return self.inner.progress(table)
 
-    def announce(self, table: str, n: int) -> None:
+    def announce(self, table: str, n: int, overtaken: Overtaken | None = None, /) -> None:
         """Announce an event, or drop the announcement."""
         self.actor.point("announce")
         if not self.faults.happens("error"):
-            self.inner.announce(table, n)
+            self.inner.announce(table, n, overtaken)
 
     @contextmanager
     def commit_turn(self, table: str, *, wait_s: float) -> Iterator[None]:

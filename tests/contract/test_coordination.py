@@ -414,6 +414,16 @@ def test_an_announcement_wakes_who_waits(world: World) -> None:
     assert waiter.result() == 3
 
 
+def test_an_event_that_no_other_follows_is_announced(world: World) -> None:
+    """Although it might have been overtaken; its author knows it at once."""
+    client = world.client()
+    client.announce(TABLE, 5, lambda: False)
+    client.announce(TABLE, 4, lambda: True)
+    assert world.client().wait_head(TABLE, beyond=4, wait_s=20) == 5
+    client.announce(TABLE, 6, lambda: False)
+    assert client.wait_head(TABLE, beyond=5, wait_s=0) == 6
+
+
 def test_committers_take_turns_in_the_order_in_which_they_came(world: World) -> None:
     """A second committer has its turn when the first has left the queue."""
     clients = world.client(), world.client()

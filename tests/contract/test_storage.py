@@ -312,6 +312,17 @@ def test_log_and_data_files_meet(
 
 
 _paths = st.sampled_from(["a", "a-b", "a/b", "a/b-c", "a/b/c", "a/c", "b", "b.x/y", "b/x"])
+
+
+def test_turns_are_taken_one_after_another(place: Place) -> None:
+    """A turn ends, may be nested in vain, and needs no folder: it is a hint that never fails."""
+    storage = place()
+    for _ in range(2):
+        with storage.turn("t", wait_s=20), place().turn("t", wait_s=0.01):
+            storage.replace("t/a", b"1")
+    assert storage.read("t/a") == b"1"
+
+
 _operations = st.lists(
     st.tuples(st.sampled_from(["create", "replace", "delete", "read", "list"]), _paths, _paths),
     max_size=25,

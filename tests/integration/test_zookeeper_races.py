@@ -3,6 +3,7 @@
 Each test puts one rival exactly there, so nothing is left to chance.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -12,6 +13,7 @@ import pytest
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
+from airflow_provider_segtable.coordination.zookeeper.commits.announcing import LINGERS
 from airflow_provider_segtable.coordination.zookeeper.nodes import children
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
 from airflow_provider_segtable.core.locks.lockbox import LockRequest, Mode
@@ -142,3 +144,13 @@ def test_appends_and_compactions_do_not_make_each_other_try_again(
     one.before_send = lambda: other.acquire(appending("append-2"), wait_s=0)
     one.acquire(request("minor-2", 500), wait_s=0)
     assert one.sends == before + 2
+
+
+def test_an_overtaken_event_is_not_announced(clients: Clients) -> None:
+    """The author of the later event announces that: one announcement serves many commits."""
+    client, other = clients
+    client.announce(TABLE, 7, lambda: True)
+    eventually(lambda: all(each.name != LINGERS for each in threading.enumerate()))
+    client.announce(TABLE, 5)
+    assert client.wait_head(TABLE, beyond=4, wait_s=0) == 5
+    assert other.wait_head(TABLE, beyond=5, wait_s=0) is None

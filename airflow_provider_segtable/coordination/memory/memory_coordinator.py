@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.locks.lockbox import FencingToken, Lock, Loc
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.clock import Clock
-from airflow_provider_segtable.ports.coordination import LeaseState, StrayNode
+from airflow_provider_segtable.ports.coordination import LeaseState, Overtaken, StrayNode
 
 __all__ = ["MemoryCoordinator", "MemoryLease", "MemoryService", "Session"]
 
@@ -198,8 +198,8 @@ class MemoryCoordinator:
         with self._service.box(table) as box:
             return {g: dict(held.progress) for g, held in box.held.items() if held.progress}
 
-    def announce(self, table: str, n: int) -> None:
-        """Announce to watchers that event ``n`` is in the log, if connected."""
+    def announce(self, table: str, n: int, _overtaken: Overtaken | None = None, /) -> None:
+        """Announce to watchers that event ``n`` is in the log, at once, if connected."""
         if self._closed or self._session.suspended:
             return
         with self._service.box(table) as box:

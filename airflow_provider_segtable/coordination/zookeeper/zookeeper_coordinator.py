@@ -85,7 +85,7 @@ from airflow_provider_segtable.core.locks.lockbox import (
     decide,
     gives_way,
 )
-from airflow_provider_segtable.ports.coordination import StrayNode
+from airflow_provider_segtable.ports.coordination import Overtaken, StrayNode
 
 OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError)
 PAUSE_S = 0.001
@@ -174,14 +174,14 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         nodes = self._nodes(table)
         return self._retrying(nodes.read_progress)
 
-    def announce(self, table: str, n: int) -> None:
+    def announce(self, table: str, n: int, overtaken: Overtaken | None = None, /) -> None:
         """Announce to watchers that event ``n`` is in the log; best effort, never raises."""
         with suppress(Interrupted, KazooException, SegtableError):
             link = self._live()
             head = self._heads.get(table)
             if head is None or head.link is not link:
                 head = self._heads[table] = Head(link, self._nodes(table).head)
-            head.raise_to(n)
+            head.raise_to(n, overtaken)
 
     @contextmanager
     def commit_turn(self, table: str, *, wait_s: float) -> Iterator[None]:

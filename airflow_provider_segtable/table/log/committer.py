@@ -13,9 +13,12 @@
 5. A number may also be free because its event expired while this process was paused. So after a
    put the log's first number is read; if it is above ours, our event is not in the log: it is
    deleted, and the commit repeated.
-6. A committer that lost a race takes its place in the coordinator's queue, so that rivals neither
-   keep each other from committing nor starve each other. The queue is a hint.
-7. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
+6. Each attempt is made in the storage's turn, so that the writers of one host do not race. A
+   committer that lost a race all the same takes its place in the coordinator's queue, so that
+   rivals neither keep each other from committing nor starve each other. Both are hints.
+7. In a stream of events only every eighth is announced at once. Another one is announced a little
+   later, and only if no event has followed it: announcements cost more than the commits.
+8. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
@@ -25,6 +28,7 @@ Files may be deleted only after ``Conflict`` or a certain failure, never after `
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
@@ -44,7 +48,7 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import event_path
+from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
@@ -52,6 +56,12 @@ SEGMENTS_AN_EVENT = 4096
 """Large tables add one event per this number of segments, rounded up to a power of two."""
 TURN_WAIT_S = 2.0
 """Longest wait for a turn in the queue of committers."""
+HOST_WAIT_S = 0.5
+"""Longest wait for a turn among the writers of this host."""
+STREAM_US = 20_000
+"""Events that follow each other faster are a stream."""
+ANNOUNCED_EVERY = 8
+"""Events of a stream between those that are announced at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,14 +212,21 @@ class _Loop:
         self.state = state
         self.log = ports.log
         self.unresolved: int | None = None
+        self.streams = False
 
     def run(self, retry: Retry) -> Outcome:
-        """Run turns until there is an outcome, a bounded number of times."""
-        outcome = self.turn()
-        if outcome is not None:
-            return outcome
-        with self._queued():
-            return self._repeated(retry)
+        """Attempt the commit until there is an outcome, a bounded number of times."""
+        outcome = self._in_turn()
+        if outcome is None:
+            with self._queued():
+                outcome = self._repeated(retry)
+        if isinstance(outcome, Committed):
+            self._spread(outcome.n)
+        return outcome
+
+    def _in_turn(self) -> Outcome | None:
+        with self.ports.storage.turn(TIMELINE, wait_s=HOST_WAIT_S):
+            return self.attempt()
 
     def _queued(self) -> AbstractContextManager[None]:
         coordinator = self.ports.optional_coordinator
@@ -221,7 +238,7 @@ class _Loop:
         stalled = 0
         for _ in range(retry.attempts - 1):
             before = self.state.n
-            outcome = self.turn()
+            outcome = self._in_turn()
             if outcome is not None:
                 return outcome
             stalled = 0 if self.state.n > before else stalled + 1
@@ -235,8 +252,8 @@ class _Loop:
         reason = f"lost the race for the next event {retry.attempts} times; try again"
         return Conflict(reason=reason, winner=self.state.n)
 
-    def turn(self) -> Outcome | None:
-        """Run one turn; None means repeat."""
+    def attempt(self) -> Outcome | None:
+        """Attempt the commit once; None means repeat."""
         if not self.read():
             return None  # the put may have landed: read again
         landed = self.landed()
@@ -277,7 +294,7 @@ class _Loop:
         """Return the outcome if the change is in the log; else settle a put that lost its race."""
         n = self.state.commits.get(self.change.commit_id)
         if n is not None:
-            return self._landed(n)
+            return Committed(n=n, state=self.state)
         if self.unresolved is not None and self.state.n >= self.unresolved:
             self.unresolved = None
         return None
@@ -310,8 +327,9 @@ class _Loop:
                 return None
         except StorageError:
             return None  # read again
+        self.streams = event.time - self.state.time < STREAM_US and event.n % ANNOUNCED_EVERY > 0
         self.state = self.log.remember(apply(self.state, event))
-        return self._landed(event.n)
+        return Committed(n=event.n, state=self.state)
 
     def _create(self, event: Event) -> None:
         path, data, ready = event_path(event.n), encode(event), self.change.ready
@@ -320,10 +338,19 @@ class _Loop:
         else:
             self.ports.storage.create(path, data, ready=ready)
 
-    def _landed(self, n: int) -> Committed:
-        if self.ports.optional_coordinator is not None:
-            self.ports.optional_coordinator.announce(self.state.table.table_id, self.state.n)
+    def _spread(self, n: int) -> None:
+        """Announce the newest event, and write the checkpoint that is due."""
+        self._announce()
         due = n % checkpoint_every(len(self.state.timeline)) == 0
         if due and not self.state.dropped:
             self.log.checkpoint(self.state)
-        return Committed(n=n, state=self.state)
+
+    def _announce(self) -> None:
+        coordinator, newest = self.ports.optional_coordinator, self.state.n
+        if coordinator is None:
+            return
+        if self.streams:
+            overtaken = partial(self.log.has, newest + 1)
+            coordinator.announce(self.state.table.table_id, newest, overtaken)
+        else:
+            coordinator.announce(self.state.table.table_id, newest)

@@ -276,6 +276,14 @@ class EventLog:
             raise CorruptTable(f"{self.storage.uri}/{path} holds event {event.n}: files were mixed")
         return event
 
+    def has(self, n: int) -> bool:
+        """Return whether event ``n`` can be read; nothing is decoded."""
+        try:
+            self.storage.read(event_path(n))
+        except StorageError:
+            return False
+        return True
+
     def events(self, start: int) -> Iterator[Event]:
         """Yield events from number ``start`` to the end of the log."""
         n = start

@@ -15,10 +15,12 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import Appended, PlanRequested
+from airflow_provider_segtable.ports.coordination import Overtaken
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import (
     CHECKPOINT_EVERY,
     SEGMENTS_AN_EVENT,
+    STREAM_US,
     Change,
     Committed,
     Retry,
@@ -163,10 +165,31 @@ def test_a_commit_is_announced(ports: TableContext) -> None:
             told.append(what)
 
     heard = replace(ports, optional_coordinator=Told())  # type: ignore[arg-type]
+    ports.clock.sleep(STREAM_US / 1e6)
     commit_or_raise(heard, load(ports), append(0))
     assert told == [(DEFINITION.table_id, 1)]
     (event,) = EventLog(ports.storage).events(1)
     assert event.author == "me"
+
+
+def test_of_a_stream_of_events_every_eighth_is_announced_at_once(ports: TableContext) -> None:
+    """Another one may wait, and knows whether an event has followed it."""
+    at_once, others = list[int](), dict[int, Overtaken]()
+
+    class Told:
+        def announce(self, _: str, n: int, overtaken: Overtaken | None = None) -> None:
+            if overtaken is None:
+                at_once.append(n)
+            else:
+                others[n] = overtaken
+                assert not overtaken()
+
+    heard = replace(ports, optional_coordinator=Told())  # type: ignore[arg-type]
+    for n in range(20):
+        commit_or_raise(heard, load(ports), append(n, f"mine {n}"))
+    assert at_once == [8, 16]
+    assert sorted([*at_once, *others]) == [*range(1, 21)]
+    assert [n for n, overtaken in others.items() if not overtaken()] == [20]
 
 
 def test_trouble_after_a_landed_put_is_no_failure(ports: TableContext) -> None:

@@ -5,9 +5,11 @@
    the newest one only.
 2. The head is set at the version that this client saw last. If another client has changed it, it
    is read first, so it never goes back.
-3. An announcement is a hint: if the connection drops, it is lost.
-4. ``settle`` waits for the calls under way: before this client reads the head, and before it or
-   its process ends.
+3. An event that may be overtaken *lingers* first, beside the newest one that lingers already. Its
+   announcement is left out if another client's event has followed it by then.
+4. An announcement is a hint: if the connection drops, it is lost.
+5. ``settle`` announces what lingers, and waits for the calls under way: before this client reads
+   the head, and before it or its process ends.
 """
 
 import threading
@@ -16,7 +18,12 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from airflow_provider_segtable.coordination.zookeeper.connection.link import Interrupted, Link
+from airflow_provider_segtable.ports.coordination import Overtaken
 
+LINGER_S = 0.02
+"""How long an event lingers that may be overtaken."""
+LINGERS = "segtable-announcement"
+"""The name of the thread that waits for it."""
 SETTLED_S = 1.0
 """Longest wait for announcements under way."""
 
@@ -32,20 +39,47 @@ class Head:
         self._wanted = self._told = -1
         self._version: int | None = None
         self._busy = False
+        self._lingering: tuple[int, Overtaken] | None = None
 
-    def raise_to(self, n: int) -> None:
-        """Announce event ``n`` unless a later event is announced."""
+    def raise_to(self, n: int, overtaken: Overtaken | None = None) -> None:
+        """Announce event ``n`` unless a later event is announced; later if it may be overtaken."""
+        if overtaken is None:
+            self._raise(n)
+        else:
+            self._linger(n, overtaken)
+
+    def settle(self) -> None:
+        """Announce what lingers, and wait until no call is under way."""
+        with self._changed:
+            lingering, self._lingering = self._lingering, None
+        if lingering:
+            self._raise(lingering[0])
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy or self.link.session is None, SETTLED_S)
+
+    def _linger(self, n: int, overtaken: Overtaken) -> None:
+        with self._changed:
+            before = self._lingering
+            if before is None or before[0] < n:
+                self._lingering = n, overtaken
+        if before is None:
+            timer = threading.Timer(LINGER_S, self._lingered)
+            timer.name, timer.daemon = LINGERS, True
+            timer.start()
+
+    def _lingered(self) -> None:
+        with self._changed:
+            lingering, self._lingering = self._lingering, None
+        if lingering and not lingering[1]():
+            self._raise(lingering[0])
+
+    def _raise(self, n: int) -> None:
         with self._changed:
             self._wanted = max(self._wanted, n)
             if self._busy or self._told >= self._wanted:
                 return
             self._busy = True
         self._next()
-
-    def settle(self) -> None:
-        """Wait until no call is under way."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._busy or self.link.session is None, SETTLED_S)
 
     def _next(self) -> None:
         """Begin the next call, or end if the newest event is announced."""
