@@ -126,10 +126,11 @@ class SegtableChangeOperator(SegtableCommitOperator):
         wish, stored = Engine.of(self.engine), snapshot.ports.storage_options
         auto = wish is Engine.AUTO
         why = why_spark(request, snapshot, stored) if auto else ""
-        table = sum(segment.size for segment in snapshot.segments()) if auto else 0
+        visible = snapshot.state.timeline.visible_summaries().values() if auto else ()
         return chosen_engine(
             wish,
-            size=table + (size_of(request, stored) if auto and not why else 0),
+            size=sum(each.size for each in visible)
+            + (size_of(request, stored) if auto and not why else 0),
             only_spark=why,
             spark_here=lambda: self.can_launch(SegtableHook(self.segtable_conn_id).place),
             local_bytes=self.local_bytes,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
-from airflow_provider_segtable.core.errors import ExecutionFailed, SegtableError
+from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, SegtableError
 from airflow_provider_segtable.core.requests.change_arguments import arguments_of
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.operators.change import (
@@ -122,6 +122,27 @@ def test_without_a_report_the_log_is_asked(flights: Flights, launcher: dict[str,
     """A driver that dies after its commit, or runs on a cluster, is no failure."""
     told = deleter(InThisProcess(**launcher)).execute(RUN)
     assert (told["matched"], told["deleted"], told["changed_before"]) == (60, 60, False)
+    assert flights.rows() == list(range(60, 800))
+
+
+def test_small_tables_are_changed_in_the_task_and_large_ones_on_spark(
+    flights: Flights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The limit counts the table; SQL beyond the simple goes to Spark at any size."""
+    launcher = InThisProcess()
+    told = deleter(launcher, engine="auto", where="row < 3").execute(RUN)
+    assert (told["matched"], told["changed_before"], launcher.launched) == (3, False, [])
+    assert deleter(launcher, where="row < 3").execute(RUN)["changed_before"]
+    large = {"engine": "auto", "local_bytes": 1000, "commit_id": "large"}
+    assert deleter(launcher, **large).execute(RUN)["matched"] == 57
+    assert len(launcher.launched) == 1
+    beyond = "row < 100 and row in (select 70)"
+    refusing = InThisProcess(refuses=InvalidInput("not by this fake"))
+    with pytest.raises(AirflowFailException, match="not by this fake"):
+        deleter(refusing, engine="auto", where=beyond, commit_id="beyond").execute(RUN)
+    with pytest.raises(AirflowFailException, match="delete in flights"):
+        deleter(refusing, engine="local", where=beyond, commit_id="beyond").execute(RUN)
+    assert "delete in flights on Spark: " in capsys.readouterr().out
     assert flights.rows() == list(range(60, 800))
 
 
