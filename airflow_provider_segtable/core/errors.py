@@ -19,6 +19,7 @@ their libraries. A message names the offending value and the way out.
     │   ├── TableExists
     │   ├── TableInUse              others hold locks on the table
     │   ├── VersionExpired          cleaned: too old, and not tagged
+    │   │   └── WindowExpired       a window's start was cleaned, or rows it lost
     │   ├── RestoreRefused          the version cannot come back by metadata alone
     │   ├── UnsupportedFormat       written by a newer segtable
     │   └── CorruptTable            a file of the table breaks the format
@@ -106,6 +107,10 @@ class TableInUse(TableError):
 
 class VersionExpired(TableError):
     """The version is no longer kept; the message names the oldest kept one."""
+
+
+class WindowExpired(VersionExpired):
+    """What was committed after a start is no longer kept; the message names the oldest start."""
 
 
 class RestoreRefused(TableError):

@@ -125,6 +125,7 @@ class Table(base.Table):
         retention_hours: float | None = None,
         retention_versions: int | None = None,
         orphan_hours: float | None = None,
+        consumer_hours: float | None = None,
         dry_run: bool = False,
     ) -> CleaningRun:
         """Delete files that no kept version needs; by default versions are kept by the properties.
@@ -134,12 +135,14 @@ class Table(base.Table):
             retention_versions: keep at least so many versions.
             orphan_hours: keep unreferenced files younger than this. With 0, an append that is
                 being written loses its files.
+            consumer_hours: keep what consumers have yet to read for so long at most.
             dry_run: return what would be deleted; delete nothing.
         """
         given = {
             "hours": retention_hours,
             "versions": retention_versions,
             "orphan_hours": orphan_hours,
+            "consumer_hours": consumer_hours,
         }
         own = Retention.read(self.state().table.properties)
         wanted = {name: value for name, value in given.items() if value is not None}

@@ -35,6 +35,7 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
     Keep,
     cleanable,
     forgettable,
+    passed_over,
 )
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
@@ -132,7 +133,8 @@ def clean(
 
     Args:
         ports: the table's ports; no coordinator is needed.
-        retention: retention settings; the table's own by default.
+        retention: retention settings; the table's own by default. Versions that a consumer has yet
+            to read are kept, too.
         dry_run: compute the deletions without making them.
 
     Raises:
@@ -201,6 +203,7 @@ def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Lo
 def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[list[State], State]:
     """Return the retained states that ``cleanable`` needs, oldest first, and the newest state."""
     until, most = now - int(keep.hours * HOUR_US), max(newest.n - keep.versions + 1, 0)
+    most = min(most, *_held(log, newest, now - int(keep.consumer_hours * HOUR_US)), newest.n)
     retained: list[State] = []
     head = newest
     for event, state in log.history(until, max(most, newest.retained_from)):
@@ -211,6 +214,14 @@ def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[
             retained.append(state)  # the repair may make hidden segments visible again
         head = state
     return retained, head
+
+
+def _held(log: EventLog, newest: State, until: Instant) -> Iterator[int]:
+    """Yield the consumers' positions that were the newest version at some time after ``until``."""
+    for consumer in newest.consumers.values():
+        following = log.event(consumer.version + 1)
+        if consumer.version >= newest.retained_from and (not following or following.time > until):
+            yield consumer.version
 
 
 def _foreseen(head: State, found: Cleanable) -> State:
@@ -274,7 +285,12 @@ def _cleaned(ports: TableContext, look: _Look) -> State | None:
     if not look.worth_an_event:
         return look.head
     head, found = look.head, look.found
-    action = Cleaned(retained_from=found.retained_from, ids=found.ids, tags=head.tags)
+    action = Cleaned(
+        retained_from=found.retained_from,
+        ids=found.ids,
+        tags=head.tags,
+        consumers=passed_over(head, found.retained_from),
+    )
     change = Change(action=action, commit_id=ports.randomness.token())
     match try_commit(ports, head, change):
         case Committed(state=state):

@@ -25,8 +25,9 @@ from airflow_provider_segtable.table.lifetime.definition import (
     of_kind,
 )
 from airflow_provider_segtable.table.lifetime.dropping import DropResult, drop
-from airflow_provider_segtable.table.reads.scan import Scan, version_read
+from airflow_provider_segtable.table.reads.scan import Scan
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.reads.window import start_read, version_read
 from airflow_provider_segtable.table.table_changes import TableChanges
 from airflow_provider_segtable.table.versions.table_versions import TableVersions
 from airflow_provider_segtable.table.writes.append import AppendResult
@@ -186,7 +187,7 @@ class Table(TableChanges, TableVersions):
             ports=self.ports, state=version_read(self.ports.log, request), checked=checked
         )
 
-    def scan(
+    def scan(  # noqa: PLR0913 - each selects data to read
         self,
         *,
         columns: Sequence[str] | None = None,
@@ -195,6 +196,10 @@ class Table(TableChanges, TableVersions):
         version: int | None = None,
         as_of: Time | None = None,
         tag: str | None = None,
+        since_version: int | None = None,
+        since: Time | None = None,
+        consumer: str | None = None,
+        changes: bool = False,
         rolled_up: bool = False,
         checked: bool = True,
     ) -> Scan:
@@ -210,6 +215,13 @@ class Table(TableChanges, TableVersions):
             version: the table after this event.
             as_of: the table at this time, inclusive: a datetime (naive means UTC), date or text.
             tag: the table at this tag.
+            since_version: only rows added after this event, as they are visible in the version that
+                is read; an update adds the new rows. ``incremental_append_scan`` of pyiceberg.
+            since: the same after this time.
+            consumer: the same after the position of this consumer.
+            changes: instead, every change of a row since then, in order, with the columns
+                ``_segtable_change``, ``_segtable_version`` and ``_segtable_completion_time``;
+                ``load_cdf`` of deltalake.
             rolled_up: one row for each group of a rollup table; ``where`` filters these.
             checked: compare data files with their checksums.
 
@@ -217,6 +229,7 @@ class Table(TableChanges, TableVersions):
             SchemaMismatch: there is no such column.
             InvalidInput: the condition is not parsable, or more than one version is named.
             VersionExpired: the version is no longer kept.
+            WindowExpired: what was committed since then is no longer kept.
         """
         return self.read(
             read_request(
@@ -226,6 +239,10 @@ class Table(TableChanges, TableVersions):
                 version=version,
                 as_of=as_of,
                 tag=tag,
+                since_version=since_version,
+                since=since,
+                consumer=consumer,
+                changes=changes,
                 rolled_up=rolled_up,
                 checked=checked,
             )
@@ -233,7 +250,10 @@ class Table(TableChanges, TableVersions):
 
     def read(self, request: ReadRequest) -> Scan:
         """Return the scan that a read request describes."""
-        return Scan(ports=self.ports, state=version_read(self.ports.log, request), request=request)
+        log = self.ports.log
+        end = version_read(log, request)
+        start = start_read(log, request, end)
+        return Scan(ports=self.ports, state=end, request=request, start=start)
 
     def alter(
         self,

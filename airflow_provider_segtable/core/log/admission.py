@@ -27,10 +27,12 @@ void                   drops ids that were settled meanwhile
 repair                 refused if an id to remove is absent or one to add is present, or if segments
                        of a chunk would disagree about its core set: plan the repair again
 cleaned                drops ids that are needed now, or gone; refused if a version was tagged
-                       that its author had not read
+                       that its author had not read, or it would take a position from a consumer
+                       whose author had not read it
 swept                  drops paths that another writer swept
 restored               undoes every event before it. Refused if the version is no longer kept, or a
                        repair has taken or changed one of its segments
+consumer advanced      refused if the version is not kept, or another process moved the position
 tagged                 refused if the version is no longer kept, or the name is taken
 altered                refused if another alteration landed that its author had not read, or a
                        pending plan sorts by a column that it renames or drops. Everything else
@@ -49,6 +51,8 @@ from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Cleaned,
+    ConsumerAdvanced,
+    ConsumerDropped,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -69,6 +73,7 @@ from airflow_provider_segtable.core.log.families import (
     append_events,
     change_events,
     cleaning_events,
+    consumer_events,
     plan_events,
     repair_events,
     restore_events,
@@ -80,7 +85,7 @@ from airflow_provider_segtable.core.log.state import State
 __all__ = ["Conflict", "admit"]
 
 
-def admit(action: Action, state: State) -> Action | Conflict:
+def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - one case a family
     """Return the action to commit next, or the conflict that forbids it.
 
     Raises:
@@ -106,5 +111,7 @@ def admit(action: Action, state: State) -> Action | Conflict:
             return repair_events.admit(action, state)
         case VersionRestored():
             return restore_events.admit(action, state)
+        case ConsumerAdvanced() | ConsumerDropped():
+            return consumer_events.admit(action, state)
         case _:
             assert_never(action)

@@ -16,7 +16,8 @@
    files are deleted, then ``Swept`` records that. A version that is ``Tagged`` is kept.
 7. A repair is one event, ``TableRepaired``: it restores to the log what the files prove.
 8. A restore is one event, ``VersionRestored``: an earlier version is carried over to new ids.
-9. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
+9. A consumer's position is set by ``ConsumerAdvanced`` and ends with ``ConsumerDropped``.
+10. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -30,6 +31,7 @@ from airflow_provider_segtable.core.log.families import (
     append_events,
     change_events,
     cleaning_events,
+    consumer_events,
     plan_events,
     repair_events,
     restore_events,
@@ -42,6 +44,11 @@ from airflow_provider_segtable.core.log.families.cleaning_events import (
     Cleaned,
     CleaningEvent,
     Swept,
+)
+from airflow_provider_segtable.core.log.families.consumer_events import (
+    ConsumerAdvanced,
+    ConsumerDropped,
+    ConsumerEvent,
 )
 from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
@@ -66,6 +73,8 @@ __all__ = [
     "Action",
     "Appended",
     "Cleaned",
+    "ConsumerAdvanced",
+    "ConsumerDropped",
     "Event",
     "PlanAborted",
     "PlanCompleted",
@@ -94,6 +103,7 @@ Action: TypeAlias = (
     | TagEvent
     | TableRepaired
     | VersionRestored
+    | ConsumerEvent
 )
 
 KINDS: tuple[EventKind[Any], ...] = (
@@ -105,6 +115,7 @@ KINDS: tuple[EventKind[Any], ...] = (
     *tag_events.KINDS,
     *repair_events.KINDS,
     *restore_events.KINDS,
+    *consumer_events.KINDS,
 )
 
 KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}

@@ -15,6 +15,8 @@ from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.log.events import (
     Appended,
     Cleaned,
+    ConsumerAdvanced,
+    ConsumerDropped,
     Event,
     PlanAborted,
     PlanCompleted,
@@ -36,6 +38,7 @@ from airflow_provider_segtable.core.log.families import (
     append_events,
     change_events,
     cleaning_events,
+    consumer_events,
     plan_events,
     repair_events,
     restore_events,
@@ -89,7 +92,7 @@ def _created(event: Event) -> State:
     )
 
 
-def _acted(state: State, event: Event) -> State:
+def _acted(state: State, event: Event) -> State:  # noqa: C901 - one case a family
     match event.action:
         case TableCreated() | TableDropped():  # a creation was refused before
             return replace(state, dropped=True)
@@ -109,5 +112,7 @@ def _acted(state: State, event: Event) -> State:
             return repair_events.apply(state, event.action, event.n)
         case VersionRestored():
             return restore_events.apply(state, event.action, event)
+        case ConsumerAdvanced() | ConsumerDropped():
+            return consumer_events.apply(state, event.action, event.time)
         case _:
             assert_never(event.action)

@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.segments.id_space import IdSpace, IdSpaces
 from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
@@ -37,7 +38,8 @@ class State:
     ``vectors`` are the deletions that readers may need, by root, and ``predicate_deletes`` those
     of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed
     by a cleaning, or undone by a restore. ``overwritten`` are the times that recent overwrites and
-    restores replaced, oldest first. After the event that ``dropped`` the table, none follows.
+    restores replaced, oldest first; ``consumers`` are readers by name, with their positions. After
+    the event that ``dropped`` the table, none follows.
     """
 
     n: int
@@ -57,6 +59,7 @@ class State:
     predicate_deletes: tuple[PredicateDelete, ...] = ()
     vectors_pruned_through: int = 0
     overwritten: tuple[Overwritten, ...] = ()
+    consumers: Mapping[str, Consumer] = field(default_factory=dict)
     dropped: bool = False
 
     def __repr__(self) -> str:

@@ -2,12 +2,16 @@
 
 1. ``Table.scan`` and ``Table.snapshot``, Spark's scan and the command line share it. At most one of
    version, time and tag is given; without them the newest version is read.
-2. A request is checked when it is made; ``columns_read`` compares it with a table's columns.
-3. ``read_request`` also takes times and intervals as users give them (``core.time.times``), and
+2. With a start (``since_version``, ``since`` or ``consumer``) it reads a *window*: only what was
+   committed after the start, which is exclusive, up to the version read, which is inclusive. Either
+   the rows that were added and are visible at the end (``core.reads.added``), or with ``changes``
+   every change of a row (``core.reads.effects``).
+3. A request is checked when it is made; ``columns_read`` compares it with a table's columns.
+4. ``read_request`` also takes times and intervals as users give them (``core.time.times``), and
    ``a,b`` columns, as options have them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
@@ -27,6 +31,10 @@ class ReadRequest:
         columns: only these, in this order; all by default.
         where: only rows that match a condition.
         interval: only rows with event times in it.
+        since_version: only what was committed after this event.
+        since: only what was committed after this time.
+        consumer: only what was committed after the position of this consumer.
+        changes: of a window, each change of a row instead of the rows added.
         rolled_up: of a rollup table, one row for each group; ``where`` filters these.
         checked: compare data files with their checksums.
     """
@@ -37,22 +45,47 @@ class ReadRequest:
     columns: tuple[str, ...] | None = None
     where: Where | None = None
     interval: Interval | None = None
+    since_version: int | None = None
+    since: Instant | None = None
+    consumer: str | None = None
+    changes: bool = False
     rolled_up: bool = False
     checked: bool = True
 
     def __post_init__(self) -> None:
         """Require one version at most, columns once each, and a condition that says something."""
-        given = {"version": self.version, "as_of": self.as_of, "tag": self.tag}
-        some = [f"{name}={value!r}" for name, value in given.items() if value is not None]
-        if len(some) > 1:
-            raise InvalidInput(f"{' and '.join(some)} name a version each: give one of them")
+        _one_of({"version": self.version, "as_of": self.as_of, "tag": self.tag}, "a version")
+        starts = {
+            "since_version": self.since_version,
+            "since": self.since,
+            "consumer": self.consumer,
+        }
+        _one_of(starts, "a start")
+        if self.changes and not self.windowed:
+            raise InvalidInput(
+                f"changes are those since a start: give one of {', '.join(starts)}; "
+                "since_version=0 means from the creation on"
+            )
+        if self.rolled_up and self.windowed:
+            raise InvalidInput("rolled_up reads a whole version: leave it out to read a window")
         if self.columns is not None and len({*self.columns}) < len(self.columns):
             raise InvalidInput(f"columns {', '.join(self.columns)}: name each once")
         if isinstance(self.where, str) and not self.where.strip():
             raise InvalidInput(f"where={self.where!r} is empty: leave it out to read all rows")
 
+    @property
+    def windowed(self) -> bool:
+        """Return whether only what was committed after a start is read."""
+        return any(each is not None for each in (self.since_version, self.since, self.consumer))
 
-def read_request(
+
+def _one_of(given: Mapping[str, object], what: str) -> None:
+    some = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    if len(some) > 1:
+        raise InvalidInput(f"{' and '.join(some)} name {what} each: give one of them")
+
+
+def read_request(  # noqa: PLR0913 - each selects data to read
     *,
     version: int | None = None,
     as_of: Time | None = None,
@@ -60,6 +93,10 @@ def read_request(
     columns: Sequence[str] | str | None = None,
     where: Where | None = None,
     interval: TimeRange | None = None,
+    since_version: int | None = None,
+    since: Time | None = None,
+    consumer: str | None = None,
+    changes: bool = False,
     rolled_up: bool = False,
     checked: bool = True,
 ) -> ReadRequest:
@@ -77,6 +114,10 @@ def read_request(
         columns=None if columns is None else tuple(columns),
         where=where,
         interval=None if interval is None else as_interval(interval),
+        since_version=since_version,
+        since=None if since is None else as_instant(since),
+        consumer=consumer,
+        changes=changes,
         rolled_up=rolled_up,
         checked=checked,
     )

@@ -147,6 +147,9 @@ class Append:
     def check_addresses(self, uri: str) -> None:
         """Accept: every row has a root address."""
 
+    def check_window(self, uri: str) -> None:
+        """Accept: a row's root address names the event that added it."""
+
     def check_change(self, request: ChangeRequest, uri: str) -> None:
         """Accept: old rows are deleted by address, new ones appended."""
 

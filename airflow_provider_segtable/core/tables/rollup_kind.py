@@ -229,6 +229,14 @@ class Rollup:
         """Refuse: rows have no addresses."""
         raise InvalidInput(f"rows of a rollup table have no addresses ({uri})")
 
+    def check_window(self, uri: str) -> None:
+        """Refuse: compactions merge rows of several events into one."""
+        raise InvalidInput(
+            f"{uri} is a rollup table: one row stands for many that were added by different "
+            "events, so no row tells when it was added; compare two versions (version=, as_of=), "
+            "or keep the events in an append table and read its windows"
+        )
+
     def check_change(self, request: ChangeRequest, uri: str) -> None:
         """Refuse all but a delete by SQL: the log records a predicate."""
         if not isinstance(request, Delete):

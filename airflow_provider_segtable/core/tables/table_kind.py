@@ -180,6 +180,14 @@ class TableKind(Protocol):
         """
         ...
 
+    def check_window(self, uri: str) -> None:
+        """Refuse to read what was committed in a window, if stored rows do not tell it.
+
+        Raises:
+            InvalidInput: with the reason and the way out.
+        """
+        ...
+
     def check_change(self, request: ChangeRequest, uri: str) -> None:
         """Refuse a change that the rows kept do not allow.
 

@@ -32,6 +32,21 @@ def polars_frame(rows: pa.Table) -> Any:
     return _made("polars", make)
 
 
+def duckdb_relation(rows: Any) -> Any:
+    """Return a DuckDB relation over a stream of rows, which DuckDB reads when it runs a query.
+
+    Raises:
+        DependencyMissing: duckdb is not installed.
+    """
+
+    def make() -> Any:
+        import duckdb
+
+        return duckdb.from_arrow(rows)
+
+    return _made("duckdb", make)
+
+
 def _made(library: str, make: Callable[[], Any]) -> Any:
     try:
         __import__(library)

@@ -1,7 +1,7 @@
 """Row filters: the root addresses of a segment's rows, and which rows are deleted.
 
 1. A row filter is plain data that can be sent to a task. The reader of a segment's file applies it
-   to each batch, to add root addresses or to drop deleted rows.
+   to each batch, to add root addresses, to drop deleted rows, or to choose rows by address.
 2. Addresses come from the segment's runs. If it has none, they come from the file's hidden columns
    (``ROOT``, ``ROW``), which every batch must then include.
 3. In a rollup table rows have no address; its deletes are predicates over visible columns.
@@ -26,6 +26,8 @@ from airflow_provider_segtable.data.deletes.row_bits import Bits, Flags, flags_b
 Rows: TypeAlias = pa.Table | pa.RecordBatch
 AnyRows = TypeVar("AnyRows", pa.Table, pa.RecordBatch)
 Numbers: TypeAlias = npt.NDArray[np.int64]
+RowSets: TypeAlias = Mapping[str, Bits | None]
+"""Row numbers by root, as text; None stands for all rows of a root."""
 
 ROOT_TYPE = pa.dictionary(pa.int32(), pa.string())
 ADDRESS: "tuple[pa.Field[Any], ...]" = (
@@ -43,11 +45,13 @@ class RowFilter:
         runs: the rows' lineage; empty when stored in hidden columns or not needed.
         deleted: deleted row numbers by root (as text), of the deletes that apply to the segment.
         predicates: predicate deletes of a rollup table: matching rows are deleted.
+        chosen: only these rows; all if None.
     """
 
     runs: tuple[Run, ...] = ()
     deleted: Mapping[str, Bits] = field(default_factory=dict)
     predicates: tuple[Predicate, ...] = ()
+    chosen: RowSets | None = None
 
     @staticmethod
     def idle(segment: Segment) -> "RowFilter":
@@ -56,8 +60,8 @@ class RowFilter:
 
     @property
     def passes_all(self) -> bool:
-        """Return whether no deletes apply."""
-        return not self.deleted and not self.predicates
+        """Return whether no row is left out: no deletes apply, and all rows are chosen."""
+        return not self.deleted and not self.predicates and self.chosen is None
 
     @property
     def holds_back(self) -> bool:
@@ -67,7 +71,8 @@ class RowFilter:
     @property
     def reads(self) -> tuple[str, ...]:
         """Return the columns that ``kept`` needs."""
-        hidden = (ROOT, ROW) if self.deleted and not self.runs else ()
+        addressed = self.deleted or self.chosen is not None
+        hidden = (ROOT, ROW) if addressed and not self.runs else ()
         named = (name for predicate in self.predicates for name in columns_of(predicate))
         return (*hidden, *dict.fromkeys(named))
 
@@ -84,7 +89,9 @@ class RowFilter:
         for predicate in self.predicates:
             gone |= _flags(pc.fill_null(matches(rows, predicate), False))
         if self.deleted:
-            gone |= self._by_runs(rows.num_rows, first) if self.runs else self._by_columns(rows)
+            gone |= self._among(self.deleted, rows, first)
+        if self.chosen is not None:
+            gone |= ~self._among(self.chosen, rows, first)
         return ~gone if gone.any() else None
 
     def sifted(self, rows: AnyRows, first: int) -> AnyRows:
@@ -93,33 +100,29 @@ class RowFilter:
         return rows if kept is None else rows.filter(pa.array(kept))
 
     def gone(self) -> Flags:
-        """Return flags of the file's deleted rows; requires runs."""
-        return self._by_runs(sum(run.rows for run in self.runs), 0)
+        """Return flags of the file's rows that are left out; requires runs."""
+        count = sum(run.rows for run in self.runs)
+        return self._gone_between(0, count)
 
     def deleted_rows(self) -> int:
-        """Return the number of rows that vectors delete; requires runs."""
+        """Return the number of rows that are left out; requires runs."""
         return int(self.gone().sum())
 
-    def _by_runs(self, count: int, first: int) -> Flags:
-        gone = np.zeros(count, np.bool_)
-        for at, run in _overlapping(self.runs, first, count):
-            bits = self.deleted.get(str(run.root))
-            if bits is not None:
-                flags = flags_between(bits, run.start, run.rows)
-                gone[at : at + len(flags)] = flags
+    def may_keep(self, first: int, count: int) -> bool:
+        """Return whether a row may be left of ``count`` rows of the file from ``first`` on."""
+        return not self.runs or not count or not self._gone_between(first, count).all()
+
+    def _gone_between(self, first: int, count: int) -> Flags:
+        gone = _by_runs(self.runs, self.deleted, count, first)
+        if self.chosen is not None:
+            gone |= ~_by_runs(self.runs, self.chosen, count, first)
         return gone
 
-    def _by_columns(self, rows: Rows) -> Flags:
-        names, codes, numbers = hidden_of(rows)
-        bits = [packed_of(self.deleted[n]) if n in self.deleted else _NONE for n in names]
-        lengths = np.array([len(some) for some in bits], np.int64)
-        starts = np.cumsum(lengths) - lengths
-        known = numbers >> 3 < lengths[codes]
-        row = numbers[known]
-        eight = np.concatenate([*bits, _NONE])[starts[codes[known]] + (row >> 3)]
-        gone = np.zeros(rows.num_rows, np.bool_)
-        gone[known] = eight >> (row & 7).astype(np.uint8) & 1
-        return gone
+    def _among(self, sets: RowSets, rows: Rows, first: int) -> Flags:
+        """Return flags of the rows whose addresses are in the sets."""
+        if self.runs:
+            return _by_runs(self.runs, sets, rows.num_rows, first)
+        return _by_columns(sets, rows)
 
     def addressed(self, rows: AnyRows, first: int) -> AnyRows:
         """Return rows with the hidden columns, added from the runs if the segment has any."""
@@ -141,6 +144,36 @@ def _flags(column: pa.BooleanArray | pa.ChunkedArray) -> Flags:
 
 
 _NONE = np.zeros(0, np.uint8)
+
+
+def _by_runs(runs: Sequence[Run], sets: RowSets, count: int, first: int) -> Flags:
+    found = np.zeros(count, np.bool_)
+    for at, run in _overlapping(runs, first, count) if sets else ():
+        name = str(run.root)
+        if name not in sets:
+            continue
+        bits = sets[name]
+        if bits is None:
+            found[at : at + run.rows] = True
+        else:
+            flags = flags_between(bits, run.start, run.rows)
+            found[at : at + len(flags)] = flags
+    return found
+
+
+def _by_columns(sets: RowSets, rows: Rows) -> Flags:
+    names, codes, numbers = hidden_of(rows)
+    whole = np.array([n in sets and sets[n] is None for n in names], np.bool_)
+    given = [sets.get(name) for name in names]
+    bits = [_NONE if some is None else packed_of(some) for some in given]
+    lengths = np.array([len(some) for some in bits], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    known = numbers >> 3 < lengths[codes]
+    row = numbers[known]
+    eight = np.concatenate([*bits, _NONE])[starts[codes[known]] + (row >> 3)]
+    found = whole[codes]
+    found[known] = eight >> (row & 7).astype(np.uint8) & 1
+    return found
 
 
 def hidden_of(rows: Rows) -> tuple[list[str], npt.NDArray[np.int32], Numbers]:

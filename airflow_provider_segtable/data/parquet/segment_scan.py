@@ -6,7 +6,8 @@
    descriptor) is not filtered.
 3. Bytes are compared with their checksums as they are read (``file_checksums``), unless that is
    switched off.
-4. Row groups in which no row can match a condition are not read (``row_groups``).
+4. Row groups in which no row can match a condition are not read (``row_groups``), nor those in
+   which the log says that the row filter keeps no row.
 5. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 """
 
@@ -124,7 +125,8 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
             every = range(parquet.num_row_groups)
             file = SourceFile(source)
             groups = every if where is None else matching_groups(parquet, file, where, schema)
-            for first, batch in _numbered(parquet, groups, list(dict.fromkeys(read))):
+            names = list(dict.fromkeys(read))
+            for first, batch in _numbered(parquet, groups, names, row_filter):
                 rows = row_filter.addressed(batch, first) if addressed else batch
                 kept = row_filter.sifted(rows, first)
                 yield _in_schema(_clipped(kept, time_column, clip) if clip else kept, target)
@@ -138,13 +140,21 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
 
 
 def _numbered(
-    parquet: pq.ParquetFile | TableFile, groups: Sequence[int], columns: list[str]
+    parquet: pq.ParquetFile | TableFile,
+    groups: Sequence[int],
+    columns: list[str],
+    row_filter: RowFilter,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches of some row groups, each with the number of its first row in the file."""
+    """Yield the batches of some row groups, each with the number of its first row in the file.
+
+    Row groups are left out in which the row filter keeps no row.
+    """
     sizes = [
         parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)
     ]
     starts = [0, *accumulate(sizes)]
+    if not row_filter.passes_all:
+        groups = [n for n in groups if row_filter.may_keep(starts[n], sizes[n])]
     whole = len(groups) == len(sizes)
     for some in [list(groups)] if whole else [[number] for number in groups]:
         first = starts[some[0]] if some else 0

@@ -2,14 +2,15 @@
 
 1. Retention is read from the table's properties (``retention.*``). Unknown or malformed keys are
    refused by name, because a typo would silently select a default.
-2. A version is kept by time and by number, whichever keeps more.
+2. A version is kept by time and by number, whichever keeps more. The versions that a consumer has
+   yet to read are kept, too, for a bounded time.
 
 Source of the defaults: Hudi's cleaner (24 hours), Paimon's snapshot expiry (at least 10), Iceberg's
 orphan files (3 days).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
@@ -26,16 +27,19 @@ class Retention:
         versions: ... and this many newest versions, whatever their age (10).
         orphan_hours: keep files that the log does not name for this long (72), since a writer may
             be about to commit them.
+        consumer_hours: keep the versions from a consumer's position on, unless the position was the
+            newest version more than this many hours ago (168).
     """
 
     hours: float = 24.0
     versions: int = 10
     orphan_hours: float = 72.0
+    consumer_hours: float = 168.0
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
-        for name, least in (("hours", 0), ("versions", 1), ("orphan_hours", 0)):
-            value = getattr(self, name)
+        for name, value in asdict(self).items():
+            least = 1 if name == "versions" else 0
             if not value >= least:
                 raise InvalidInput(f"retention {name} = {value} is too low: at least {least}")
 

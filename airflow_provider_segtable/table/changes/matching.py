@@ -7,21 +7,21 @@
    rows that are not deleted yet, as the balance check requires.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyroaring import BitMap
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, SegmentId
+from airflow_provider_segtable.core.segments.segment import ROOT, ROW
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.deletes.vector_file import Rows
 from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.table.reads.row_addresses import addresses
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 _MOST_ROWS = 2**32
@@ -58,27 +58,6 @@ def found(snapshot: Snapshot, wanted: Condition) -> Rows:
         return {}
     batches = snapshot.addressed(columns=wanted.columns, interval=wanted.interval, where=wanted)
     return addresses(wanted.keep(batch) for batch in batches)
-
-
-def addresses(batches: Iterable[pa.Table | pa.RecordBatch]) -> dict[SegmentId, BitMap]:
-    """Return the addresses in the hidden columns of rows, as one bitmap per root.
-
-    Raises:
-        CorruptTable: a root is not a segment id.
-    """
-    gathered: dict[str, BitMap] = {}
-    for batch in batches:
-        for root, rows in _by_root(batch):
-            gathered.setdefault(root, BitMap()).update(rows)
-    return {SegmentId.parse(root): rows for root, rows in gathered.items()}
-
-
-def _by_root(batch: pa.Table | pa.RecordBatch) -> Iterator[tuple[str, BitMap]]:
-    names, codes, numbers = hidden_of(batch)
-    order = np.argsort(codes, kind="stable")
-    used, starts = np.unique(codes[order], return_index=True)
-    for code, some in zip(used, np.split(order, starts[1:]), strict=False):
-        yield names[code], BitMap(numbers[some].astype(np.uint32))
 
 
 def given_addresses(table: pa.Table) -> Rows:

@@ -21,8 +21,9 @@ from airflow_provider_segtable.core.requests.change_request import Matched, Merg
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys, Numbers
-from airflow_provider_segtable.table.changes.matching import addresses, given_columns, in_full, when
+from airflow_provider_segtable.table.changes.matching import given_columns, in_full, when
 from airflow_provider_segtable.table.changes.updating import assigned, new_values
+from airflow_provider_segtable.table.reads.row_addresses import addresses
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 

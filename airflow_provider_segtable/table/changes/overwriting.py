@@ -14,7 +14,6 @@ from collections.abc import Collection
 from functools import partial
 from typing import Protocol, assert_never
 
-import numpy as np
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
@@ -27,12 +26,11 @@ from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.event_times import is_date
 from airflow_provider_segtable.data.arrow.where import condition
-from airflow_provider_segtable.table.changes.matching import addresses
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, Found
 from airflow_provider_segtable.table.changes.row_engine import New, RowEngine
 from airflow_provider_segtable.table.changes.run_change import WAIT_S, carry_out
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.scan import Part
+from airflow_provider_segtable.table.reads.row_addresses import addresses_among
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import Prepare
 
@@ -154,28 +152,5 @@ def _predicate(
 
 def rows_within(snapshot: Snapshot, intervals: Collection[Interval]) -> dict[SegmentId, BitMap]:
     """Return the addresses of all rows of the intervals, which do not overlap."""
-    found: dict[SegmentId, BitMap] = {}
-    for interval in intervals:
-        scan = snapshot.scan(interval=interval)
-        for part in scan.parts():
-            if part.clip is None and part.segment.traced:
-                here = _of_runs(part)
-            else:
-                here = addresses(scan.read(part, columns=[], addressed=True))
-            for root, rows in here.items():
-                found.setdefault(root, BitMap()).update(rows)
-    return found
-
-
-def _of_runs(part: Part) -> dict[SegmentId, BitMap]:
-    """Return the addresses of a segment's live rows, as the log records them."""
-    found: dict[SegmentId, BitMap] = {}
-    gone = None if part.row_filter.passes_all else part.row_filter.gone()
-    at = 0
-    for run in part.segment.runs:
-        rows = BitMap(range(run.start, run.start + run.rows))
-        if gone is not None:
-            rows -= BitMap(np.flatnonzero(gone[at : at + run.rows]).astype(np.uint32) + run.start)
-        found.setdefault(run.root, BitMap()).update(rows)
-        at += run.rows
-    return found
+    scans = [snapshot.scan(interval=interval) for interval in intervals]
+    return addresses_among(snapshot.reader, (part for scan in scans for part in scan.parts()))

@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path, vectors_path
 from airflow_provider_segtable.core.plans.kinds import decode_plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
+from airflow_provider_segtable.core.reads.consumer import decode_consumers, encode_consumers
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
@@ -45,6 +46,7 @@ def encode_head(state: State) -> dict[str, Any]:
         ],
         "forgotten": state.vectors_pruned_through,
         **_encode_overwritten(state.overwritten),
+        **({"consumers": encode_consumers(state.consumers)} if state.consumers else {}),
     }
 
 
@@ -82,6 +84,7 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
             Overwritten(n, tuple(map(Interval.from_name, names)))
             for n, names in head.get("overwritten", ())
         ),
+        consumers=decode_consumers(head.get("consumers", {})),
     )
 
 

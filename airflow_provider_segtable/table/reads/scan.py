@@ -7,6 +7,8 @@
    where needed, whatever columns are requested.
 3. Rows are read segment by segment, in root order within a chunk. If a higher version hides part
    of a chunk, the chunk is read with its event times clipped. Tombstones are not shown.
+4. A window is read in the same way: its parts have row filters that choose the rows added since the
+   start, or are those of a change feed, each with the change of its rows (``change_feed``).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -15,48 +17,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.deletes.deletion import holds_any
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
-from airflow_provider_segtable.core.segments.timeline import Visible
+from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.arrow.frames import pandas_frame, polars_frame
+from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
 from airflow_provider_segtable.data.arrow.where import condition
-from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
-from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.versions.tags import known_tag
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A segment to read, with its row filter, and the interval to clip it to, if any."""
-
-    segment: Segment
-    row_filter: RowFilter
-    clip: Interval | None
-
-    @property
-    def known_rows(self) -> int | None:
-        """Return the number of rows; None if files have to be read for it."""
-        if self.clip is not None or self.row_filter.reads:
-            return None
-        gone = 0 if self.row_filter.passes_all else self.row_filter.deleted_rows()
-        return self.segment.rows - gone
-
-
-def visible_groups(state: State, interval: Interval | None) -> tuple[Visible, ...]:
-    """Return the visible groups that have rows, clipped to an interval."""
-    found = state.timeline.lookup(interval)
-    return tuple(each for each in found if any(segment.rows for segment in each.segments))
+from airflow_provider_segtable.table.reads.change_feed import (
+    ChangeFeed,
+    labelled,
+    with_change_columns,
+)
+from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted
+from airflow_provider_segtable.table.reads.window import added_part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +46,7 @@ class Scan:
         ports: the table's ports.
         state: the version.
         request: what to read of it.
+        start: the version before the window, if only a window is read.
         where: its condition, over the table's columns.
 
     Raises:
@@ -77,19 +57,22 @@ class Scan:
     ports: TableContext
     state: State
     request: ReadRequest
+    start: State | None = None
     where: Condition | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Compare the request with the table."""
-        known, where = self._known, self.request.where
-        columns_read(self.request, known.names)
+        known, where = self._columns, self.request.where
+        columns_read(self.request, self._known.names)
         found = None if where is None else condition(where, known, self.state.table.time_column)
         object.__setattr__(self, "where", found)
 
     def __repr__(self) -> str:
         """Return the table, the version, and what is read of it."""
         of = self.request
+        since, changes = self.start and self.start.n, of.changes or None
         asked = {"columns": of.columns, "where": of.where, "interval": of.interval}
+        asked |= {"since_version": since, "changes": changes}
         said = [f"{name}={value!s}" for name, value in asked.items() if value is not None]
         return f"Scan({', '.join([repr(self.ports.uri), f'version={self.version}', *said])})"
 
@@ -117,14 +100,16 @@ class Scan:
             yield from _batches(self._rolled_up())
             return
         names, where = self.schema.names, self.where
+        stored = [name for name in names if name in self._columns.names]
         if where is None:
-            read = names
+            read = stored
         else:  # a filter needs a column, or a batch would lose its number of rows
-            time = [] if names or where.columns else [self.state.table.time_column]
-            read = list(dict.fromkeys([*names, *where.columns, *time]))
+            time = [] if stored or where.columns else [self.state.table.time_column]
+            read = list(dict.fromkeys([*stored, *where.columns, *time]))
         for part in self.parts():
             for batch in self.read(part, columns=read, where=where):
-                yield batch if where is None else where.keep(batch).select(names)
+                kept = batch if where is None else where.keep(batch)
+                yield (kept if part.change is None else labelled(kept, part.change)).select(names)
 
     def to_arrow(self) -> pa.Table:
         """Read the rows into one Arrow table."""
@@ -154,6 +139,14 @@ class Scan:
         """
         return polars_frame(self.to_arrow())
 
+    def to_duckdb(self) -> Any:
+        """Return a DuckDB relation over the rows, which are read when a query runs over it.
+
+        Raises:
+            DependencyMissing: duckdb is not installed.
+        """
+        return duckdb_relation(self)
+
     def count(self) -> int:
         """Return the number of rows, reading as little as possible.
 
@@ -168,22 +161,19 @@ class Scan:
 
     def parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
         """Yield the segments to read; with ``roots``, only those that may hold rows of these."""
-        interval = self.interval()
-        if interval is None:
+        wanted = self._wanted()
+        if wanted is None:
             return
-        where, time_column = self.where, self.state.table.time_column
-        wanted = self.request.interval if where is None else interval
-        parts = [
-            (segment, None if _within(segment, found.interval) else found.interval)
-            for found in visible_groups(self.state, wanted)
-            for segment in found.segments
-            if segment.rows
-            and (roots is None or holds_any(segment, roots))
-            and (where is None or where.may_hold(time_column, segment.time_min, segment.time_max))
-        ]
-        filters = row_filters(self.ports.files, self.state, (segment for segment, _ in parts))
-        for segment, clip in parts:
-            yield Part(segment=segment, row_filter=filters[segment.id], clip=clip)
+        if self.start is not None and self.request.changes:
+            yield from ChangeFeed(self.reader, self.ports.log, wanted).parts(self.start, self.state)
+            return
+        found = [*wanted.among(self.state, roots)]
+        filters = row_filters(self.ports.files, self.state, (segment for segment, _ in found))
+        for segment, clip in found:
+            part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
+            kept = part if self.start is None else added_part(part, self.start)
+            if kept is not None:
+                yield kept
 
     def read(
         self,
@@ -194,28 +184,38 @@ class Scan:
         where: Condition | None = None,
         addressed: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the live rows of a segment; ``where`` skips row groups, and filters nothing."""
-        return read_segment(
-            self.ports.files,
-            part.segment,
-            schema=schema or self._stored,
-            time_column=self.state.table.time_column,
-            columns=columns,
-            clip=part.clip,
-            row_filter=part.row_filter,
-            addressed=addressed,
-            checked=self.request.checked,
-            where=where,
+        """Yield the wanted rows of a part; ``where`` skips row groups, and filters nothing."""
+        return self.reader.read(
+            part, columns=columns, schema=schema, where=where, addressed=addressed
         )
 
     @property
-    def _known(self) -> pa.Schema:
+    def reader(self) -> PartReader:
+        """Return the reader of the parts."""
+        table, checked = self.state.table, self.request.checked
+        return PartReader(files=self.ports.files, table=table, checked=checked)
+
+    def _wanted(self) -> Wanted | None:
+        """Return which segments may have wanted rows; None if no row can be wanted."""
+        interval, where = self.interval(), self.where
+        if interval is None:
+            return None
+        return Wanted(
+            interval=self.request.interval if where is None else interval,
+            where=where,
+            time_column=self.state.table.time_column,
+        )
+
+    @property
+    def _columns(self) -> pa.Schema:
+        """Return the table's columns."""
         return to_arrow(self.state.table.schema)
 
     @property
-    def _stored(self) -> pa.Schema:
-        """Return the columns with their ids, by which files of all schemas are read."""
-        return stored_columns(self.state.table.schema)
+    def _known(self) -> pa.Schema:
+        """Return the columns that can be read: the table's, and those of a change feed."""
+        known = self._columns
+        return with_change_columns(known) if self.request.changes else known
 
     def _rows_in(self, part: Part) -> int:
         known = part.known_rows
@@ -232,7 +232,7 @@ class Scan:
         table, where = self.state.table, self.where
         kind = arrow_kind_of(table.kind)
         kind.check_readable()
-        physical = physical_schema(self._known, table.kind)
+        physical = physical_schema(self._columns, table.kind)
         batches = (
             batch
             for part in self.parts()
@@ -253,22 +253,3 @@ def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
     elif rows.num_rows:
         one = pa.record_batch([pa.nulls(rows.num_rows)], names=["none"])
         yield one.select([])
-
-
-def version_read(log: EventLog, request: ReadRequest) -> State:
-    """Return the version that a request names, the newest by default.
-
-    Raises:
-        VersionExpired: it is no longer kept.
-        InvalidInput: the tag does not exist.
-    """
-    if request.tag is not None:
-        newest = log.load()
-        return log.version(known_tag(newest, request.tag), newest)
-    if request.version is not None:
-        return log.at(request.version)
-    return log.load() if request.as_of is None else log.as_of(request.as_of)
-
-
-def _within(segment: Segment, interval: Interval) -> bool:
-    return interval.holds(segment.time_min) and interval.holds(segment.time_max)

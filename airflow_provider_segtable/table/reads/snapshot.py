@@ -19,7 +19,8 @@ from airflow_provider_segtable.core.time.times import TimeRange, as_interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.scan import Scan, visible_groups
+from airflow_provider_segtable.table.reads.parts import PartReader, visible_groups
+from airflow_provider_segtable.table.reads.scan import Scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,11 @@ class Snapshot:
     def version(self) -> int:
         """Return the number of the last event in the snapshot."""
         return self.state.n
+
+    @property
+    def reader(self) -> PartReader:
+        """Return the reader of the snapshot's parts."""
+        return PartReader(files=self.ports.files, table=self.state.table, checked=self.checked)
 
     @property
     def schema(self) -> pa.Schema:

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.reads.scan import version_read
+from airflow_provider_segtable.table.reads.window import version_read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

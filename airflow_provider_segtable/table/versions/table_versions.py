@@ -1,9 +1,11 @@
-"""What a table does with its versions: it names them, keeps them by tags, and restores them."""
+"""What a table does with its versions: names, tags and consumers that keep them, and restores."""
 
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.time.times import Time
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.versions.consumers import advance, drop_consumer
 from airflow_provider_segtable.table.versions.restoration import RestoreResult, restore
 from airflow_provider_segtable.table.versions.tags import put_tag, remove_tag
 
@@ -35,6 +37,39 @@ class TableVersions:
             CommitConflict: the tag does not exist.
         """
         remove_tag(self.ports, name)
+
+    def consumers(self) -> dict[str, Consumer]:
+        """Return the consumers of the table by name, each with its position."""
+        return dict(self.state().consumers)
+
+    def advance_consumer(
+        self, name: str, version: int | None = None, *, before: int | None = None
+    ) -> int:
+        """Record that a consumer has read everything up to a version; return the version.
+
+        The first call makes the consumer. Cleaning keeps the versions from its position on, so that
+        ``scan(consumer=name)`` can read what follows, for ``retention.consumer_hours`` at most.
+
+        Args:
+            name: the consumer's name.
+            version: usually ``Scan.version`` of what was read; the newest by default.
+            before: the position that the consumer went on from; refused if it has another one.
+
+        Raises:
+            InvalidName: the name is not a valid file name.
+            InvalidInput: the version does not exist yet.
+            VersionExpired: the version is no longer kept.
+            CommitConflict: another process of this name has moved the position.
+        """
+        return advance(self.ports, name, version, before=before)
+
+    def drop_consumer(self, name: str) -> None:
+        """Remove a consumer; the next cleaning may delete files that only it kept.
+
+        Raises:
+            InvalidInput: there is none of that name.
+        """
+        drop_consumer(self.ports, name)
 
     def restore(
         self,

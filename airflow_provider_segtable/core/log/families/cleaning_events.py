@@ -17,8 +17,9 @@ A segment may be cleaned iff
    segments it hides.
 
 *Admission*: rules 1, 3, 4 and 5 are checked again against the state at commit, and ids that are
-needed now, or gone, are dropped. Rule 2 cannot change except by tags: a cleaning is refused if a
-version was tagged that its author had not read. A sweep drops paths that another writer swept.
+needed now, or gone, are dropped. Rule 2 cannot change except by tags and consumers: a cleaning is
+refused if a version was tagged that its author had not read, or if a consumer would lose a position
+by it that its author had not read. A sweep drops paths that another writer swept.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry, and the lessons of their bugs:
 remove the name first and the data last; unless all protected files are known, delete nothing.
@@ -36,6 +37,7 @@ from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import file_path
+from airflow_provider_segtable.core.reads.consumer import known_consumer_name
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.segment_codec import decode_ids, encode_ids
 from airflow_provider_segtable.core.segments.timeline import Group, GroupState, Timeline
@@ -47,12 +49,14 @@ class Cleaned:
     """Segments that no kept version shows leave the timeline; their files are pending delete.
 
     Versions below ``retained_from`` can no longer be read, unless tagged. ``tags`` are the tags
-    that the cleaner had read: versions by name.
+    that the cleaner had read: versions by name; ``consumers`` are the consumers' positions that it
+    had read and does not keep: versions by name.
     """
 
     retained_from: int
     ids: tuple[SegmentId, ...]
     tags: Mapping[str, int] = field(default_factory=dict)
+    consumers: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +76,13 @@ KINDS = (
             "retained_from": action.retained_from,
             "ids": encode_ids(action.ids),
             "tags": dict(action.tags),
+            **({"consumers": dict(action.consumers)} if action.consumers else {}),
         },
         decode=lambda body: Cleaned(
             retained_from=body["retained_from"],
             ids=decode_ids(body["ids"]),
             tags=decode_tags(body["tags"]),
+            consumers={known_consumer_name(k): n for k, n in body.get("consumers", {}).items()},
         ),
         line=lambda action: (
             f"{counted(len(action.ids), 'segment')} removed; "
@@ -121,11 +127,23 @@ def _clean(action: Cleaned, state: State) -> Cleaned | Conflict:
     if unknown:
         name, n = unknown[0]
         return Conflict(reason=f"version {n} was tagged {name!r} meanwhile; look again")
+    for name, n in passed_over(state, action.retained_from).items():
+        if action.consumers.get(name) != n:
+            return Conflict(reason=f"consumer {name!r} came to version {n} meanwhile; look again")
     ids = still_cleanable(action.ids, state)
     older = action.retained_from <= state.retained_from
     if not ids and older and not forgettable(state):
         return Conflict(reason="others cleaned all of this meanwhile")
     return replace(action, ids=ids)
+
+
+def passed_over(state: State, retained_from: int) -> dict[str, int]:
+    """Return the consumers that would lose their position if versions were kept from there on.
+
+    Consumers that have lost it already are not among them.
+    """
+    lost = range(state.retained_from, retained_from)
+    return {name: each.version for name, each in state.consumers.items() if each.version in lost}
 
 
 def _cleaned(state: State, action: Cleaned) -> State:

@@ -1,0 +1,1 @@
+"""Reads of what happened between two versions: added rows, and changes."""

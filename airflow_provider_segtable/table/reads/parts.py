@@ -1,0 +1,130 @@
+"""Parts of a read: which segments of a version are read, clipped to which interval, filtered how.
+
+1. Only segments that may have wanted rows are parts: by the interval, and by the event times for
+   which a condition can hold.
+2. A segment of which a higher version hides a part is clipped to the rest.
+3. A part's row filter drops deleted rows, and chooses rows by their root addresses. The filter and
+   the descriptor are plain data, so that any reader may read a part, in Spark's tasks, too.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.deletes.deletion import holds_any
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.effects import RowChange
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.segments.timeline import Visible
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
+from airflow_provider_segtable.ports.files import DataFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A segment to read, with its row filter, and the interval to clip it to, if any.
+
+    ``change`` is what happened to its rows, in a change feed.
+    """
+
+    segment: Segment
+    row_filter: RowFilter
+    clip: Interval | None
+    change: RowChange | None = None
+
+    @property
+    def known_rows(self) -> int | None:
+        """Return the number of rows; None if files have to be read for it."""
+        if self.clip is not None or self.row_filter.reads:
+            return None
+        gone = 0 if self.row_filter.passes_all else self.row_filter.deleted_rows()
+        return self.segment.rows - gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The rows that a read wants, as far as descriptors tell.
+
+    Attributes:
+        interval: outside of it no row is wanted; everywhere if None.
+        where: a condition, over event times.
+        time_column: the event time.
+    """
+
+    interval: Interval | None
+    where: Condition | None
+    time_column: str
+
+    def among(
+        self, state: State, roots: Collection[SegmentId] | None = None
+    ) -> Iterator[tuple[Segment, Interval | None]]:
+        """Yield the visible segments that may have wanted rows, each with its clip interval.
+
+        With ``roots``, only those that may hold rows of these.
+        """
+        for found in visible_groups(state, self.interval):
+            for segment in found.segments:
+                if (roots is None or holds_any(segment, roots)) and self.may_hold(segment):
+                    yield segment, clip_of(segment, found.interval)
+
+    def may_hold(self, segment: Segment) -> bool:
+        """Return whether a segment may have rows for which the condition holds."""
+        if not segment.rows:
+            return False
+        where, times = self.where, (segment.time_min, segment.time_max)
+        return where is None or where.may_hold(self.time_column, *times)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartReader:
+    """Reads parts in the columns of a table's definition, whatever schema their files have.
+
+    ``checked`` compares their bytes with checksums.
+    """
+
+    files: DataFiles
+    table: TableCreated
+    checked: bool
+
+    def read(
+        self,
+        part: Part,
+        *,
+        columns: Sequence[str] | None,
+        schema: pa.Schema | None = None,
+        where: Condition | None = None,
+        addressed: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted rows of a part; ``where`` skips row groups, and filters nothing."""
+        return read_segment(
+            self.files,
+            part.segment,
+            schema=schema or stored_columns(self.table.schema),
+            time_column=self.table.time_column,
+            columns=columns,
+            clip=part.clip,
+            row_filter=part.row_filter,
+            addressed=addressed,
+            checked=self.checked,
+            where=where,
+        )
+
+
+def visible_groups(state: State, interval: Interval | None) -> tuple[Visible, ...]:
+    """Return the visible groups that have rows, clipped to an interval."""
+    found = state.timeline.lookup(interval)
+    return tuple(each for each in found if any(segment.rows for segment in each.segments))
+
+
+def clip_of(segment: Segment, interval: Interval | None) -> Interval | None:
+    """Return the interval if a segment has rows outside of it, else None."""
+    if interval is None:
+        return None
+    within = interval.holds(segment.time_min) and interval.holds(segment.time_max)
+    return None if within else interval
