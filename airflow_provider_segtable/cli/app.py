@@ -12,6 +12,7 @@ from airflow_provider_segtable.cli.commands.health.verify_command import verify
 from airflow_provider_segtable.cli.commands.rows.change_command import delete, merge, update
 from airflow_provider_segtable.cli.commands.rows.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
+from airflow_provider_segtable.cli.commands.tables.consumer_commands import consumers
 from airflow_provider_segtable.cli.commands.tables.drop_command import drop
 from airflow_provider_segtable.cli.commands.tables.restore_command import restore
 from airflow_provider_segtable.cli.commands.tables.table_commands import tables
@@ -85,6 +86,7 @@ app.command()(plan)
 app.command()(compact)
 app.command()(clean)
 app.command()(tag)
+app.add_typer(consumers, name="consumers")
 app.command()(locks)
 app.command()(verify)
 app.command()(doctor)

@@ -27,8 +27,10 @@ from airflow_provider_segtable.core.recovery.damage_findings import (
     unread_vectors,
 )
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.health.log_times import log_ahead
 from airflow_provider_segtable.health.vector_check import named
+from airflow_provider_segtable.planning.findings.consumer_findings import lagging_consumers
 from airflow_provider_segtable.planning.findings.delete_findings import undone_deletions
 from airflow_provider_segtable.planning.findings.health_findings import (
     Bounds,
@@ -37,6 +39,7 @@ from airflow_provider_segtable.planning.findings.health_findings import (
     diagnose,
 )
 from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
@@ -45,6 +48,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import checked_order
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
+from airflow_provider_segtable.table.versions.consumers import unread_since
 
 HOUR_US = 3_600_000_000
 DATA = "data"
@@ -94,7 +98,7 @@ def examine(
     policy, planned = _planned(ports, state, findings)
     now = ports.clock.now()
     checkpoints = _listed(ports, CHECKPOINTS, findings)
-    findings += _ahead(ports, state, bounds)
+    findings += [*_ahead(ports, state, bounds), *_consumers(ports, state, now)]
     seen = Observed(
         table=ports.uri,
         state=state,
@@ -124,6 +128,16 @@ def examine(
             *_lost_vectors(ports, state, deletes),
         ),
     )
+
+
+def _consumers(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:
+    """Yield the consumers that lag behind the events of the log."""
+    unread = {name: unread_since(ports.log, each) for name, each in state.consumers.items()}
+    try:
+        hours = Retention.read(state.table.properties).consumer_hours
+    except InvalidInput:  # cleaning says so
+        return
+    yield from lagging_consumers(ports.uri, state, unread, now=now, hours=hours)
 
 
 def _listed(

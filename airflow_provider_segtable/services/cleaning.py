@@ -58,6 +58,7 @@ from airflow_provider_segtable.table.log.event_log import (
     number,
 )
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
+from airflow_provider_segtable.table.versions.consumers import unread_since
 
 DATA = "data"
 MOST_SKEW_US = 300_000_000
@@ -217,11 +218,12 @@ def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[
 
 
 def _held(log: EventLog, newest: State, until: Instant) -> Iterator[int]:
-    """Yield the consumers' positions that were the newest version at some time after ``until``."""
+    """Yield the consumers' positions that have been waiting to be read since ``until`` at most."""
     for consumer in newest.consumers.values():
-        following = log.event(consumer.version + 1)
-        if consumer.version >= newest.retained_from and (not following or following.time > until):
-            yield consumer.version
+        if consumer.version >= newest.retained_from:
+            unread = unread_since(log, consumer)
+            if unread is None or unread > until:
+                yield consumer.version
 
 
 def _foreseen(head: State, found: Cleanable) -> State:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, named_roots
+from airflow_provider_segtable.core.segments.roots import named_roots
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,9 +232,9 @@ class Rollup:
     def check_window(self, uri: str) -> None:
         """Refuse: compactions merge rows of several events into one."""
         raise InvalidInput(
-            f"{uri} is a rollup table: one row stands for many that were added by different "
-            "events, so no row tells when it was added; compare two versions (version=, as_of=), "
-            "or keep the events in an append table and read its windows"
+            f"{uri} is a rollup table: a row stands for many, of different events, so the event "
+            "that added it is not recorded; compare two versions (version=, as_of=), or keep the "
+            "ingested rows in an append table and read its windows"
         )
 
     def check_change(self, request: ChangeRequest, uri: str) -> None:

@@ -27,8 +27,8 @@ class Retention:
         versions: ... and this many newest versions, whatever their age (10).
         orphan_hours: keep files that the log does not name for this long (72), since a writer may
             be about to commit them.
-        consumer_hours: keep the versions from a consumer's position on, unless the position was the
-            newest version more than this many hours ago (168).
+        consumer_hours: keep the versions from a consumer's position on, until it has left a change
+            of rows unread for this many hours (168).
     """
 
     hours: float = 24.0

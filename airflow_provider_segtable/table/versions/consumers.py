@@ -3,7 +3,9 @@
 1. A consumer reads the window after its position, handles the rows, and then advances. If it dies
    in between, it reads the same window again: at least once. A consumer that writes its results and
    the end of the window in one transaction of its own handles each row once.
-2. Two processes of one name notice each other if they name the position that they went on from.
+2. While no row changes, its position stays where it is, and cleaning keeps it. From the first
+   change on that it leaves unread, cleaning keeps it for ``retention.consumer_hours``.
+3. Two processes of one name notice each other if they name the position that they went on from.
 """
 
 from airflow_provider_segtable.core.errors import (
@@ -15,8 +17,14 @@ from airflow_provider_segtable.core.log.events import ConsumerAdvanced, Consumer
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.core.reads.consumer import Consumer
+from airflow_provider_segtable.core.reads.effects import effects
+from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import EventLog
+
+LOOKED = 32
+"""Number of events up to which it is looked whether one of them changed rows."""
 
 
 def advance(
@@ -38,11 +46,28 @@ def advance(
             f"there: the oldest position is {newest.retained_from}"
         )
     known = newest.consumers.get(name)
-    if known and known.version == wanted and before in (None, wanted):
-        return wanted
+    if known and before in (None, known.version) and _nothing_read(ports.log, known, wanted):
+        return known.version
     action = ConsumerAdvanced(name=name, version=wanted, before=before)
     commit_or_raise(ports, newest, Change(action=action, commit_id=ports.randomness.token()))
     return wanted
+
+
+def _nothing_read(log: EventLog, known: Consumer, wanted: int) -> bool:
+    """Return whether no row changed between a position and the next one.
+
+    Otherwise a consumer of an idle table would read its own last event, and record that by another.
+    """
+    if not 0 <= wanted - known.version <= LOOKED:
+        return False
+    events = (log.event(n) for n in range(known.version + 1, wanted + 1))
+    return not any(event is None or effects(event.action) for event in events)
+
+
+def unread_since(log: EventLog, consumer: Consumer) -> Instant | None:
+    """Return the time of the first change of rows after a position; None if there is none."""
+    changed = (event.time for event in log.events(consumer.version + 1) if effects(event.action))
+    return next(changed, None)
 
 
 def drop_consumer(ports: TableContext, name: str) -> None:

@@ -45,10 +45,11 @@ class TableVersions:
     def advance_consumer(
         self, name: str, version: int | None = None, *, before: int | None = None
     ) -> int:
-        """Record that a consumer has read everything up to a version; return the version.
+        """Record that a consumer has read everything up to a version; return its position.
 
-        The first call makes the consumer. Cleaning keeps the versions from its position on, so that
-        ``scan(consumer=name)`` can read what follows, for ``retention.consumer_hours`` at most.
+        The first call makes the consumer. If no row changed since its position, it stays there.
+        Cleaning keeps the versions from its position on, so that ``scan(consumer=name)`` can read
+        what follows, for ``retention.consumer_hours`` at most.
 
         Args:
             name: the consumer's name.

@@ -27,6 +27,8 @@ from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
     Cleaned,
+    ConsumerAdvanced,
+    ConsumerDropped,
     Event,
     PlanAborted,
     PlanCompleted,
@@ -222,6 +224,9 @@ ACTIONS: tuple[Action, ...] = (
         overrides=(GranularityOverride(CHUNK.interval, Granularity.DAY),),
     ),
     TableDropped(table_id=DEFINITION.table_id, name="flights"),
+    ConsumerAdvanced(name="billing", version=3, before=1),
+    ConsumerDropped(name="billing"),
+    Cleaned(retained_from=9, ids=(), consumers={"billing": 4}),
 )
 
 

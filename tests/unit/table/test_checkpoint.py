@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.log.events import (
 )
 from airflow_provider_segtable.core.log.overwritten import Overwritten
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.consumer import Consumer
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.id_space import IdSpaces
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
@@ -96,6 +97,7 @@ def full() -> State:
         predicate_deletes=(PredicateDelete(n=4, predicate=IsNull("carrier")),),
         vectors_pruned_through=2,
         overwritten=(Overwritten(3, (JANUARY,)), Overwritten(6, ())),
+        consumers={"billing": Consumer(3, 17)},
     )
 
 
@@ -135,7 +137,16 @@ def test_a_head_of_an_older_format_has_defaults_for_what_it_lacks() -> None:
     (deletion,) = found.vectors[TWO[1].id]
     assert (deletion.n, deletion.path, deletion.rows) == (3, "deletes/3.arrow", 3)
     assert deletion.checksum == ""
-    later = ("retained_from", "tags", "doomed", "vectors", "erasures", "forgotten", "overwritten")
+    later = (
+        "retained_from",
+        "tags",
+        "doomed",
+        "vectors",
+        "erasures",
+        "forgotten",
+        "overwritten",
+        "consumers",
+    )
     for key in later:
         del head[key]
     assert decode_head(head, state.timeline, state.ids) == replace(
@@ -147,12 +158,13 @@ def test_a_head_of_an_older_format_has_defaults_for_what_it_lacks() -> None:
         predicate_deletes=(),
         vectors_pruned_through=0,
         overwritten=(),
+        consumers={},
     )
 
 
-def test_recent_overwrites_are_written_only_if_there_are_any() -> None:
+def test_recent_overwrites_and_consumers_are_written_only_if_there_are_any() -> None:
     """So the bytes of other tables stay as they were."""
-    assert "overwritten" not in encode_head(created())
+    assert not {"overwritten", "consumers"} & encode_head(created()).keys()
 
 
 @pytest.mark.parametrize("rows", [1, 3, 1000])

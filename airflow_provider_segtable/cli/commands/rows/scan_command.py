@@ -63,6 +63,21 @@ class ReadOptions:
         str | None, typer.Option(help="The table as it was then, inclusive.", metavar="TIME")
     ] = None
     tag: Annotated[str | None, typer.Option(help="The table at this tag.", metavar="NAME")] = None
+    since_version: Annotated[
+        int | None,
+        typer.Option(help="Only rows added after this event number.", metavar="N"),
+    ] = None
+    since: Annotated[
+        str | None, typer.Option(help="Only rows added after this time.", metavar="TIME")
+    ] = None
+    consumer: Annotated[
+        str | None,
+        typer.Option(help="Only rows added after this consumer's position.", metavar="NAME"),
+    ] = None
+    changes: Annotated[
+        bool,
+        typer.Option("--changes", help="Instead of rows added, every change of a row since then."),
+    ] = False
     rolled_up: Annotated[
         bool, typer.Option("--rolled-up", help="Of a rollup table, one row for each group.")
     ] = False
@@ -80,6 +95,10 @@ class ReadOptions:
             version=self.version,
             as_of=self.as_of or None,
             tag=self.tag,
+            since_version=self.since_version,
+            since=self.since or None,
+            consumer=self.consumer,
+            changes=self.changes,
             rolled_up=self.rolled_up,
             checked=not self.unchecked,
         )
@@ -118,6 +137,7 @@ def scan(
     [green]segtable table scan ./flights --where "carrier = 'AA' and dep_delay > 60" --count[/]
     [green]segtable table scan ./flights --as-of 2026-01-31T12:00:00Z --count[/]
     [green]segtable table scan ./flights --version 3 --checksum[/]
+    [green]segtable table scan ./flights --since-version 3 --changes[/]
     [green]segtable table scan ./daily --rolled-up --checksum[/]
     """
     from airflow_provider_segtable.table.table import Table

@@ -31,6 +31,10 @@ def clean(
     orphan_hours: Annotated[
         float | None, typer.Option(help="Keep unreferenced files younger than N hours.", min=0)
     ] = None,
+    consumer_hours: Annotated[
+        float | None,
+        typer.Option(help="Keep what consumers have yet to read for at most N hours.", min=0),
+    ] = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +46,8 @@ def clean(
     By default versions are kept as the table's properties say (retention.hours,
     retention.versions, retention.orphan_hours), which is 24 hours and 10
     versions, and 72 hours for files that the log does not name. A tagged
-    version is kept whatever its age. Needs no ZooKeeper, and may run beside
+    version is kept whatever its age, and what a consumer has yet to read for
+    retention.consumer_hours (168). Needs no ZooKeeper, and may run beside
     anything. With --orphan-hours 0 an append that is just being written loses
     its files.
     """
@@ -56,6 +61,7 @@ def clean(
         "hours": retention_hours,
         "versions": retention_versions,
         "orphan_hours": orphan_hours,
+        "consumer_hours": consumer_hours,
     }
     own = Retention.read(opened.state().table.properties)
     retention = replace(own, **{k: v for k, v in given.items() if v is not None})
