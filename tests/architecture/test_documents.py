@@ -22,6 +22,10 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
     },
     "docs/cli.md": {"console": "integration/test_cli.py"},
     "docs/guides/airflow.md": {"python": "airflow/test_guide_snippets.py"},
+    "docs/guides/change-feeds.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "unit/library/test_feed_guide.py",
+    },
     "docs/guides/changing.md": {
         "console": "unit/cli/test_guides.py",
         "python": "unit/cli/test_guides.py",

@@ -56,6 +56,22 @@ def test_cleaning(run: Run, facts: Facts, flights: str) -> None:
     ]
 
 
+def test_change_feeds(run: Run, facts: Facts) -> None:
+    """Windows are read, and a consumer comes and goes."""
+    rows = trips(6).rename_columns(["at", "id", "n"])
+    pq.write_table(rows, "orders.parquet")
+    well(run, ["table", "create", "orders", "--like", "orders.parquet", "--time", "at"])
+    well(run, *[["ingest", "orders", "orders.parquet", "--commit-id", str(n)] for n in range(5)])
+    *most, drop = commands("change-feeds.md")
+    well(run, *most)
+    (consumer,) = facts("consumers", "list", "orders")["consumers"]
+    assert (consumer["name"], consumer["version"], consumer["behind"]) == ("billing", 5, 1)
+    since = ("table", "scan", "orders", "--since-version", "3", "--changes", "--count")
+    assert facts(*since)["rows"] == 12
+    well(run, drop)
+    assert facts("consumers", "list", "orders")["consumers"] == []
+
+
 def test_changing(run: Run, facts: Facts) -> None:
     """Properties and columns are as the guide says, by commands and in Python; drop ends it."""
     rows = trips(6).rename_columns(["at", "user", "amount"])

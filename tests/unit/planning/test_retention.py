@@ -23,9 +23,10 @@ def test_every_setting_is_read() -> None:
         "retention.hours": "0.5",
         "retention.versions": "3",
         "retention.orphan_hours": "1",
+        "retention.consumer_hours": "2",
     }
     found = Retention.read(given)
-    assert found == Retention(hours=0.5, versions=3, orphan_hours=1)
+    assert found == Retention(hours=0.5, versions=3, orphan_hours=1, consumer_hours=2)
     assert isinstance(found.versions, int)
     assert set(PROPERTIES) <= set(given)
 
