@@ -2,14 +2,19 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
+from airflow_provider_segtable.spark.reads.input_source import read_source
 from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.table import Table
@@ -118,6 +123,21 @@ def test_changes_keep_what_they_do_not_set(spark: SparkSession, table: Table) ->
     assert {name for name in new if new[name] is not None} == {"at", "row"}
     delete(spark, table.ports, "clock_ns > TIME'00:00:00.000001'")
     assert rows_of(table)["row"].to_pylist() == [10, 11, 13]
+
+
+def test_durations_of_a_parquet_file_are_numbers_to_spark(
+    spark: SparkSession, table: Table, tmp_path: Path
+) -> None:
+    """They have lost their unit, so they are refused with the ways out; nothing is written."""
+    pq.write_table(given().select(["long_ms"]), tmp_path / "x.parquet")
+    numbers = read_source(spark, str(tmp_path / "x.parquet")).where("long_ms is not null")
+    rows = scan(spark, table.snapshot()).drop("long_ms").crossJoin(numbers)
+    with pytest.raises(SchemaMismatch, match=r"'long_ms' is duration\[ms\].*bigint.*engine local"):
+        ingest(table.ports, rows)
+    made = rows.withColumn("long_ms", F.expr("make_dt_interval(0, 0, 0, long_ms / 1e3)"))
+    ingest(table.ports, made.where("row = 3"))
+    found = rows_of(table).filter(pc.field("row") == 3)["long_ms"].cast(pa.int64()).to_pylist()
+    assert sorted(found) == [1, 2003, 3004, 3004]
 
 
 @pytest.fixture

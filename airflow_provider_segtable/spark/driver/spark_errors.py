@@ -43,7 +43,7 @@ _KINDS: tuple[tuple[str, type[SegtableError]], ...] = (
 _WITHOUT_SPARK = "use the local engine (Table.append, --engine local), which reads this type"
 _WAYS_OUT = (
     ("PARQUET_TYPE_ILLEGAL", _WITHOUT_SPARK),
-    ("UNSUPPORTED_TIME_TYPE", _WITHOUT_SPARK),
+    ("UNSUPPORTED_TIME_TYPE", f"set spark.sql.timeType.enabled=true, or {_WITHOUT_SPARK}"),
 )
 """Ways out by Spark's error conditions."""
 

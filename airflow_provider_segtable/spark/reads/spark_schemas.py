@@ -123,6 +123,17 @@ def _with_defaults(df: DataFrame, schema: pa.Schema) -> DataFrame:
     return df
 
 
+def _check_duration(field: "pa.Field[Any]", found: T.DataType) -> None:
+    """Refuse numbers for a duration: Spark's Parquet reader does not say what unit they have."""
+    if pa.types.is_duration(field.type) and isinstance(found, T.NumericType):
+        raise SchemaMismatch(
+            f"column {field.name!r} is {field.type}, and the rows have {found.simpleString()}, as "
+            "Spark reads the durations of a Parquet file: load the file without Spark "
+            "(Table.append, --engine local), or make it an interval "
+            f"(make_dt_interval(0, 0, 0, {field.name} / 1e6) of microseconds)"
+        )
+
+
 def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFrame:
     """Return the DataFrame with the table's columns in the table's order.
 
@@ -140,6 +151,8 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
             f"the rows do not have the table's columns ({text}): select or rename them"
         )
     ordered = df.select([column(df, name) for name in schema.names])
+    for field in schema:
+        _check_duration(field, ordered.schema[field.name].dataType)
     try:
         offered = to_arrow_schema(ordered.schema, timezone="UTC")
     except PySparkException as error:

@@ -63,7 +63,7 @@ def collected(frame: DataFrame, state: State) -> Collected:
     for name, bits in zip(found["name"].to_pylist(), found["bits"].to_pylist(), strict=True):
         named[name] = named.get(name, BitMap()) | _bitmap(bits)
     count = sum(found["rows"].to_pylist())
-    return Collected(rows=_rooted(named, state), named=count)
+    return Collected(rows=rooted(named, state), named=count)
 
 
 def present(spark: SparkSession, snapshot: Snapshot, rows: Rows) -> Collected:
@@ -89,10 +89,16 @@ def _words(rows: BitMap) -> Words:
     return words_of(flags)
 
 
-def _rooted(named: Mapping[str, BitMap], state: State) -> dict[SegmentId, BitMap]:
-    """Return rows by root, from names that are roots or places."""
-    files = [name for name in named if "/" in name]
-    near = {c.key: c for name in files for c in _chunks_of(name, state.timeline)}
+def rooted(named: Mapping[str, BitMap], state: State) -> dict[SegmentId, BitMap]:
+    """Return rows by root, from names that are roots or places.
+
+    Only the chunks near a place are decoded.
+
+    Raises:
+        InvalidInput: a name is malformed, or its file is not in the table.
+    """
+    folders = {name.partition("/")[0] for name in named if "/" in name}
+    near = {chunk.key: chunk for each in folders for chunk in _chunks_of(each, state.timeline)}
     known = (s for chunk in near.values() for s in chunk.unpacked.segments() if s.path and s.traced)
     places = {place(segment.path): segment for segment in known}
     found: dict[SegmentId, BitMap] = {}
@@ -102,10 +108,10 @@ def _rooted(named: Mapping[str, BitMap], state: State) -> dict[SegmentId, BitMap
     return found
 
 
-def _chunks_of(name: str, timeline: Timeline) -> Iterator[AnyChunk]:
-    """Return the chunks that may have a file: those that overlap the interval in its place."""
+def _chunks_of(folder: str, timeline: Timeline) -> Iterator[AnyChunk]:
+    """Return the chunks that may have files of a folder: those that overlap its interval."""
     try:
-        return timeline.chunks(Interval.from_name(name.partition("/")[0]))
+        return timeline.chunks(Interval.from_name(folder))
     except (ValueError, SegtableError):
         return iter(())
 
