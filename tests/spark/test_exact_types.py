@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 
 from airflow_provider_segtable.core.errors import SchemaMismatch
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
-from airflow_provider_segtable.spark.reads.input_source import read_source
+from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
 from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.table.table import Table
@@ -138,6 +138,11 @@ def test_durations_of_a_parquet_file_are_numbers_to_spark(
     ingest(table.ports, made.where("row = 3"))
     found = rows_of(table).filter(pc.field("row") == 3)["long_ms"].cast(pa.int64()).to_pylist()
     assert sorted(found) == [1, 2003, 3004, 3004]
+    files = str(tmp_path)
+    parquet = dict(read_stream_source(spark, files, "parquet", schema=SCHEMA).dtypes)
+    text = dict(read_stream_source(spark, files, "json", schema=SCHEMA).dtypes)
+    assert (parquet["long_ms"], text["long_ms"]) == ("bigint", "interval day to second")
+    assert parquet["times"] == "struct<d:array<bigint>,t:time(6)>"
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -91,14 +92,31 @@ def read_stream_source(
     """Return a stream of the files that appear in a folder.
 
     A stream needs its types before the first file, so it uses the table's. A CSV must have the
-    table's columns in the table's order; its header is checked.
+    table's columns in the table's order; its header is checked. Durations of other than text files
+    are numbers, as in ``read_source``: Spark would take any unit for microseconds.
     """
     kind, settings = _settings(path, format, options)
     if kind == "csv":
         settings = {"enforceSchema": "false", **settings}
     with translated(f"streaming from {path}"):
         reader = spark.readStream.format(kind).options(**settings)
-        return reader.schema(spark_schema(readable(schema))).load(path)
+        types = spark_schema(readable(schema))
+        return reader.schema(types if kind in _TEXT_OPTIONS else _numbered(types)).load(path)
+
+
+def _numbered(kind: Any) -> Any:
+    """Return a type with whole numbers in place of durations, at any depth."""
+    match kind:
+        case T.DayTimeIntervalType():
+            return T.LongType()
+        case T.StructType():
+            inside = [(each.name, _numbered(each.dataType)) for each in kind]
+            return T.StructType([T.StructField(name, each) for name, each in inside])
+        case T.ArrayType():
+            return T.ArrayType(_numbered(kind.elementType))
+        case T.MapType():
+            return T.MapType(_numbered(kind.keyType), _numbered(kind.valueType))
+    return kind
 
 
 def _settings(
