@@ -7,9 +7,8 @@
 3. A dry run counts the rows of the newest version that would change, and commits nothing.
 """
 
-from collections.abc import Mapping
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any
 
 from rich.text import Text
 
@@ -21,31 +20,23 @@ from airflow_provider_segtable.core.errors import InvalidInput, NeedsSpark, NotF
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.planning.engine import Engine
 
-Options: TypeAlias = Mapping[str, str]
 _DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
 _DONE = {"delete": "deleted", "update": "updated", "merge": "merged", "overwrite": "overwritten"}
 
 
 def changed(
-    uri: str,
-    table: Any,
-    request: ChangeRequest,
-    engine: Engine,
-    master: str | None,
-    options: Options,
+    uri: str, table: Any, request: ChangeRequest, engine: Engine, master: str | None
 ) -> Facts:
-    """Carry out a change, and return its result; ``options`` are of the files' object store."""
+    """Carry out a change, and return its result."""
     start = monotonic()
     if request.appends:
         _ = table.ports.coordinator  # fails first if there is no ZooKeeper
     before = request.commit_id is not None and request.commit_id in table.state().commits
-    used = _engine(table, request, engine, options)
+    used = _engine(table, request, engine)
     with progress() as bar:
         bar.add_task(_DOING[request.kind], total=None)
         if used is Engine.LOCAL:
-            from airflow_provider_segtable.table.changes.file_rows import with_files
-
-            result = table.change(with_files(request, table.snapshot().schema, options))
+            result = table.change(request)
         else:
             check_spark()
             from airflow_provider_segtable.cli.on_spark import change_rows
@@ -76,7 +67,7 @@ def tell(facts: Facts, *, as_json: bool) -> None:
         show(Text.assemble((f"{_DONE[facts['kind']]}{again}", "green"), line))
 
 
-def _engine(table: Any, request: ChangeRequest, wanted: Engine, options: Options) -> Engine:
+def _engine(table: Any, request: ChangeRequest, wanted: Engine) -> Engine:
     """Return the engine for a change.
 
     Raises:
@@ -88,7 +79,7 @@ def _engine(table: Any, request: ChangeRequest, wanted: Engine, options: Options
     if wanted is Engine.SPARK:
         return wanted
     try:
-        why = why_spark(request, table.snapshot(), options)
+        why = why_spark(request, table.snapshot())
     except NotFound as error:
         raise InvalidInput(str(error)) from error
     if not why:

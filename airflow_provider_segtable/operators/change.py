@@ -93,12 +93,9 @@ class SegtableChangeOperator(SegtableCommitOperator):
 
     def here(self, ports: TableContext, commit_id: str | None) -> dict[str, Any] | None:
         """Change rows in this process, unless Spark has to."""
-        from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine
-        from airflow_provider_segtable.table.changes.file_rows import with_files
-        from airflow_provider_segtable.table.changes.run_change import run_change
+        from airflow_provider_segtable.table.table import Table
 
-        start, stored = monotonic(), ports.storage_options
-        request = self.request(commit_id)
+        start, request = monotonic(), self.request(commit_id)
         snapshot = Snapshot(ports=ports, state=ports.log.load())
         choice = self._choice(request, snapshot)
         self.log.info("%s %s", self.what, choice)
@@ -109,8 +106,7 @@ class SegtableChangeOperator(SegtableCommitOperator):
                 f"options {', '.join(self.options)} are for Spark's reader: leave them out, or "
                 "set engine to auto or spark"
             )
-        read = with_files(request, snapshot.schema, stored)
-        done = run_change(ports, read, ArrowEngine(), wait_s=self.wait_s)
+        done = Table(ports).change(request, wait_s=self.wait_s)
         facts = {
             "event": done.n,
             "matched": done.matched,
@@ -123,14 +119,14 @@ class SegtableChangeOperator(SegtableCommitOperator):
     def _choice(self, request: ChangeRequest, snapshot: Snapshot) -> Choice:
         from airflow_provider_segtable.table.changes.file_rows import size_of, why_spark
 
-        wish, stored = Engine.of(self.engine), snapshot.ports.storage_options
+        wish = Engine.of(self.engine)
         auto = wish is Engine.AUTO
-        why = why_spark(request, snapshot, stored) if auto else ""
+        why = why_spark(request, snapshot) if auto else ""
         visible = snapshot.state.timeline.visible_summaries().values() if auto else ()
         return chosen_engine(
             wish,
             size=sum(each.size for each in visible)
-            + (size_of(request, stored) if auto and not why else 0),
+            + (size_of(request, snapshot.ports) if auto and not why else 0),
             only_spark=why,
             spark_here=lambda: self.can_launch(SegtableHook(self.segtable_conn_id).place),
             local_bytes=self.local_bytes,

@@ -20,10 +20,11 @@ from airflow_provider_segtable.core.requests.overwrite import Extent, Overwrite,
 from airflow_provider_segtable.core.time.times import TimeRange
 from airflow_provider_segtable.data.arrow.given_rows import Rows
 from airflow_provider_segtable.table.changes.arrow_engine import ArrowEngine, arrow_rows
+from airflow_provider_segtable.table.changes.file_rows import with_files
 from airflow_provider_segtable.table.changes.new_arrow_rows import new_arrow_rows
 from airflow_provider_segtable.table.changes.overwriting import run_overwrite
 from airflow_provider_segtable.table.changes.row_change import ChangeResult, landed_before
-from airflow_provider_segtable.table.changes.run_change import run_change
+from airflow_provider_segtable.table.changes.run_change import WAIT_S, run_change
 from airflow_provider_segtable.table.context import TableContext
 
 
@@ -175,6 +176,11 @@ class TableChanges:
         new = new_arrow_rows(state, rows)
         return run_overwrite(self.ports, wanted, new, ArrowEngine())
 
-    def change(self, request: ChangeRequest) -> ChangeResult:
-        """Carry out a change request, in this process; the common form of the first three."""
-        return run_change(self.ports, request, ArrowEngine())
+    def change(self, request: ChangeRequest, *, wait_s: float = WAIT_S) -> ChangeResult:
+        """Carry out a change request, in this process; the common form of the first three.
+
+        Args:
+            request: the change; the files that it names (``FileRows``) are read here.
+            wait_s: how long to wait for the coordinator, in seconds.
+        """
+        return run_change(self.ports, with_files(self.ports, request), ArrowEngine(), wait_s=wait_s)

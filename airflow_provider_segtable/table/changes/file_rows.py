@@ -2,7 +2,7 @@
 
 1. Files are paths, URIs of object stores, or patterns (``data.files.input_paths``). All rows of a
    pattern's files are one request's rows. They are read in the table's types, and have the columns
-   that the files have.
+   that the files have. Object stores are opened with the table's storage options.
 2. ``why_spark`` says before anything is read or started what only Spark can do.
 """
 
@@ -22,10 +22,8 @@ from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.data.files.input_files import InputFile, read_rows, schema_of
 from airflow_provider_segtable.data.files.input_paths import found_files, only_spark_reads
 from airflow_provider_segtable.table.changes.arrow_engine import arrow_rows, check_sql
+from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-
-Options = Mapping[str, str]
-"""Storage options of the files."""
 
 
 def file_of(request: ChangeRequest) -> FileRows | None:
@@ -34,7 +32,7 @@ def file_of(request: ChangeRequest) -> FileRows | None:
     return rows if isinstance(rows, FileRows) else None
 
 
-def why_spark(request: ChangeRequest, snapshot: Snapshot, options: Options) -> str:
+def why_spark(request: ChangeRequest, snapshot: Snapshot) -> str:
     """Return why only Spark can carry out a change; empty if this process can.
 
     Raises:
@@ -44,7 +42,7 @@ def why_spark(request: ChangeRequest, snapshot: Snapshot, options: Options) -> s
     """
     if snapshot.state.table.kind.deletion is DeletionForm.PREDICATE:
         return ""
-    rows = file_of(request)
+    rows, options = file_of(request), snapshot.ports.storage_options
     if rows is not None and rows.options:
         return f"--option {next(iter(rows.options))} is one of Spark's reader of files"
     if rows is not None and (why := only_spark_reads([rows.path], rows.format, options)):
@@ -57,32 +55,32 @@ def why_spark(request: ChangeRequest, snapshot: Snapshot, options: Options) -> s
     return ""
 
 
-def size_of(request: ChangeRequest, options: Options) -> int:
+def size_of(request: ChangeRequest, ports: TableContext) -> int:
     """Return the bytes of the files that a request names."""
     rows = file_of(request)
-    return sum(file.size() for file in _files(rows, options)) if rows is not None else 0
+    found = _files(rows, ports.storage_options) if rows is not None else ()
+    return sum(file.size() for file in found)
 
 
-def with_files(request: ChangeRequest, schema: pa.Schema, options: Options) -> ChangeRequest:
-    """Return a request with the rows of the files that it names.
-
-    Args:
-        request: the change.
-        schema: the table's columns.
-        options: storage options of the files.
+def with_files(ports: TableContext, request: ChangeRequest) -> ChangeRequest:
+    """Return a request with the rows of the files that it names, in the table's columns and types.
 
     Raises:
         InvalidInput, SchemaMismatch: a file cannot be read, or its columns do not fit.
         NotFound: there is no file.
     """
+    if file_of(request) is None:
+        return request
+    schema = Snapshot(ports=ports, state=ports.log.load()).schema
 
     def read(rows: FileRows) -> GivenRows:
-        return arrow_rows(_joined(rows, [_read(each, schema) for each in _files(rows, options)]))
+        files = _files(rows, ports.storage_options)
+        return arrow_rows(_joined(rows, [_read(each, schema) for each in files]))
 
     return with_rows(request, read)
 
 
-def _files(rows: FileRows, options: Options) -> list[InputFile]:
+def _files(rows: FileRows, options: Mapping[str, str]) -> list[InputFile]:
     found = found_files(rows.path, rows.format, options)
     if not found:
         raise NotFound(f"there is no file {rows.path}: check the path, or give a URI")

@@ -17,7 +17,6 @@ from airflow_provider_segtable.cli.input.options import (
     TableUri,
     ZooKeeper,
     pairs,
-    store_options,
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_arguments import columns_in
@@ -86,8 +85,7 @@ class ChangeOptions:
     def run(self, table: str, request: ChangeRequest) -> None:
         """Carry out a request, and print its result."""
         with writable_table(table, self.storage_options, self.zookeeper) as opened:
-            options = store_options(self.storage_options)
-            told = changed(table, opened, request, self.engine, self.master, options)
+            told = changed(table, opened, request, self.engine, self.master)
             tell(told, as_json=self.as_json)
 
 
