@@ -35,7 +35,8 @@ from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.versions.history import HistoryEntry, history
 from airflow_provider_segtable.table.writes.append import AppendResult
-from airflow_provider_segtable.table.writes.incoming import append_rows, check_filled
+from airflow_provider_segtable.table.writes.given import append_rows
+from airflow_provider_segtable.table.writes.incoming import check_filled
 
 
 class Table(base.Table):

@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.segments.adjacency import adjacent
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Group
 from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
@@ -132,9 +133,16 @@ class PlannerContext:
         over = (known for known in self.pending if known.plan.claim.segments is None)
         return next((known for known in over if known.plan.interval.overlaps(interval)), None)
 
-    def pending_in(self, interval: Interval) -> PlanState | None:
-        """Return a pending plan that claims segments, in an interval that overlaps this one."""
-        some = (known for known in self.pending if known.plan.claim.segments)
+    def pending_in(self, interval: Interval, bucket: int = NO_BUCKET) -> PlanState | None:
+        """Return a pending plan that claims segments, in an interval that overlaps this one.
+
+        With a bucket, plans over other buckets do not count.
+        """
+        some = (
+            known
+            for known in self.pending
+            if known.plan.claim.segments and bucket in (NO_BUCKET, known.plan.chunk.bucket)
+        )
         return next((known for known in some if known.plan.interval.overlaps(interval)), None)
 
     def runs(self, chunk: ChunkKey, groups: Iterable[Group]) -> Iterator[Run]:

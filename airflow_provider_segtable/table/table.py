@@ -31,7 +31,8 @@ from airflow_provider_segtable.table.reads.window import start_read, version_rea
 from airflow_provider_segtable.table.table_changes import TableChanges
 from airflow_provider_segtable.table.versions.table_versions import TableVersions
 from airflow_provider_segtable.table.writes.append import AppendResult
-from airflow_provider_segtable.table.writes.incoming import append_rows
+from airflow_provider_segtable.table.writes.given import append_rows
+from airflow_provider_segtable.table.writes.upsert import upsert_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +301,27 @@ class Table(TableChanges, TableVersions):
             LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
         """
         return append_rows(self.ports, rows, commit_id=commit_id)
+
+    def upsert(
+        self, rows: Rows, *, deleted: str | None = None, commit_id: str | None = None
+    ) -> AppendResult:
+        """Insert rows, or replace those of equal keys, in a table with a primary key.
+
+        Many writers may upsert at once: nothing is locked, and no write conflicts with another. Of
+        records with one key, the highest value of the ordering column wins, then the later write.
+
+        Args:
+            rows: as for ``append``; nullable columns may be left out.
+            deleted: a boolean column of the rows, not of the table: where it is true, the key is
+                deleted instead. Such rows need the key, the event time and the ordering columns.
+            commit_id: equal ids upsert once; random by default.
+
+        Raises:
+            InvalidInput: the table has no primary key, or a key is null.
+            SchemaMismatch, TimeOutOfRange: the rows do not fit; nothing is written.
+            CommitUnknown: the last reply was lost; run again with the same commit id.
+        """
+        return upsert_rows(self.ports, rows, deleted=deleted, commit_id=commit_id)
 
 
 def create_table(ports: TableContext, definition: TableCreated) -> Table:

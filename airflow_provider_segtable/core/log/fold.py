@@ -99,7 +99,7 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901 - one case a fami
         case TableAltered():
             return replace(state, table=table_events.altered(state.table, event.action, event.n))
         case Appended() | Voided():
-            return append_events.apply(state, event.action)
+            return append_events.apply(state, event.action, event.time)
         case RowsChanged():
             return change_events.apply(state, event.action, event.n)
         case PlanRequested() | PlanInflight() | PlanCompleted() | PlanYielded() | PlanAborted():

@@ -17,7 +17,8 @@ from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 def publish(state: State, segments: tuple[Segment, ...]) -> State:
     """Return the state with segments in the timeline."""
     ids = (segment.id for segment in segments)
-    origins = (segment.origin for segment in segments if segment.origin)  # they may be roots
+    # An origin may be a root. A provisional one is no number of the chunk.
+    origins = (s.origin for s in segments if s.origin and not s.origin.provisional)
     settled = settle(state, (*ids, *origins))
     return replace(settled, timeline=state.timeline.with_changes(add=segments))
 

@@ -59,6 +59,11 @@ class SegmentId:
             raise CorruptTable(f"{text!r} is not a segment id") from None
 
     @property
+    def provisional(self) -> bool:
+        """Return whether a commit has yet to give an id (``core.segments.numbering``)."""
+        return self.partition in numbering_of(self.bucket).provisional
+
+    @property
     def chunk(self) -> "ChunkKey":
         """Return the (interval, version, bucket) that the segment belongs to."""
         return ChunkKey(self.interval, self.version, self.bucket)
@@ -256,6 +261,7 @@ class Segment:
         schema: the number of the table's schema that its file was written with.
         footer: the checksum of its file's footer, which has the checksums of all other bytes;
             None if an older segtable wrote the file.
+        completed: the time of the event that published it, if the table's kind needs it.
     """
 
     id: SegmentId
@@ -276,6 +282,7 @@ class Segment:
     deletes_applied_through: int = 0
     schema: int = 0
     footer: FooterChecksum | None = None
+    completed: Instant = 0
 
     def __post_init__(self) -> None:
         """Refuse descriptors that contradict themselves."""

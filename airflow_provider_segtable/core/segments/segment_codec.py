@@ -46,6 +46,7 @@ def encode_segment(segment: Segment) -> Json:
         "roots": encode_roots(segment.roots),
         "purged": segment.deletes_applied_through,
         "schema": segment.schema,
+        "completed": segment.completed,
         "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
     return body | {name: value for name, value in rarely.items() if value}
@@ -80,6 +81,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
         deletes_applied_through=body.get("purged", 0),
         schema=body.get("schema", 0),
         footer=FooterChecksum(*body["footer"]) if "footer" in body else None,
+        completed=body.get("completed", 0),
     )
 
 

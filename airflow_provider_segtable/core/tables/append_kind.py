@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.interval import Granularity, Instant
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,10 @@ class Append:
     name: ClassVar[str] = "append"
     deletion: ClassVar[DeletionForm] = DeletionForm.VECTORS
     merges: ClassVar[bool] = False
+    buckets: ClassVar[int] = 0
+    new_versions: ClassVar[bool] = True
+    properties: ClassVar[Mapping[str, str]] = {}
+    rules: ClassVar[None] = None
     unmerged: ClassVar[str] = ""
 
     def bound(
@@ -84,6 +88,11 @@ class Append:
         if not renamed:
             return segment
         return replace(segment, lineage=(Run(segment.id, 0, segment.rows),))
+
+    def published(self, segment: Segment, at: Instant) -> Segment:
+        """Return the segment: its event tells the time."""
+        del at
+        return segment
 
     def roots(self, inputs: Sequence[Segment]) -> tuple[Roots, ...]:
         """Return the roots of the inputs."""

@@ -57,7 +57,7 @@ from airflow_provider_segtable.core.tables.metric import (
 from airflow_provider_segtable.core.tables.query_granularity import QueryGranularity
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.interval import Granularity, Instant
 
 __all__ = [
     "EVENTS",
@@ -96,6 +96,10 @@ class Rollup:
     name: ClassVar[str] = "rollup"
     deletion: ClassVar[DeletionForm] = DeletionForm.PREDICATE
     merges: ClassVar[bool] = True
+    buckets: ClassVar[int] = 0
+    new_versions: ClassVar[bool] = True
+    properties: ClassVar[Mapping[str, str]] = {}
+    rules: ClassVar[None] = None
     unmerged: ClassVar[str] = "are not rolled up perfectly"
 
     def __post_init__(self) -> None:
@@ -167,6 +171,11 @@ class Rollup:
         """Return the segment after all deletes so far: predicates hit only earlier rows."""
         del renamed
         return replace(segment, deletes_applied_through=n)
+
+    def published(self, segment: Segment, at: Instant) -> Segment:
+        """Return the segment: its event tells the time."""
+        del at
+        return segment
 
     def roots(self, inputs: Sequence[Segment]) -> tuple[Roots, ...]:
         """Return none: rows have no addresses."""

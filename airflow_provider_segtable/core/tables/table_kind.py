@@ -19,8 +19,9 @@ from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.core.segments.segment import Roots, Segment
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.interval import Granularity, Instant
 
 
 class DeletionForm(Enum):
@@ -30,6 +31,8 @@ class DeletionForm(Enum):
     """By root address: rows are found first, and named one by one."""
     PREDICATE = "predicate"
     """By a condition, which readers and compactions evaluate: rows have no address."""
+    TOMBSTONES = "tombstones"
+    """By further rows, which delete their keys: a delete is an append."""
 
     @property
     def counted(self) -> bool:
@@ -46,12 +49,32 @@ class TableKind(Protocol):
         merges: whether rows of equal keys become one. Then a region is perfect only after a major
             compaction, and sorting must not part rows of equal keys.
         unmerged: what the planner says of segments that a major compaction has not seen yet.
+        new_versions: whether a compaction may write whole time chunks at a new version.
+        buckets: the number of buckets of a time chunk; 0 without a primary key.
+        rules: how the records of a key become its row; None without a primary key.
+        properties: properties that the table has unless others are given.
     """
 
     name: ClassVar[str]
     deletion: ClassVar[DeletionForm]
     merges: ClassVar[bool]
+    new_versions: ClassVar[bool]
     unmerged: ClassVar[str]
+
+    @property
+    def buckets(self) -> int:
+        """Return the number of buckets."""
+        ...
+
+    @property
+    def rules(self) -> MergeRules | None:
+        """Return how records are merged."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Return the properties."""
+        ...
 
     # The definition of the table
 
@@ -114,6 +137,10 @@ class TableKind(Protocol):
             n: the last event before.
             renamed: another segment was published under the id in its file.
         """
+        ...
+
+    def published(self, segment: Segment, at: Instant) -> Segment:
+        """Return an appended segment as the state keeps it, after an event at this time."""
         ...
 
     def roots(self, inputs: Sequence[Segment]) -> tuple[Roots, ...]:

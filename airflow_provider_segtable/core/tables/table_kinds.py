@@ -12,12 +12,14 @@ from typing import Any
 
 from airflow_provider_segtable.core.errors import UnsupportedFormat
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], TableKind]] = {
     Append.name: Append.decoded,
     Rollup.name: Rollup.decoded,
+    PrimaryKey.name: PrimaryKey.decoded,
 }
 """How to read each kind from a table's definition, by its name."""
 

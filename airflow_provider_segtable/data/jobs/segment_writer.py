@@ -11,7 +11,7 @@
    time, and the number of source rows that rolled-up rows represent.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -247,6 +247,14 @@ def _commit(sink: Sink) -> None:
     sink.commit()
 
 
+Described = tuple[Segment, Mapping[bytes, bytes]]
+"""The descriptor of a file, and entries of its footer besides."""
+
+
+def _as_written(segment: Segment) -> Described:
+    return segment, {}
+
+
 def write_segment(  # noqa: PLR0913 - each is written to the file
     files: DataFiles,
     rows: pa.Table | Iterable[pa.RecordBatch],
@@ -259,6 +267,8 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     placement: SegmentPlacement | None = None,
     definition: bytes = b"",
     commit: Callable[[Sink], None] = _commit,
+    path: str = "",
+    describe: Callable[[Segment], Described] = _as_written,
 ) -> Segment:
     """Write a segment from rows in memory or a stream, and return its descriptor.
 
@@ -274,13 +284,15 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         definition: for the footer, from ``data.parquet.metadata.descriptor.encode_definition``.
             The file's columns get their ids from it.
         commit: commits the file, or begins to.
+        path: the path of the file; named by id and token by default.
+        describe: completes the descriptor when all rows are written.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
         TimeOutOfRange: an event time is null or out of range.
         StorageError: nothing is visible.
     """
-    path = segment_path(segment_id, token)
+    path = path or segment_path(segment_id, token)
     groups = _groups(_sorted(rows, time_column) if sort else rows)
     first = next(groups, None)
     if first is None:
@@ -292,8 +304,9 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         with pq.ParquetWriter(file, schema, **PARQUET) as writer:
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
-            segment = replace(written, path=path, created=created, schema=number)
-            entries = {KEY: encode_descriptor(segment), **definition_entry(definition)}
+            written = replace(written, path=path, created=created, schema=number)
+            segment, more = describe(written)
+            entries = {KEY: encode_descriptor(segment), **definition_entry(definition), **more}
             file.settle()  # the checksums' entry follows the last page
             writer.add_key_value_metadata(entries | sink.entry())
         file.settle()

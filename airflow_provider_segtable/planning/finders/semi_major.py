@@ -82,7 +82,7 @@ def semi_major_due(
     if why_not:
         skipped.append(skip(chunk, segments, why_not, SemiMajorPlan))
         return None
-    waits_for = found.pending_in(chunk.interval)
+    waits_for = found.pending_in(chunk.interval, chunk.bucket)
     if waits_for:
         return Draining(
             kind=SemiMajorPlan.kind, interval=chunk.interval, waits_for=waits_for.plan.id
@@ -145,6 +145,7 @@ def _last_sorted(state: State, chunk: ChunkKey) -> float:
             if known.completed
             and isinstance(known.plan, SemiMajorPlan)
             and known.plan.chunk.interval == chunk.interval
+            and known.plan.chunk.bucket == chunk.bucket
         ),
         default=float("-inf"),
     )

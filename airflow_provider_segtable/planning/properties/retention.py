@@ -29,12 +29,15 @@ class Retention:
             be about to commit them.
         consumer_hours: keep the versions from a consumer's position on, until it has left a change
             of rows unread for this many hours (168).
+        tombstone_hours: in a primary-key table, keep the record that a key was deleted for this
+            long (168), so that a late row with an older ordering value does not bring it back.
     """
 
     hours: float = 24.0
     versions: int = 10
     orphan_hours: float = 72.0
     consumer_hours: float = 168.0
+    tombstone_hours: float = 168.0
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""

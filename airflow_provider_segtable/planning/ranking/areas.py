@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.recovery.version_claims import united
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.finders.finder import finders
+from airflow_provider_segtable.planning.finders.finder import finders_for
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.properties.policy import MIB, Policy
 from airflow_provider_segtable.planning.ranking.regions import regions
@@ -61,7 +61,7 @@ class _Bounds:
     def __init__(self, found: PlannerContext) -> None:
         self._found = found
         self._deleted = _Deleted(found.state)
-        self._finders = finders()
+        self._finders = finders_for(found.state.table.kind)
         self._most: dict[tuple[_Sizes, int], float] = {}
 
     def of(self, interval: Interval, inside: _Known) -> float:

@@ -92,6 +92,7 @@ def request(
     """
     state = ports.log.load()
     wanted = _kind(kind)
+    _check_version(wanted, state)
     cut = _granularity(granularity, wanted)
     check_cut(cut, state.table)
     _check_rollup(rollup, wanted, state)
@@ -144,6 +145,14 @@ def _kind(name: str) -> type[Plan]:
         known = ", ".join(each.kind for each in kinds())
         raise InvalidInput(f"{name!r} is not a kind of compaction: write {known}")
     return kind
+
+
+def _check_version(kind: type[Plan], state: State) -> None:
+    if kind.starts_version and not state.table.kind.new_versions:
+        raise InvalidInput(
+            f"{state.table.name} has a primary key, so no {kind.kind} compaction is possible: "
+            "semi-major merges each bucket into base files"
+        )
 
 
 def _granularity(granularity: Granularity | str | None, kind: type[Plan]) -> Granularity | None:

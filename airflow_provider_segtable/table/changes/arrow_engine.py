@@ -64,7 +64,7 @@ class ArrowEngine:
         if isinstance(request, Delete) and request.addresses is not None:
             named = present(snapshot, given_addresses(request.addresses.rows))
             return Selected(rows=named, matched=sum(map(len, named.values())))
-        wanted = _condition(request, snapshot)
+        wanted = condition_of(request, snapshot)
         if not addressed:
             return Selected(matched=_counted(snapshot, wanted))
         rows = found(snapshot, wanted)
@@ -131,7 +131,8 @@ def check_sql(request: ChangeRequest, schema: pa.Schema, source: pa.Schema | Non
         assigned(schema.empty_table(), new_values(request.set, schema))
 
 
-def _condition(request: Delete | Update, snapshot: Snapshot) -> Condition:
+def condition_of(request: Delete | Update, snapshot: Snapshot) -> Condition:
+    """Return the condition by which a request selects rows."""
     schema, time_column = snapshot.schema, snapshot.state.table.time_column
     if request.rows is None:
         return condition(request.where, schema, time_column)

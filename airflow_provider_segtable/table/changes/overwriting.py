@@ -105,6 +105,11 @@ def _found(request: Overwrite, new: NewRows, engine: RowEngine[New], snapshot: S
         case DeletionForm.VECTORS:
             selected = engine.select(snapshot, Delete(where=request.where), addressed=True)
             rows, matched = dict(selected.rows), selected.matched
+        case DeletionForm.TOMBSTONES:
+            raise InvalidInput(
+                f"{snapshot.ports.uri} has a primary key, so its rows are not overwritten by time: "
+                "delete by a condition, and upsert the rows"
+            )
         case _:
             assert_never(kind.deletion)
     return Found(

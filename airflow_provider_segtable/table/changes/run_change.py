@@ -5,6 +5,7 @@
 3. A dry run stops after step 1. It counts, writes nothing, and needs no coordinator.
 4. The table's kind decides which changes are possible, and how the log records deletes. Where rows
    have no addresses, a delete is a predicate, which the log keeps, and its rows are only counted.
+   Where rows have keys, a change is an append of records (``keyed_changes``).
 """
 
 from dataclasses import replace
@@ -19,6 +20,7 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+from airflow_provider_segtable.table.changes.keyed_changes import change_keys
 from airflow_provider_segtable.table.changes.row_change import (
     ChangeResult,
     Find,
@@ -52,6 +54,9 @@ def run_change(
         InvalidInput: the request does not fit this table, or the engine cannot evaluate it.
         ChangeConflict, LockLost, CommitUnknown: as ``row_change.change``.
     """
+    state = ports.log.load()
+    if state.table.kind.deletion is DeletionForm.TOMBSTONES:
+        return change_keys(ports, request, state)
     return carry_out(ports, request, partial(find_rows, request, engine), wait_s=wait_s)
 
 
@@ -80,6 +85,8 @@ def find_rows(request: ChangeRequest, engine: RowEngine[New], snapshot: Snapshot
             return _by_predicate(cast("Delete", request), engine, snapshot)
         case DeletionForm.VECTORS:
             return _by_address(request, engine, snapshot)
+        case DeletionForm.TOMBSTONES:
+            raise AssertionError("changes of keys are appended (keyed_changes)")
         case _:
             assert_never(kind.deletion)
 

@@ -121,4 +121,5 @@ def of_kind(definition: TableCreated, kind: TableKind) -> TableCreated:
         time_column=definition.time_column,
         granularity=definition.granularity,
     )
-    return replace(definition, schema=schema, kind=found)
+    properties = {**found.properties, **definition.properties}
+    return replace(definition, schema=schema, kind=found, properties=properties)

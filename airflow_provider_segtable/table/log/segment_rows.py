@@ -54,6 +54,7 @@ SCHEMA = pa.schema(
         ("schema", pa.int32()),
         ("footer_start", pa.int64()),
         ("footer_crc", pa.int64()),
+        ("completed", pa.int64()),
     ]
 )
 REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
@@ -106,6 +107,7 @@ def _row(segment: Segment) -> dict[str, Any]:
         "schema": segment.schema,
         "footer_start": segment.footer.start if segment.footer else None,
         "footer_crc": segment.footer.crc if segment.footer else None,
+        "completed": segment.completed,
     }
 
 
@@ -146,6 +148,7 @@ def _segment(row: Any, keys: _Keys) -> Segment:
         deletes_applied_through=row.purged or 0,
         schema=row.schema or 0,
         footer=_footer(row),
+        completed=row.completed or 0,
     )
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
@@ -34,6 +35,7 @@ from airflow_provider_segtable.table.reads.change_feed import (
     labelled,
     with_change_columns,
 )
+from airflow_provider_segtable.table.reads.merged_scan import MergedScan
 from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted
 from airflow_provider_segtable.table.reads.window import added_part
 
@@ -99,6 +101,10 @@ class Scan:
         if self.request.rolled_up and self.state.table.kind.merges:
             yield from _batches(self._rolled_up())
             return
+        rules = self.state.table.kind.rules
+        if rules is not None:
+            yield from self._merged(rules)
+            return
         names, where = self.schema.names, self.where
         stored = [name for name in names if name in self._columns.names]
         if where is None:
@@ -154,7 +160,8 @@ class Scan:
         it reads hidden columns, event times of clipped chunks, and columns of predicate deletes
         and of the condition.
         """
-        if self.request.where is not None or self.request.rolled_up:
+        keyed = self.state.table.kind.rules is not None
+        if self.request.where is not None or self.request.rolled_up or keyed:
             narrow = replace(self, request=replace(self.request, columns=()))
             return sum(batch.num_rows for batch in narrow.to_batches())
         return sum(self._rows_in(part) for part in self.parts())
@@ -222,6 +229,21 @@ class Scan:
         if known is not None:
             return known
         return sum(batch.num_rows for batch in self.read(part, columns=[]))
+
+    def _merged(self, rules: MergeRules) -> Iterator[pa.RecordBatch]:
+        """Yield one row for each key."""
+        interval = self.interval()
+        if interval is None:
+            return
+        yield from MergedScan(
+            files=self.ports.files,
+            state=self.state,
+            rules=rules,
+            columns=self.schema.names,
+            where=self.where,
+            interval=self.request.interval,
+            checked=self.request.checked,
+        ).batches()
 
     def _rolled_up(self) -> pa.Table:
         """Return the rows with those of equal keys merged; the condition filters the result.

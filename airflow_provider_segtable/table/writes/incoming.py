@@ -1,8 +1,7 @@
 """Incoming rows: split by time chunk and written as one new segment each."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,38 +13,15 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.event_times import instants
-from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows, write_segment
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
 from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
-from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.writes.append import (
-    AppendResult,
     AppendTicket,
     Prepare,
     Write,
-    append,
-    made_before,
 )
-
-Check: TypeAlias = Callable[[pa.Table, pa.Schema, str], pa.Table]
-"""Returns rows in the types of a schema with an event time, or refuses them."""
-
-
-def append_rows(
-    ports: TableContext, rows: Rows, *, commit_id: str | None = None, check: Check = check_rows
-) -> AppendResult:
-    """Append rows as a user gives them; arguments and errors as for ``Table.append``."""
-    state = ports.log.load()
-    if commit_id and commit_id in state.commits:  # the columns may have changed since
-        return made_before(ports.log, state, commit_id)
-    schema, time_column = given_schema(state.table), state.table.time_column
-    checked = check(arrow_table(rows), schema, time_column)
-    stored = arrow_kind_of(state.table.kind).prepared(checked, time_column)
-    name = commit_id or ports.randomness.token()
-    return append(ports, incoming(ports, stored, state), commit_id=name, state=state)
 
 
 def check_filled(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:

@@ -4,7 +4,8 @@
    segment will ever be published.
 2. *Admission of an append*: it never waits. If its chunk has moved to another version, or its ids
    were settled, it gets other ids, by metadata alone. It is refused only if granularity changed
-   and one of its segments lies in two chunks.
+   and one of its segments lies in two chunks. A segment with a provisional id gets the next id of
+   its chunk, so ids follow the order of completion.
 3. *Admission of a void*: ids that were settled meanwhile are dropped.
 """
 
@@ -28,6 +29,7 @@ from airflow_provider_segtable.core.segments.segment_codec import (
     encode_ids,
     encode_segments,
 )
+from airflow_provider_segtable.core.time.interval import Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +73,12 @@ KINDS = (
 )
 
 
-def apply(state: State, action: AppendEvent) -> State:
-    """Return the state with the segments published, or the ids voided."""
+def apply(state: State, action: AppendEvent, at: Instant) -> State:
+    """Return the state after an event at this time: segments are published, or ids voided."""
     match action:
         case Appended(segments=segments):
-            return publish(state, segments)
+            kind = state.table.kind
+            return publish(state, tuple(kind.published(segment, at) for segment in segments))
         case Voided(ids=ids):
             return void(settle(state, ids), ids)
         case _:
@@ -110,11 +113,12 @@ def placed(segments: Iterable[Segment], state: State) -> tuple[Segment, ...] | C
         target, written = moved(segment, state), segment.id
         if isinstance(target, Conflict):
             return target
-        unsettled = space_of(written.chunk).free(written.partition)
+        unsettled = not written.provisional and space_of(written.chunk).free(written.partition)
         stays = written.chunk == target and unsettled
         partition = written.partition if stays else space_of(target).next
-        for chunk, taken in ((target, partition), (written.chunk, written.partition)):
-            spaces[chunk] = space_of(chunk).settle([taken])
+        spaces[target] = space_of(target).settle([partition])
+        if not written.provisional:
+            spaces[written.chunk] = space_of(written.chunk).settle([written.partition])
         carried = segment.carried(target.segment(partition), state.timeline.core(target))
         done.append(state.table.kind.placed(carried, state.n, renamed=not unsettled))
     return tuple(done)

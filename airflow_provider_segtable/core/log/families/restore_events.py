@@ -299,7 +299,7 @@ def _buckets(change: RegionChange, state: State) -> set[int]:
 def _undeleted(carried: Segment, segment: Segment, version: int, state: State) -> Segment:
     """Return the carried segment without the deletions of events after the version (rule 3)."""
     match state.table.kind.deletion:
-        case DeletionForm.PREDICATE:
+        case DeletionForm.PREDICATE | DeletionForm.TOMBSTONES:
             return carried
         case DeletionForm.VECTORS:
             waits = bool(_pending(segment, version, state))

@@ -1,0 +1,267 @@
+"""Primary-key tables: one row is kept for each key; the definition, not the computation.
+
+1. Each written row is a *record*: an upsert or a delete of its key. Records are never changed or
+   deleted by address: readers and compactions merge the records of a key (``merge_rules``).
+2. A key lives in one bucket of one time chunk: ``bucket_of(key)`` of the number of ``buckets``, and
+   the chunk of its event time. So the event time of a key must not change, unless the table has
+   granularity ``all``. Keys are unique in a time chunk.
+3. A *log file* has the records of one write in one bucket, sorted by key. Its id is given by the
+   event that publishes it, so writers lock nothing, wait for nobody, and never conflict.
+4. A *base file* has the merged rows of all files before it: it begins at the first root. Minor
+   compaction merges log files into one log file, semi-major compaction makes a new base file. Files
+   that complete meanwhile get later roots, so no compaction ever excludes a writer.
+5. All files are sorted by key, and the property ``compaction.clustering`` names the key, so that
+   the planner sees how much of a bucket is in log files.
+6. Columns outside the key and the event time are nullable: a record may lack them.
+
+Source of the idea: Apache Hudi RFC-66 (non-blocking concurrency control), Apache Paimon's primary
+key tables (merge engines, sequence groups).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Merge
+from airflow_provider_segtable.core.segments.segment import Roots, Segment
+from airflow_provider_segtable.core.tables.clustering import Order
+from airflow_provider_segtable.core.tables.evolution import ColumnChange
+from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+    ColumnGroup,
+    MergeEngine,
+    MergeRules,
+)
+from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+from airflow_provider_segtable.core.time.interval import Granularity, Instant
+
+MOST_BUCKETS = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrimaryKey:
+    """A table that keeps one row for each key; the methods are those of ``TableKind``.
+
+    Attributes:
+        key: the columns of the primary key.
+        buckets: the number of buckets of a time chunk.
+        ordering: the column whose highest value wins; empty if the latest writer wins.
+        merge: how the records of a key become its row.
+        groups: columns that are set together (``partial_update``).
+        time_column: the event time; filled in by ``bound``.
+        records: the hidden columns of the files; filled in by ``bound``.
+    """
+
+    key: tuple[str, ...]
+    buckets: int = 4
+    ordering: str = ""
+    merge: MergeEngine = MergeEngine.LATEST
+    groups: tuple[ColumnGroup, ...] = ()
+    time_column: str = ""
+    records: tuple[Column, ...] = ()
+
+    name: ClassVar[str] = "primary_key"
+    deletion: ClassVar[DeletionForm] = DeletionForm.TOMBSTONES
+    merges: ClassVar[bool] = False
+    new_versions: ClassVar[bool] = False
+    unmerged: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a number of buckets out of range, and columns with two roles."""
+        if not 1 <= self.buckets <= MOST_BUCKETS:
+            raise InvalidInput(
+                f"{self.buckets} buckets: choose 1 to {MOST_BUCKETS}, about one for each 256 MiB "
+                "of a time chunk"
+            )
+        _ = self.rules
+
+    @property
+    def rules(self) -> MergeRules:
+        """Return what merging needs to know."""
+        roles = {*self.key, self.ordering, *(n for group in self.groups for n in group.names)}
+        fixed = self.time_column and self.time_column not in roles
+        return MergeRules(
+            key=self.key,
+            ordering=self.ordering,
+            engine=self.merge,
+            groups=self.groups,
+            fixed=(self.time_column,) if fixed else (),
+        )
+
+    @property
+    def order(self) -> Order:
+        """Return the order of all files: by key."""
+        return Order(columns=self.key)
+
+    @property
+    def hidden(self) -> tuple[Column, ...]:
+        """Return the hidden columns of the files, in order."""
+        return self.records
+
+    def bound(
+        self, schema: Schema, *, time_column: str, granularity: Granularity
+    ) -> "tuple[PrimaryKey, Schema]":
+        """Check the rules against the columns; all but key and event time become nullable."""
+        del granularity
+        kind = replace(self, time_column=time_column)
+        kind.rules.check(schema)
+        fixed = {*self.key, time_column}
+        shown = Schema(
+            tuple(replace(column, nullable=column.name not in fixed) for column in schema.columns),
+            schema.number,
+        )
+        return replace(kind, records=kind.rules.hidden(shown)), shown
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the kind's name, and the settings in a field of that name."""
+        return {"kind": self.name, self.name: _encoded(self)}
+
+    @staticmethod
+    def decoded(body: Mapping[str, Any]) -> "PrimaryKey":
+        """Parse the output of ``encoded``."""
+        return _decoded(body[PrimaryKey.name])
+
+    def facts(self) -> Mapping[str, str | list[str]]:
+        """Return the key, the number of buckets and how records are merged."""
+        groups = [f"{', '.join(group.columns)} by {group.ordering}" for group in self.groups]
+        return {
+            "primary_key": list(self.key),
+            "buckets": str(self.buckets),
+            "merge": self.merge.value,
+            **({"ordering": self.ordering} if self.ordering else {}),
+            **({"groups": groups} if groups else {}),
+        }
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Return the clustering: the key."""
+        return {"compaction.clustering": str(self.order)}
+
+    def needed(self, names: Sequence[str], time_column: str) -> Sequence[str]:
+        """Return all columns."""
+        del time_column
+        return names
+
+    def input_schema(self, stored: Schema, time_column: str) -> Schema:
+        """Return the columns that readers see."""
+        del time_column
+        return stored
+
+    def identity(self, names: Sequence[str], time_column: str) -> Sequence[str]:
+        """Return the key."""
+        del names, time_column
+        return self.key
+
+    def check_columns(self, changes: Sequence[ColumnChange], table: str) -> None:
+        """Refuse every change: records are merged by the present columns."""
+        raise InvalidInput(
+            f"the columns of {table} cannot change: it has a primary key, and its records are "
+            f"merged by the columns that it has ({len(changes)} changes were asked for); create a "
+            "table with the new columns, and upsert the rows there"
+        )
+
+    def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
+        """Return the segment: records name their file, not their place."""
+        del n, renamed
+        return segment
+
+    def published(self, segment: Segment, at: Instant) -> Segment:
+        """Return the segment with its completion time, by which old tombstones are dropped."""
+        return replace(segment, completed=at)
+
+    def roots(self, inputs: Sequence[Segment]) -> tuple[Roots, ...]:
+        """Return none: records name their log file in a hidden column of their own."""
+        del inputs
+        return ()
+
+    def unaccounted(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
+        """Yield more rows than the inputs have; how many keys there are, only the files tell."""
+        rows, most = sum(s.rows for s in outputs), 2 * sum(s.rows for s in inputs)
+        if rows > most:
+            yield f"rows: expected at most {most}, found {rows}"
+
+    def misplaced(self, inputs: Sequence[Segment], outputs: Sequence[Segment]) -> Iterable[str]:
+        """Yield nothing: merged rows have no order of their own."""
+        del inputs, outputs
+        return ()
+
+    def doubled(self, segments: Iterable[Segment]) -> Iterator[str]:
+        """Yield nothing: the log does not record keys."""
+        del segments
+        return iter(())
+
+    def tie_columns(self, time_column: str) -> tuple[str, ...]:
+        """Return none: the key is unique."""
+        del time_column
+        return ()
+
+    def check_order(self, order: Order, time_column: str, table: str) -> None:
+        """Refuse any order but that of the key."""
+        del time_column
+        if order != self.order:
+            raise InvalidInput(
+                f"{table} can not be sorted by {str(order) or 'event time'}: it has a primary key, "
+                f"so it is sorted by that: {self.order}"
+            )
+
+    def check_granularity(self, granularity: Granularity, table: str) -> None:
+        """Refuse: buckets are not repartitioned yet."""
+        raise InvalidInput(
+            f"the time chunks of {table} cannot become {granularity.value}: it has a primary key; "
+            "create a table with that granularity, and upsert the rows there"
+        )
+
+    @property
+    def only_spark(self) -> str:
+        """Return nothing: Arrow can."""
+        return ""
+
+    def check_degree(self, degree: str, table: str) -> None:
+        """Refuse: rows are not rolled up."""
+        raise InvalidInput(
+            f"{table} is not a rollup table, so {degree} rollup is impossible: leave it out"
+        )
+
+    def check_addresses(self, uri: str) -> None:
+        """Refuse: a row may consist of several records."""
+        raise InvalidInput(f"rows of a primary-key table have no addresses ({uri})")
+
+    def check_change(self, request: ChangeRequest, uri: str) -> None:
+        """Refuse merges: an upsert is one."""
+        if isinstance(request, Merge):
+            raise InvalidInput(
+                f"{uri} has a primary key, by which rows are merged anyway: upsert the rows"
+            )
+
+    def check_predicate(self, predicate: Predicate, time_column: str) -> None:
+        """Accept any predicate: it is evaluated once, and the log files name the keys."""
+
+
+def _encoded(kind: PrimaryKey) -> dict[str, Any]:
+    body = {
+        "key": list(kind.key),
+        "buckets": kind.buckets,
+        "ordering": kind.ordering,
+        "merge": kind.merge.value,
+        "groups": [{"columns": list(g.columns), "ordering": g.ordering} for g in kind.groups],
+        "time_column": kind.time_column,
+        "records": [{"name": c.name, "type": c.type, "nullable": c.nullable} for c in kind.records],
+    }
+    return {name: value for name, value in body.items() if value}
+
+
+def _decoded(body: Mapping[str, Any]) -> PrimaryKey:
+    return PrimaryKey(
+        key=tuple(body["key"]),
+        buckets=body["buckets"],
+        ordering=body.get("ordering", ""),
+        merge=MergeEngine(body["merge"]),
+        groups=tuple(
+            ColumnGroup(columns=tuple(group["columns"]), ordering=group["ordering"])
+            for group in body.get("groups", ())
+        ),
+        time_column=body["time_column"],
+        records=tuple(Column(**column) for column in body["records"]),
+    )

@@ -1,0 +1,132 @@
+"""Files of primary-key tables: their names, their rows as runs, and the roots of their records.
+
+1. Names say what RFC-66's say: ``<bucket>_<instant>.log.<version>_<token>.parquet`` for log files,
+   ``<bucket>_<token>_<instant>.parquet`` for base files, below the folder of the time chunk. The
+   token is unguessable, and every author has its own, so no two authors ever share a name.
+2. The root of a record is the number in the id that its log file was written with: it is random,
+   and stays the file's own wherever the log puts the file.
+3. A log file's records have one root, its own, which its descriptor and its name describe. A file
+   that compaction wrote has records of many; its footer describes them (``ROOTS``), as far as they
+   occur in its rows.
+4. All files are sorted by key, so a file is a run as it is. The files of one group are one run.
+"""
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.errors import CorruptTable
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.merge.keyed_rows import with_root
+from airflow_provider_segtable.data.merge.root_orders import SCHEMA, Root
+from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.ports.files import DataFiles
+
+ROOTS = b"segtable.roots"
+_LOG = re.compile(
+    r"(?P<bucket>\d+)_(?P<instant>\d+)\.log\.(?P<version>\d+)_(?P<token>\w+)\.parquet"
+)
+
+
+def log_path(segment_id: SegmentId, instant: Instant, version: int, token: str) -> str:
+    """Return the path of a log file; ``version`` counts the files of one write in the bucket."""
+    name = f"{segment_id.bucket}_{instant}.log.{version}_{token}.parquet"
+    return f"data/{segment_id.interval.name}/{name}"
+
+
+def base_path(segment_id: SegmentId, instant: Instant, token: str) -> str:
+    """Return the path of a base file; the later-generation id tells those of one write apart."""
+    name = f"{segment_id.bucket}_{segment_id.partition}-{token}_{instant}.parquet"
+    return f"data/{segment_id.interval.name}/{name}"
+
+
+def own_root(segment: Segment) -> Root:
+    """Return the root that a log file is.
+
+    Raises:
+        CorruptTable: its name is not that of a log file.
+    """
+    found = _LOG.fullmatch(segment.path.rpartition("/")[2])
+    if not found:
+        raise CorruptTable(
+            f"{segment.path} of segment {segment.id} is neither a log file by its name, nor does "
+            "its footer describe its records: restore the file"
+        )
+    return Root(
+        partition=segment.file_id.partition,
+        instant=int(found["instant"]),
+        log_version=int(found["version"]),
+        write_token=found["token"],
+        completed=segment.completed,
+    )
+
+
+def roots_in(files: DataFiles, segments: Iterable[Segment]) -> pa.Table:
+    """Return the roots of the records in some files, as a table of ``root_orders.SCHEMA``."""
+    tables = [SCHEMA.empty_table()]
+    for segment in (one for one in segments if one.rows):
+        with SegmentFiles(files, [segment]).open(segment.path) as source:
+            entry = read_footer(source).metadata.get(ROOTS)
+        if entry is None:
+            own = own_root(segment)
+            row = {name: [getattr(own, name)] for name in SCHEMA.names}
+            tables.append(pa.table(row, schema=SCHEMA))
+        else:
+            tables.append(_decoded(entry, segment))
+    return pa.concat_tables(tables)
+
+
+def roots_entry(roots: pa.Table) -> dict[bytes, bytes]:
+    """Return the footer entry that describes the roots of a file's records."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, SCHEMA, options=options) as writer:
+        writer.write_table(roots)
+    return {ROOTS: base64.b64encode(sink.getvalue())}
+
+
+def _decoded(entry: bytes, segment: Segment) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(base64.b64decode(entry, validate=True)) as reader:
+            found = reader.read_all()
+        return found.select(SCHEMA.names).cast(SCHEMA)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise CorruptTable(
+            f"{segment.path} of segment {segment.id}: the footer's roots are broken ({error})"
+        ) from None
+
+
+def run_of(
+    files: DataFiles,
+    segments: Sequence[Segment],
+    schema: pa.Schema,
+    *,
+    time_column: str,
+    columns: Sequence[str] | None = None,
+    checked: bool = True,
+) -> Iterator[pa.Table]:
+    """Yield the rows of one group's files, with their roots.
+
+    Args:
+        files: the data files.
+        segments: the group's segments, in the order of their ids.
+        schema: the schema of files (``arrow_schema.physical_schema``).
+        time_column: the event time.
+        columns: the columns to read, hidden ones among them; all if None.
+        checked: compare bytes with their checksums.
+    """
+    for segment in (one for one in segments if one.rows):
+        for batch in read_segment(
+            files,
+            segment,
+            schema=schema,
+            time_column=time_column,
+            columns=columns,
+            checked=checked,
+        ):
+            yield with_root(pa.Table.from_batches([batch]), segment.file_id.partition)

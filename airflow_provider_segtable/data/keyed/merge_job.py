@@ -1,0 +1,211 @@
+"""Compaction of a file group: its runs are merged into one run, written as a group of files.
+
+1. A job is plain data; it runs in this process or in a Spark task.
+2. Memory is bounded by a batch of each input (``merge_runs``), however large the files are.
+3. Tombstones stay, unless the group begins at the first root of its bucket (then no older record
+   can come back by a compaction) and they are older than ``drop_before`` (then no late record is
+   expected any more).
+4. Outputs are parts of the merged rows, about equal in rows; the last has the rest. Their events
+   add up to those of the inputs. A part without rows is a segment without a file.
+5. After a failure the job deletes the files that it wrote: no reader can have seen them.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+    ROOT_OF,
+    ROOT_PARTITION,
+    MergeRules,
+)
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.jobs.segment_writer import (
+    Described,
+    SegmentPlacement,
+    emptied,
+    write_segment,
+)
+from airflow_provider_segtable.data.keyed.keyed_files import (
+    base_path,
+    log_path,
+    roots_entry,
+    roots_in,
+    run_of,
+)
+from airflow_provider_segtable.data.merge.merge_runs import NEVER, merge_runs
+from airflow_provider_segtable.data.merge.root_orders import RootOrders
+from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_definition
+from airflow_provider_segtable.data.sort.sort_keys import Indices
+from airflow_provider_segtable.ports.files import DataFiles
+
+GROUP_ROWS = 128 * 1024
+"""Rows of a row group: a merge holds one of each input."""
+FILE_COST = 1024 * 1024
+"""The cost of opening one more file, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeJob:
+    """One compaction of a file group.
+
+    Attributes:
+        uri: the table.
+        storage_options: keys of the object store.
+        inputs: the segments to merge, by group.
+        outputs: ids and shards of the result.
+        created: when the attempt began.
+        definition: the table's, as footers have it.
+        rules: how the records of a key become one.
+        clustering: the order that the outputs promise; empty for log files.
+        drop_before: tombstones that completed before are left out; ``NEVER`` keeps all.
+        attempt: 16 hex digits, in the names of all files.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str]
+    inputs: tuple[Segment, ...]
+    outputs: tuple[tuple[SegmentId, Shard], ...]
+    created: Instant
+    definition: bytes
+    rules: MergeRules
+    clustering: str = ""
+    drop_before: Instant = NEVER
+    attempt: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def cost(self) -> int:
+        """Return the approximate number of bytes it handles."""
+        return sum(segment.size + FILE_COST for segment in self.inputs)
+
+    @property
+    def title(self) -> str:
+        """Return the job's title in the Spark UI."""
+        chunk = self.inputs[0].id.chunk
+        return f"merge: {chunk.interval} bucket {chunk.bucket}"
+
+    def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
+        """Write the outputs, and return their descriptors.
+
+        Raises:
+            CorruptTable: an input differs from its entry in the log, or is not sorted.
+            StorageError: nothing is left behind.
+        """
+        files = open_files(self.uri, self.storage_options) if files is None else files
+        written: list[Segment] = []
+        try:
+            for segment in _Merge(self, files).written():
+                written.append(segment)  # noqa: PERF402  # a failure must delete the earlier ones
+        except Exception:
+            for segment in (one for one in written if one.path):
+                with suppress(StorageError):  # the first error is the one to report
+                    files.delete(segment.path)
+            raise
+        return tuple(written)
+
+
+class _Merge:
+    """The merged rows of a job's inputs, cut into its outputs."""
+
+    def __init__(self, job: MergeJob, files: DataFiles) -> None:
+        self._job = job
+        self._files = files
+        table, _ = decode_definition(job.definition, "the job's definition")
+        self._table: TableCreated = table
+        self._roots = roots_in(files, job.inputs)
+        self._rows = self._merged()
+        self._left = pa.table({})
+        self._used: list[Indices] = []
+        self._events = sum(segment.events for segment in job.inputs)
+        self._share = -(-sum(segment.rows for segment in job.inputs) // len(job.outputs))
+
+    def written(self) -> Iterator[Segment]:
+        """Write the outputs one after another."""
+        last = len(self._job.outputs) - 1
+        for number, output in enumerate(self._job.outputs):
+            segment = self._write(*output, most=None if number == last else self._share)
+            self._events -= segment.events
+            yield segment
+
+    def _merged(self) -> Iterator[pa.Table]:
+        table, time_column = self._table, self._table.time_column
+        schema = physical_schema(to_arrow(table.schema), table.kind)
+        groups = groupby(self._job.inputs, key=lambda segment: segment.shard.group)
+        return merge_runs(
+            [run_of(self._files, [*some], schema, time_column=time_column) for _, some in groups],
+            self._job.rules,
+            RootOrders.of_table(self._roots),
+            drop_tombstones_before=self._job.drop_before,
+        )
+
+    def _write(self, segment_id: SegmentId, shard: Shard, *, most: int | None) -> Segment:
+        job = self._job
+        placement = SegmentPlacement(
+            shard=shard, clustering=job.clustering, schema=self._table.schema.number
+        )
+        self._used = []
+        rows = self._taken(most)
+        first = next(rows, None)
+        if first is None:
+            left = self._events if most is None else 0
+            return replace(emptied(segment_id, job.created, placement), events=left)
+        named = base_path(segment_id, job.created, job.attempt)
+        if not job.clustering:
+            named = log_path(segment_id, job.created, 0, f"{segment_id.partition}x{job.attempt}")
+
+        def describe(segment: Segment) -> Described:
+            events = self._events if most is None else segment.rows
+            return replace(segment, events=events), roots_entry(self._used_roots())
+
+        return write_segment(
+            self._files,
+            _batches(first, rows),
+            segment_id=segment_id,
+            time_column=self._table.time_column,
+            created=job.created,
+            token=job.attempt,
+            placement=placement,
+            definition=job.definition,
+            path=named,
+            describe=describe,
+        )
+
+    def _taken(self, most: int | None) -> Iterator[pa.Table]:
+        """Yield merged rows, at most so many (all if None)."""
+        count = 0
+        while most is None or count < most:
+            rows = self._left if self._left.num_rows else next(self._rows, None)
+            if rows is None:
+                return
+            part = rows if most is None else rows.slice(0, most - count)
+            self._left = rows.slice(part.num_rows)
+            count += part.num_rows
+            self._note(part)
+            yield part
+
+    def _note(self, rows: pa.Table) -> None:
+        for name in rows.column_names:
+            if name == ROOT_PARTITION or name.startswith(ROOT_OF):
+                self._used.append(np.unique(np.asarray(rows.column(name).drop_null())))
+
+    def _used_roots(self) -> pa.Table:
+        used = pa.array(np.unique(np.concatenate(self._used)))
+        known = self._roots.group_by(self._roots.column_names).aggregate([])
+        return known.filter(pc.is_in(known.column("partition"), value_set=used))
+
+
+def _batches(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+    yield from first.to_batches()
+    for rows in rest:
+        yield from rows.to_batches()

@@ -1,0 +1,191 @@
+"""Primary-key tables: whatever is upserted, deleted, compacted and cleaned, readers find the model.
+
+The model is a dictionary: of the records of a key, the highest ordering value wins, then the later
+write, then the later row.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.storage.system_clock import SystemClock
+from airflow_provider_segtable.table.context import open_context
+from airflow_provider_segtable.table.lifetime.definition import of_kind
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.table import create_table
+
+FIRST_US = 1_356_998_400_000_000
+SCHEMA = pa.schema(
+    [
+        ("at", pa.timestamp("us", "UTC")),
+        ("key", pa.int64()),
+        ("seq", pa.int64()),
+        ("text", pa.string()),
+    ]
+)
+KEYS = 12
+GONE = "gone"
+
+
+def keyed_table(place: str, kind: PrimaryKey, granularity: Granularity = Granularity.DAY) -> Table:
+    """Create an empty table in a folder, coordinated in memory."""
+    clock = SystemClock()
+    context = replace(
+        open_context(place), optional_coordinator=MemoryCoordinator(clock, MemoryService())
+    )
+    definition = TableCreated(
+        table_id="00000000-0000-0000-0000-000000000012",
+        name="keyed",
+        schema=from_arrow(SCHEMA),
+        time_column="at",
+        granularity=granularity,
+    )
+    create_table(context, of_kind(definition, kind))
+    return Table(context)
+
+
+def batch(records: list[dict[str, Any]]) -> pa.Table:
+    """Return records as rows to upsert; ``gone`` says which delete their key."""
+    schema = SCHEMA.append(pa.field(GONE, pa.bool_()))
+    rows = [{**one, "at": FIRST_US + one["key"] % 3 * DAY_US + 5} for one in records]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+@dataclass
+class World:
+    """The table and the model, side by side."""
+
+    draw: Random
+    table: Table
+    ordered: bool
+    written: int = 0
+    best: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
+    past: dict[int, dict[int, Any]] = field(default_factory=dict)
+
+    def upsert(self) -> None:
+        """Write a batch of records, some of them late, some of them deletes."""
+        records = []
+        for _ in range(self.draw.randint(1, 6)):
+            self.written += 1
+            record = {
+                "key": self.draw.randrange(KEYS),
+                "seq": self.draw.choice([None, *range(8)]),
+                "text": f"v{self.written}",
+                GONE: self.draw.random() < 0.25,
+            }
+            records.append(record)
+            value = record["seq"] if self.ordered else None
+            order = (value is not None, value or 0, self.written)
+            if record["key"] not in self.best or order > self.best[record["key"]][0]:
+                self.best[record["key"]] = (order, record)
+        self.table.upsert(batch(records), deleted=GONE)
+
+    def delete(self) -> None:
+        """Delete by a condition: the tombstones win over what they saw."""
+        key = self.draw.randrange(KEYS)
+        self.table.delete(f"key = {key}")
+        if key in self.best and not self.best[key][1][GONE]:
+            (known, value, _), record = self.best[key]
+            self.written += 1
+            self.best[key] = ((known, value, self.written), {**record, GONE: True})
+
+    def update(self) -> None:
+        """Update by a condition."""
+        key = self.draw.randrange(KEYS)
+        self.table.update(set={"text": "set"}, where=f"key = {key}")
+        if key in self.best and not self.best[key][1][GONE]:
+            (known, value, _), record = self.best[key]
+            self.written += 1
+            self.best[key] = ((known, value, self.written), {**record, "text": "set"})
+
+    def compact(self) -> None:
+        """Merge log files, or make base files."""
+        try:
+            self.table.compact(self.draw.choice(["minor", "semi-major"]))
+        except InvalidInput as error:
+            assert "compact" in str(error)  # there is nothing to compact
+
+    def clean(self) -> None:
+        """Delete all versions but the newest few, and what they needed."""
+        clean(self.table.ports, retention=Retention(hours=0, versions=2, orphan_hours=0))
+
+    def step(self) -> None:
+        """Do something, then compare every kept version with the model."""
+        act = self.draw.choices(
+            [self.upsert, self.delete, self.update, self.compact, self.clean], [8, 1, 1, 4, 1]
+        )[0]
+        act()
+        state = self.table.state()
+        rows = {k: r["text"] for k, (_, r) in self.best.items() if not r[GONE]}
+        self.past.setdefault(state.n, rows)
+        assert list(violations(state)) == []
+        assert read_checkpoint(write_checkpoint(state)) == state
+        for n, then in self.past.items():
+            if state.keeps(n):
+                assert self.found(version=n) == then
+        assert self.table.scan().count() == len(rows)
+
+    def found(self, **version: int) -> dict[int, str]:
+        """Return what readers see."""
+        rows = self.table.scan(columns=["key", "text"], **version).to_arrow().to_pylist()
+        found = {row["key"]: row["text"] for row in rows}
+        assert len(found) == len(rows), "a key has two rows"
+        return found
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 2**32), st.booleans(), st.sampled_from([Granularity.DAY, Granularity.ALL]))
+def test_readers_find_the_model(seed: int, ordered: bool, granularity: Granularity) -> None:
+    """After every step, every kept version has for each key the record that wins."""
+    draw = Random(seed)
+    kind = PrimaryKey(key=("key",), buckets=draw.randint(1, 3), ordering="seq" if ordered else "")
+    with TemporaryDirectory() as place:
+        world = World(draw, keyed_table(place, kind, granularity), ordered)
+        for _ in range(12):
+            world.step()
+
+
+def test_filters_and_intervals_see_merged_rows(tmp_path: Path) -> None:
+    """A record that does not match a condition still hides an older one that does."""
+    table = keyed_table(str(tmp_path), PrimaryKey(key=("key",), ordering="seq"))
+    for seq, text in ((1, "old"), (2, "new")):
+        table.upsert(
+            batch([{"key": k, "seq": seq, "text": text, GONE: False} for k in range(6)]),
+            deleted=GONE,
+        )
+    assert table.scan(where="text = 'old'").count() == 0
+    assert table.scan(where="text = 'new' AND key < 2").count() == 2
+    second = Interval(FIRST_US + DAY_US, FIRST_US + 2 * DAY_US)
+    rows = table.scan(columns=["key"], interval=second).to_arrow()
+    assert sorted(rows.column("key").to_pylist()) == [1, 4]
+
+
+def test_null_keys_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """The message names the column and the row."""
+    table = keyed_table(str(tmp_path), PrimaryKey(key=("key",)))
+    rows = pa.table(
+        {"at": pa.array([FIRST_US], SCHEMA.field("at").type), "key": pa.array([None], pa.int64())}
+    )
+    with pytest.raises(InvalidInput, match="key"):
+        table.upsert(rows)
+    assert table.state().n == 0
