@@ -10,8 +10,9 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
-from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import DEFAULT_BUCKETS, kind_of
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.times import Time, TimeRange
@@ -56,6 +57,11 @@ class Table(TableChanges, TableVersions):
         name: str | None = None,
         properties: Mapping[str, str] | None = None,
         kind: TableKind | None = None,
+        primary_key: Sequence[str] | str | None = None,
+        buckets: int = DEFAULT_BUCKETS,
+        ordering: str = "",
+        merge: str | MergeEngine = MergeEngine.LATEST,
+        groups: Mapping[str, Sequence[str]] | None = None,
         zookeeper: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         zookeeper_options: Mapping[str, str] | None = None,
@@ -71,7 +77,15 @@ class Table(TableChanges, TableVersions):
             properties: settings of compaction and retention (``segtable table set --help``
                 lists them).
             kind: what the table keeps of incoming rows, e.g. a ``Rollup``; by default the rows
-                as they come.
+                as they come, or one row for each key if there is a primary key.
+            primary_key: the columns of the primary key; rows are upserted by it.
+            buckets: with a primary key: the number of buckets of a time chunk.
+            ordering: with a primary key: of records with one key, the highest value of this column
+                wins; by default the latest write.
+            merge: with a primary key: ``latest`` keeps the winning record as a whole,
+                ``partial_update`` the newest non-null value of each column.
+            groups: with ``partial_update``: columns that are set together, by their own ordering
+                column: ``{"seq_a": ["a", "b"]}``.
             zookeeper: ``host:port[,...][/chroot]``; needed for writing later.
             storage_options: keys of the object store.
             zookeeper_options: user, password and TLS files; by default from the environment.
@@ -82,6 +96,14 @@ class Table(TableChanges, TableVersions):
             InvalidInput: the kind of table does not fit the time chunks.
             UnsafeStorage: the store does not honour put-if-absent.
         """
+        keeps = kind_of(
+            kind,
+            primary_key,
+            buckets=buckets,
+            ordering=ordering,
+            merge=merge,
+            groups=groups,
+        )
         ports = cls.connect(uri, zookeeper, storage_options, zookeeper_options)
         title = name or uri.rstrip("/").rsplit("/", 1)[-1]
         definition = TableCreated(
@@ -92,7 +114,7 @@ class Table(TableChanges, TableVersions):
             granularity=known_granularity(granularity),
             properties=dict(properties or {}),
         )
-        return cls(create_table(ports, of_kind(definition, kind or Append())).ports)
+        return cls(create_table(ports, of_kind(definition, keeps)).ports)
 
     @classmethod
     def open(

@@ -4,6 +4,7 @@ The model is a dictionary: of the records of a key, the highest ordering value w
 write, then the later row.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -120,10 +121,8 @@ class World:
 
     def compact(self) -> None:
         """Merge log files, or make base files."""
-        try:
+        with suppress(InvalidInput):  # there may be nothing to compact
             self.table.compact(self.draw.choice(["minor", "semi-major"]))
-        except InvalidInput as error:
-            assert "compact" in str(error)  # there is nothing to compact
 
     def clean(self) -> None:
         """Delete all versions but the newest few, and what they needed."""
@@ -154,13 +153,17 @@ class World:
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.integers(0, 2**32), st.booleans(), st.sampled_from([Granularity.DAY, Granularity.ALL]))
-def test_readers_find_the_model(seed: int, ordered: bool, granularity: Granularity) -> None:
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(["", "seq"]),
+    st.sampled_from([Granularity.DAY, Granularity.ALL]),
+)
+def test_readers_find_the_model(seed: int, ordering: str, granularity: Granularity) -> None:
     """After every step, every kept version has for each key the record that wins."""
     draw = Random(seed)
-    kind = PrimaryKey(key=("key",), buckets=draw.randint(1, 3), ordering="seq" if ordered else "")
+    kind = PrimaryKey(key=("key",), buckets=draw.randint(1, 3), ordering=ordering)
     with TemporaryDirectory() as place:
-        world = World(draw, keyed_table(place, kind, granularity), ordered)
+        world = World(draw, keyed_table(place, kind, granularity), bool(ordering))
         for _ in range(12):
             world.step()
 

@@ -251,10 +251,6 @@ Described = tuple[Segment, Mapping[bytes, bytes]]
 """The descriptor of a file, and entries of its footer besides."""
 
 
-def _as_written(segment: Segment) -> Described:
-    return segment, {}
-
-
 def write_segment(  # noqa: PLR0913 - each is written to the file
     files: DataFiles,
     rows: pa.Table | Iterable[pa.RecordBatch],
@@ -268,7 +264,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     definition: bytes = b"",
     commit: Callable[[Sink], None] = _commit,
     path: str = "",
-    describe: Callable[[Segment], Described] = _as_written,
+    describe: Callable[[Segment], Described] | None = None,
 ) -> Segment:
     """Write a segment from rows in memory or a stream, and return its descriptor.
 
@@ -305,7 +301,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
             written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
             written = replace(written, path=path, created=created, schema=number)
-            segment, more = describe(written)
+            segment, more = describe(written) if describe else (written, {})
             entries = {KEY: encode_descriptor(segment), **definition_entry(definition), **more}
             file.settle()  # the checksums' entry follows the last page
             writer.add_key_value_metadata(entries | sink.entry())

@@ -10,6 +10,7 @@
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,12 @@ from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.data.merge.merging import merged
 from airflow_provider_segtable.data.merge.root_orders import Root, RootOrders
 
-_OWN = RootOrders.of([Root(partition=OWN, instant=0, log_version=0, write_token="", completed=0)])
+
+@cache
+def _own() -> RootOrders:
+    """Return the order of the root ``OWN`` alone."""
+    own = Root(partition=OWN, instant=0, log_version=0, write_token="", completed=0)
+    return RootOrders.of([own])
 
 
 def file_schema(schema: pa.Schema, rules: MergeRules) -> pa.Schema:
@@ -69,7 +75,7 @@ def log_rows(rows: pa.Table, rules: MergeRules, deleted: Flags | None = None) ->
         else:
             columns.append(pa.nulls(rows.num_rows, field.type))
     whole = pa.table(columns, schema=schema)
-    return merged([_bare(whole, rules, flags)], rules, _OWN)
+    return merged([_bare(whole, rules, flags)], rules, _own())
 
 
 def _bare(rows: pa.Table, rules: MergeRules, deleted: Flags) -> pa.Table:

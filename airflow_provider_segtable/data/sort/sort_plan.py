@@ -63,6 +63,7 @@ class SortSpec:
         row_kind: the rows of the table's kind.
         replaces: the roots that the result replaces, kept in the first segment of each time chunk.
         most: the most segments allowed (0: no limit).
+        drop_before: with a primary key: tombstones that completed before may be left out.
         member: at least one segment is needed, an empty one if no row is left.
         row_filters: row filters by input; an input without one has no deletes.
         deletes_applied_through: the last event whose deletes are in the row filters.
@@ -83,6 +84,7 @@ class SortSpec:
     row_kind: RowKind
     replaces: tuple[Roots, ...] = ()
     most: int = 0
+    drop_before: Instant = 0
     member: bool = False
     row_filters: Mapping[SegmentId, RowFilter] = field(default_factory=dict)
     deletes_applied_through: int = 0

@@ -11,10 +11,8 @@ from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.keyed.merge_job import MergeJob
 from airflow_provider_segtable.data.merge.merge_runs import NEVER
-from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_definition
 from airflow_provider_segtable.data.sort.sort_plan import SortSpec
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortStages
-from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.job import Job
 
 
@@ -80,6 +78,4 @@ def _drop_before(spec: SortSpec, inputs: Sequence[Segment]) -> int:
     chunk = inputs[0].id.chunk
     if min(segment.shard.root_start for segment in inputs) > chunk.numbering.first.start:
         return NEVER
-    table, _ = decode_definition(spec.definition, "the table's definition")
-    hours = Retention.read(table.properties).tombstone_hours
-    return spec.created - round(hours * HOUR_US)
+    return spec.drop_before

@@ -91,8 +91,7 @@ def request(
         CommitUnknown: a reply was lost; request again, no plan is requested twice.
     """
     state = ports.log.load()
-    wanted = _kind(kind)
-    _check_version(wanted, state)
+    wanted = _kind(kind, state)
     cut = _granularity(granularity, wanted)
     check_cut(cut, state.table)
     _check_rollup(rollup, wanted, state)
@@ -139,20 +138,17 @@ def _chosen(segments: Sequence[SegmentId | str], interval: Interval | None) -> C
     return chosen_ids(segments)
 
 
-def _kind(name: str) -> type[Plan]:
+def _kind(name: str, state: State) -> type[Plan]:
     kind = kind_named(name)
     if kind is None:
         known = ", ".join(each.kind for each in kinds())
         raise InvalidInput(f"{name!r} is not a kind of compaction: write {known}")
-    return kind
-
-
-def _check_version(kind: type[Plan], state: State) -> None:
     if kind.starts_version and not state.table.kind.new_versions:
         raise InvalidInput(
             f"{state.table.name} has a primary key, so no {kind.kind} compaction is possible: "
             "semi-major merges each bucket into base files"
         )
+    return kind
 
 
 def _granularity(granularity: Granularity | str | None, kind: type[Plan]) -> Granularity | None:

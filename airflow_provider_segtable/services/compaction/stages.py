@@ -22,11 +22,12 @@ event of that state as ``deletes_applied_through``.
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
 from airflow_provider_segtable.core.segments.roots import replaced
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.interval import HOUR_US, Instant, Interval
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
@@ -34,6 +35,7 @@ from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
 from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.planning.properties.policy import Policy
+from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.execution import Stages
 from airflow_provider_segtable.table.context import TableContext
@@ -99,7 +101,13 @@ def _spec(
         row_filters=row_filters(ports.files, attempt.state, attempt.inputs),
         deletes_applied_through=attempt.state.n,
         definition=encode_definition(table, attempt.state.base_version),
+        drop_before=_drop_before(ports, table),
     )
+
+
+def _drop_before(ports: TableContext, table: TableCreated) -> Instant:
+    hours = Retention.read(table.properties).tombstone_hours
+    return ports.clock.now() - round(hours * HOUR_US)
 
 
 def _namer(attempt: Attempt) -> Outputs:

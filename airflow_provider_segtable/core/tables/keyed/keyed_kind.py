@@ -26,6 +26,7 @@ from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Merge
 from airflow_provider_segtable.core.segments.segment import Roots, Segment
+from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
@@ -34,9 +35,10 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     MergeRules,
 )
 from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.tables.table_kind import DeletionForm
+from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
 from airflow_provider_segtable.core.time.interval import Granularity, Instant
 
+DEFAULT_BUCKETS = 4
 MOST_BUCKETS = 65536
 
 
@@ -55,7 +57,7 @@ class PrimaryKey:
     """
 
     key: tuple[str, ...]
-    buckets: int = 4
+    buckets: int = DEFAULT_BUCKETS
     ordering: str = ""
     merge: MergeEngine = MergeEngine.LATEST
     groups: tuple[ColumnGroup, ...] = ()
@@ -109,7 +111,10 @@ class PrimaryKey:
         kind.rules.check(schema)
         fixed = {*self.key, time_column}
         shown = Schema(
-            tuple(replace(column, nullable=column.name not in fixed) for column in schema.columns),
+            tuple(
+                column if column.name in fixed else replace(column, nullable=True)
+                for column in schema.columns
+            ),
             schema.number,
         )
         return replace(kind, records=kind.rules.hidden(shown)), shown
@@ -237,6 +242,56 @@ class PrimaryKey:
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:
         """Accept any predicate: it is evaluated once, and the log files name the keys."""
+
+
+def kind_of(
+    kind: TableKind | None,
+    primary_key: Sequence[str] | str | None,
+    *,
+    buckets: int,
+    ordering: str,
+    merge: str | MergeEngine,
+    groups: Mapping[str, Sequence[str]] | None,
+) -> TableKind:
+    """Return what a table keeps, from a user's arguments.
+
+    Raises:
+        InvalidInput: a kind and a primary key are given, or settings of a key that is not given.
+    """
+    if primary_key is None:
+        if ordering or groups:
+            raise InvalidInput(
+                f"ordering={ordering!r} and groups={groups!r} say how rows of a key are merged: "
+                "name the key, primary_key=[...]"
+            )
+        return kind or Append()
+    if kind is not None:
+        raise InvalidInput(
+            f"a {kind.name} table has no primary key: leave out kind, or primary_key={primary_key}"
+        )
+    return PrimaryKey(
+        key=(primary_key,) if isinstance(primary_key, str) else tuple(primary_key),
+        buckets=buckets,
+        ordering=ordering,
+        merge=engine_named(merge),
+        groups=tuple(
+            ColumnGroup(columns=tuple(columns), ordering=by)
+            for by, columns in (groups or {}).items()
+        ),
+    )
+
+
+def engine_named(name: str | MergeEngine) -> MergeEngine:
+    """Return the merge engine of a name.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    try:
+        return MergeEngine(name)
+    except ValueError:
+        known = ", ".join(engine.value for engine in MergeEngine)
+        raise InvalidInput(f"merge={name!r} is unknown: choose one of {known}") from None
 
 
 def _encoded(kind: PrimaryKey) -> dict[str, Any]:

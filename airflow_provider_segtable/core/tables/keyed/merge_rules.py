@@ -93,7 +93,7 @@ class MergeRules:
         ordering: the ordering column; empty if the author's instant alone decides.
         engine: how the records of a key become its row.
         groups: column groups (``partial_update``).
-        fixed: columns that never change for a key, beside the key's own (``partial_update``).
+        fixed: columns that never change for a key, beside the key's own; tombstones have them.
     """
 
     key: tuple[str, ...]
@@ -113,7 +113,7 @@ class MergeRules:
                 )
         if not self.key:
             raise InvalidInput("the primary key is empty: name its columns")
-        if self.engine is MergeEngine.LATEST and (self.groups or self.fixed):
+        if self.engine is MergeEngine.LATEST and self.groups:
             raise InvalidInput("engine 'latest' keeps whole rows: use 'partial_update' for groups")
 
     def _roles(self) -> Iterator[str]:
