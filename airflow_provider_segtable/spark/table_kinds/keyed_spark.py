@@ -1,7 +1,7 @@
 """Primary-key tables in Spark."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,8 +18,9 @@ class KeyedSpark:
 
     kind: PrimaryKey
 
-    @contextmanager
-    def incoming(self, rows: DataFrame, shown: pa.Schema, time_column: str) -> Iterator[Incoming]:
+    def incoming(
+        self, rows: DataFrame, shown: pa.Schema, time_column: str
+    ) -> AbstractContextManager[Incoming]:
         """Refuse: Spark does not write records yet.
 
         Raises:
@@ -27,7 +28,6 @@ class KeyedSpark:
         """
         del rows, shown, time_column
         raise InvalidInput(_not_yet("written"))
-        yield
 
     def merged(
         self, read: Read, shown: pa.Schema, wanted: Sequence[str], time_column: str

@@ -8,6 +8,7 @@ from airflow_provider_segtable.core.errors import UnsupportedFormat
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, Rollup
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
@@ -20,7 +21,11 @@ from airflow_provider_segtable.data.parquet.metadata.descriptor import (
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import ARROW_KINDS, arrow_kind_of
 
 GIVEN = Schema((Column(name="at", type="timestamp[us]"), Column(name="n", type="int64")))
-EACH: tuple[TableKind, ...] = (Append(), Rollup(metrics=(Metric.parse("total=sum(n)"),)))
+EACH: tuple[TableKind, ...] = (
+    Append(),
+    Rollup(metrics=(Metric.parse("total=sum(n)"),)),
+    PrimaryKey(key=("n",), ordering="at"),
+)
 
 
 def table(kind: TableKind) -> TableCreated:

@@ -27,6 +27,8 @@ def test_every_setting_is_read() -> None:
     }
     found = Retention.read(given)
     assert found == Retention(hours=0.5, versions=3, orphan_hours=1, consumer_hours=2)
+        "retention.tombstone_hours": "2",
+    assert found == Retention(hours=0.5, versions=3, orphan_hours=1, tombstone_hours=2)
     assert isinstance(found.versions, int)
     assert set(PROPERTIES) <= set(given)
 
