@@ -8,26 +8,21 @@
    of the window, whatever is compacted meanwhile.
 3. Of a restore or repair, the rows visible before and after are compared by root address. Segments
    that both sides show with the same deletions are not opened.
-4. Every part has the change of its rows, from which ``labelled`` makes the columns of the feed.
+4. Every part has the change of its rows, from which ``data.arrow.change_columns`` makes columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias, assert_never
 
-import pyarrow as pa
 from pyroaring import BitMap
 
 from airflow_provider_segtable.core.deletes.deletion import roots_among
-from airflow_provider_segtable.core.errors import NotFound, SchemaMismatch, WindowExpired
+from airflow_provider_segtable.core.errors import NotFound, WindowExpired
 from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import (
-    CHANGE,
-    CHANGE_COLUMNS,
-    COMPLETION_TIME,
-    VERSION,
     Came,
     Differs,
     RowChange,
@@ -48,39 +43,6 @@ from airflow_provider_segtable.table.reads.window import expired
 
 Rows: TypeAlias = Mapping[SegmentId, BitMap]
 Said: TypeAlias = Callable[[RowEffect], RowChange]
-
-FEED = pa.schema(
-    [
-        pa.field(CHANGE, pa.string(), nullable=False),
-        pa.field(VERSION, pa.int64(), nullable=False),
-        pa.field(COMPLETION_TIME, pa.timestamp("us", tz="UTC"), nullable=False),
-    ]
-)
-"""The columns that a change feed has after those of the table."""
-
-
-def with_change_columns(known: pa.Schema) -> pa.Schema:
-    """Return a table's columns and those of a change feed.
-
-    Raises:
-        SchemaMismatch: the table has a column of the same name.
-    """
-    for name in CHANGE_COLUMNS:
-        if name in known.names:
-            raise SchemaMismatch(f"a change feed has a column {name!r}: rename the table's own")
-    return pa.schema([*known, *FEED])
-
-
-def labelled(rows: pa.RecordBatch, change: RowChange) -> pa.RecordBatch:
-    """Return rows with the columns of a change feed."""
-    values = (change.effect.value, change.n, change.time)
-    labels = [
-        pa.repeat(pa.scalar(value, field.type), rows.num_rows)
-        for value, field in zip(values, FEED, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(
-        [*rows.columns, *labels], schema=pa.schema([*rows.schema, *FEED])
-    )
 
 
 @dataclass(frozen=True, slots=True)

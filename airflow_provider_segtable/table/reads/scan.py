@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
+from airflow_provider_segtable.data.arrow.change_columns import labelled, with_change_columns
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
 from airflow_provider_segtable.data.arrow.where import condition
@@ -30,11 +31,7 @@ from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.reads.change_feed import (
-    ChangeFeed,
-    labelled,
-    with_change_columns,
-)
+from airflow_provider_segtable.table.reads.change_feed import ChangeFeed
 from airflow_provider_segtable.table.reads.merged_scan import MergedScan
 from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted
 from airflow_provider_segtable.table.reads.window import added_part

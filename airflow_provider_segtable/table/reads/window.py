@@ -63,6 +63,18 @@ def start_read(log: EventLog, request: ReadRequest, end: State) -> State | None:
     return start
 
 
+def settled(log: EventLog, request: ReadRequest, end: State) -> ReadRequest:
+    """Return the request with its window's start as a version: it reads the same window again.
+
+    Raises:
+        WindowExpired, InvalidInput: as ``start_read``.
+    """
+    start = start_read(log, request, end)
+    if start is None:
+        return request
+    return replace(request, since_version=start.n, since=None, consumer=None)
+
+
 def expired(log: EventLog, what: str, newest: State) -> WindowExpired:
     """Return the error of a window whose start is no longer kept."""
     oldest = log.event(newest.retained_from)

@@ -15,6 +15,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.events import TableRepaired
 from airflow_provider_segtable.core.requests.change_request import Sql
+from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.tables.evolution import DropColumn, RenameColumn
 from airflow_provider_segtable.core.tables.metric import Metric
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
@@ -29,6 +30,7 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.reads.window import settled
 from airflow_provider_segtable.table.table import Table, create_table
 from tests.unit.table.conftest import SCHEMA, rows
 
@@ -187,6 +189,19 @@ def test_a_cleaned_window_is_refused_with_the_oldest_start(table: Table) -> None
         with pytest.raises(WindowExpired, match=oldest):
             table.scan(**given)  # type: ignore[arg-type]
     assert added(table.scan(since_version=2)) == [*range(20, 40)]
+
+
+def test_a_settled_window_stays_the_same(table: Table) -> None:
+    """Its start is a version, whatever the consumer does meanwhile."""
+    table.advance_consumer("billing", 2)
+    state = table.state()
+    wanted = read_request(consumer="billing", changes=True)
+    same = settled(table.ports.log, wanted, state)
+    table.advance_consumer("billing", 4)
+    assert same == read_request(since_version=2, changes=True)
+    assert settled(table.ports.log, read_request(version=3), state) == read_request(version=3)
+    with pytest.raises(InvalidInput, match="position of consumer 'billing' is version 4, after"):
+        table.read(replace(wanted, version=3))
 
 
 def test_a_window_that_is_cleaned_while_it_is_read_is_an_error(table: Table) -> None:

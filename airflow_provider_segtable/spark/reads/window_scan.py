@@ -1,0 +1,83 @@
+"""Windows in Spark: rows added since a version, and change feeds, read by pyarrow in tasks.
+
+1. The driver finds the parts of the window, as ``Table`` does (``table.reads.scan``): descriptors,
+   row filters, and the change of each part's rows. Tasks read them.
+2. Parts are read so, and not by Spark's own reader, because each has its own choice of rows, and in
+   a change feed its own constants: a plan with a branch for each event would not be practical.
+3. A condition that only Spark evaluates is applied to all rows of the window.
+"""
+
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.read_request import ReadRequest
+from airflow_provider_segtable.data.parquet.table_file import stored_columns
+from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.tasks.window_reading import Piece, WindowTask
+from airflow_provider_segtable.storage.table_paths import absolute
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.reads.window import start_read
+
+
+def window_scan(
+    spark: SparkSession, ports: TableContext, state: State, request: ReadRequest
+) -> DataFrame:
+    """Return the rows of a window that ends with a version.
+
+    Raises:
+        WindowExpired: the window's start is no longer kept.
+        SchemaMismatch: a column does not exist, or Spark cannot hold its type.
+        InvalidInput: the condition is not SQL, or this kind of table has no windows.
+    """
+    if request.where is not None and not isinstance(request.where, str):
+        raise InvalidInput(f"{request.where} is not text: Spark needs the condition in SQL")
+    start = start_read(ports.log, request, state)
+    asked = Scan(ports=ports, state=state, request=replace(request, where=None), start=start)
+    frame = _read(spark, _narrowed(asked, request))
+    if request.where is not None:
+        with translated("looking for the rows to read"):
+            frame = frame.where(request.where)
+    return frame.select([column(frame, name) for name in asked.schema.names])
+
+
+def _narrowed(asked: Scan, request: ReadRequest) -> Scan:
+    """Return the scan of all columns that the condition needs; by itself it filters nothing."""
+    if request.where is None:
+        return asked
+    try:
+        known = replace(asked, request=replace(request, columns=None))
+    except InvalidInput:  # only Spark reads the condition
+        return replace(asked, request=replace(request, columns=None, where=None))
+    tested = known.where.columns if known.where else ()
+    names = tuple(dict.fromkeys([*asked.schema.names, *tested]))
+    return replace(known, request=replace(request, columns=names))
+
+
+def _read(spark: SparkSession, scan: Scan) -> DataFrame:
+    """Return the rows of the scan's parts, in its columns."""
+    kinds = spark_schema(readable(scan.schema))
+    pieces = [
+        Piece(segment=p.segment, row_filter=p.row_filter, clip=p.clip, change=p.change)
+        for p in scan.parts()
+    ]
+    if not pieces:
+        return spark.createDataFrame([], kinds)
+    task = WindowTask(
+        uri=absolute(scan.ports.uri),
+        storage_options=scan.ports.storage_options,
+        pieces=spark.sparkContext.broadcast(pieces),
+        schema=stored_columns(scan.state.table.schema),
+        columns=tuple(scan.schema.names),
+        target=to_arrow_schema(kinds, timezone="UTC"),
+        time_column=scan.state.table.time_column,
+        checked=scan.request.checked,
+    )
+    tasks = min(len(pieces), spark.sparkContext.defaultParallelism * 4)
+    return spark.range(0, len(pieces), 1, tasks).mapInArrow(task.run, kinds)

@@ -1,0 +1,72 @@
+"""Read parts of a window in a task: their numbers in, rows out."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.reads.effects import RowChange
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.change_columns import labelled
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.ports.files import DataFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A segment, the choice of its rows, and in a change feed what happened to them."""
+
+    segment: Segment
+    row_filter: RowFilter
+    clip: Interval | None
+    change: RowChange | None
+
+
+class Broadcast(Protocol):
+    """Pieces, sent to each executor once."""
+
+    @property
+    def value(self) -> Sequence[Piece]:
+        """Return the pieces."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowTask:
+    """Read some of ``pieces`` with ``columns``, cast to ``target``; ``schema`` is the table's."""
+
+    uri: str
+    storage_options: Mapping[str, str]
+    pieces: Broadcast
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    target: pa.Schema
+    time_column: str
+    checked: bool
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the pieces numbered in the first column."""
+        files = open_files(self.uri, self.storage_options)
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for rows in self._read(files, self.pieces.value[number]):
+                table = pa.Table.from_batches([rows]).cast(self.target, safe=False)
+                yield from table.to_batches()
+
+    def _read(self, files: DataFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
+        stored = [name for name in self.columns if name in self.schema.names]
+        for rows in read_segment(
+            files,
+            piece.segment,
+            schema=self.schema,
+            time_column=self.time_column,
+            columns=stored,
+            clip=piece.clip,
+            row_filter=piece.row_filter,
+            checked=self.checked,
+        ):
+            given = rows if piece.change is None else labelled(rows, piece.change)
+            yield given.select(list(self.columns))
