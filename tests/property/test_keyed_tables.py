@@ -82,6 +82,8 @@ class World:
     written: int = 0
     best: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
     past: dict[int, dict[int, Any]] = field(default_factory=dict)
+    bests: dict[int, dict[int, Any]] = field(default_factory=dict)
+    copy: dict[int, str] = field(default_factory=dict)
 
     def upsert(self) -> None:
         """Write a batch of records, some of them late, some of them deletes."""
@@ -128,21 +130,51 @@ class World:
         """Delete all versions but the newest few, and what they needed."""
         clean(self.table.ports, retention=Retention(hours=0, versions=2, orphan_hours=0))
 
+    def restore(self) -> None:
+        """Show the rows of an earlier version again."""
+        state = self.table.state()
+        kept = [n for n in self.bests if state.keeps(n)]
+        n = self.draw.choice(kept or [state.n])
+        if n in self.bests:
+            self.table.restore(version=n)
+            self.best = dict(self.bests[n])
+
+    def follow(self, since: int) -> None:
+        """Apply the changes of a window to the copy."""
+        for row in self.table.scan(since_version=since, changes=True).to_arrow().to_pylist():
+            if row["_segtable_change"] in ("delete", "update_before"):
+                assert self.copy.pop(row["key"]) == row["text"]
+            else:
+                assert row["key"] not in self.copy
+                self.copy[row["key"]] = row["text"]
+
     def step(self) -> None:
         """Do something, then compare every kept version with the model."""
         act = self.draw.choices(
-            [self.upsert, self.delete, self.update, self.compact, self.clean], [8, 1, 1, 4, 1]
+            [self.upsert, self.delete, self.update, self.compact, self.clean, self.restore],
+            [8, 1, 1, 4, 1, 1],
         )[0]
+        since = self.table.state().n
         act()
         state = self.table.state()
         rows = {k: r["text"] for k, (_, r) in self.best.items() if not r[GONE]}
-        self.past.setdefault(state.n, rows)
+        self.past[state.n] = rows
+        self.bests[state.n] = dict(self.best)
+        if since >= state.retained_from:
+            self.follow(since)
+        self.copy = dict(rows) if since < state.retained_from else self.copy
+        assert self.copy == rows
         assert list(violations(state)) == []
         assert read_checkpoint(write_checkpoint(state)) == state
         for n, then in self.past.items():
             if state.keeps(n):
                 assert self.found(version=n) == then
         assert self.table.scan().count() == len(rows)
+
+    @property
+    def oldest(self) -> int:
+        """Return the oldest version from which a window can be read."""
+        return min(n for n in self.past if n >= self.table.state().retained_from)
 
     def found(self, **version: int) -> dict[int, str]:
         """Return what readers see."""
@@ -166,6 +198,9 @@ def test_readers_find_the_model(seed: int, ordering: str, granularity: Granulari
         world = World(draw, keyed_table(place, kind, granularity), bool(ordering))
         for _ in range(12):
             world.step()
+        world.copy = dict(world.past[world.oldest])
+        world.follow(world.oldest)
+        assert world.copy == world.past[max(world.past)], "windows do not add up"
 
 
 def test_filters_and_intervals_see_merged_rows(tmp_path: Path) -> None:
@@ -192,3 +227,25 @@ def test_null_keys_are_refused_before_anything_is_written(tmp_path: Path) -> Non
     with pytest.raises(InvalidInput, match="key"):
         table.upsert(rows)
     assert table.state().n == 0
+
+
+def test_a_window_has_the_rows_with_new_records_also_after_compaction(tmp_path: Path) -> None:
+    """Rows keep the root of their winning record, so that a merge hides none and adds none."""
+    table = keyed_table(str(tmp_path), PrimaryKey(key=("key",), ordering="seq"))
+
+    def put(*records: tuple[int, int]) -> int:
+        some = [{"key": k, "seq": s, "text": f"{k}-{s}", GONE: False} for k, s in records]
+        return table.upsert(batch(some), deleted=GONE).n
+
+    first = put((1, 5), (2, 5), (3, 5))
+    second = put((2, 6), (3, 4))
+    third = put((4, 1))
+    for compacted in (False, True):
+        if compacted:
+            table.compact("semi-major")
+        rows = table.scan(since_version=first, version=second).to_arrow()
+        assert rows.column("text").to_pylist() == ["2-6"]
+        rows = table.scan(since_version=second, version=third).to_arrow()
+        assert rows.column("text").to_pylist() == ["4-1"]
+        late = table.scan(since_version=first).to_arrow()
+        assert sorted(late.column("text").to_pylist()) == ["2-6", "4-1"]

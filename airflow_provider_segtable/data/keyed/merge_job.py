@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,6 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     MergeRules,
 )
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import (
     Described,
@@ -37,12 +35,12 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     emptied,
     write_segment,
 )
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.keyed_files import (
     base_path,
     log_path,
     roots_entry,
     roots_in,
-    run_of,
 )
 from airflow_provider_segtable.data.merge.merge_runs import NEVER, merge_runs
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
@@ -139,11 +137,8 @@ class _Merge:
             yield segment
 
     def _merged(self) -> Iterator[pa.Table]:
-        table, time_column = self._table, self._table.time_column
-        schema = physical_schema(to_arrow(table.schema), table.kind)
-        groups = groupby(self._job.inputs, key=lambda segment: segment.shard.group)
         return merge_runs(
-            [run_of(self._files, [*some], schema, time_column=time_column) for _, some in groups],
+            GroupReader(self._files, self._table).runs(self._job.inputs),
             self._job.rules,
             RootOrders.of_table(self._roots),
             drop_tombstones_before=self._job.drop_before,

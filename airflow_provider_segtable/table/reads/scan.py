@@ -28,11 +28,13 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.change_feed import ChangeFeed
-from airflow_provider_segtable.table.reads.merged_scan import MergedScan
+from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
+from airflow_provider_segtable.table.reads.merged_scan import MergedScan, within
 from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted
 from airflow_provider_segtable.table.reads.window import added_part
 
@@ -100,7 +102,7 @@ class Scan:
             return
         rules = self.state.table.kind.rules
         if rules is not None:
-            yield from self._merged(rules)
+            yield from self._of_keys(rules)
             return
         names, where = self.schema.names, self.where
         stored = [name for name in names if name in self._columns.names]
@@ -227,6 +229,12 @@ class Scan:
             return known
         return sum(batch.num_rows for batch in self.read(part, columns=[]))
 
+    def _of_keys(self, rules: MergeRules) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, or the changes of rows, of a table with a primary key."""
+        if self.start is not None and self.request.changes:
+            return self._changes_of_keys(rules, self.start)
+        return self._merged(rules)
+
     def _merged(self, rules: MergeRules) -> Iterator[pa.RecordBatch]:
         """Yield one row for each key."""
         interval = self.interval()
@@ -240,7 +248,18 @@ class Scan:
             where=self.where,
             interval=self.request.interval,
             checked=self.request.checked,
+            start=self.start,
         ).batches()
+
+    def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:
+        """Yield the change feed of a table with a primary key."""
+        reader = GroupReader(self.ports.files, self.state.table, checked=self.request.checked)
+        names, asked = self.schema.names, self.request.interval
+        for change, rows in KeyedFeed(reader, rules, self.ports.log).changes(start, self.state):
+            kept = rows.select(self._columns.names)
+            for batch in (within(kept, self.state.table.time_column, asked)).to_batches():
+                matching = batch if self.where is None else self.where.keep(batch)
+                yield labelled(matching, change).select(names)
 
     def _rolled_up(self) -> pa.Table:
         """Return the rows with those of equal keys merged; the condition filters the result.

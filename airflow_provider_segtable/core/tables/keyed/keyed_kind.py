@@ -234,11 +234,7 @@ class PrimaryKey:
         raise InvalidInput(f"rows of a primary-key table have no addresses ({uri})")
 
     def check_window(self, uri: str) -> None:
-        """Refuse: which rows a window changed is not read from merged records yet."""
-        raise InvalidInput(
-            f"{uri} has a primary key: windows of its changes are not read yet; read two versions "
-            "and compare them"
-        )
+        """Accept: records keep their root through all merges."""
 
     def check_change(self, request: ChangeRequest, uri: str) -> None:
         """Refuse merges: an upsert is one."""
