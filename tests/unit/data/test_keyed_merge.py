@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+    GROUPS_ONLY,
     OP,
     ROOT_PARTITION,
     ColumnGroup,
@@ -81,6 +82,17 @@ def test_three_writers_fill_one_row() -> None:
     gone = run(4, JOIN, [True], id=[1], price=[None], priced=[5], paid=[None], paid_at=[None])
     found = rows(read_runs([[late], [gone], [payment], [order]], JOIN, ROOTS, names))
     assert found == [{"id": 1, "price": None, "paid": 7}]
+
+
+def test_a_row_of_groups_alone_stays_one() -> None:
+    """A deleted row of which a group is left goes with the group, also if its tombstone is gone."""
+    paid = run(5, JOIN, id=[1], price=[None], priced=[None], paid=[7], paid_at=[2])
+    row = run(6, JOIN, [True], id=[1], price=[None], priced=[None], paid=[None], paid_at=[None])
+    base = [*merge_runs([[paid], [row]], JOIN, ROOTS, drop_tombstones_before=601)]
+    assert [found[OP] for found in rows(iter(base))] == [GROUPS_ONLY]
+    assert len(rows(read_runs([base], JOIN, ROOTS, ["id"]))) == 1
+    refund = run(4, JOIN, [True], id=[1], price=[None], priced=[None], paid=[None], paid_at=[3])
+    assert rows(read_runs([base, [refund]], JOIN, ROOTS, ["id"])) == []
 
 
 def test_reads_of_few_columns() -> None:
