@@ -154,6 +154,9 @@ class _Merge:
     ) -> pa.Array:
         """Return a column whose values in contested keys are chosen among ``more``, by place."""
         own = whole(self.table.column(name))
+        none = all(places is None or (places == NONE).all() for places in (tombs, upserts))
+        if none and own.null_count == len(own):  # as usual: one record set the whole row
+            return pa.nulls(len(self.slots.rows), own.type)
         values = pa.concat_arrays([own, more if isinstance(more, pa.Array) else _typed(more, own)])
         chosen = self.slots.chosen(*(_after(places, len(own)) for places in (tombs, upserts)))
         return values.take(pa.array(chosen, mask=chosen == NONE))

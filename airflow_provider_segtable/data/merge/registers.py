@@ -109,10 +109,12 @@ class Contested:
         return np.where(differs, numbers(column), self.own), differs
 
     def single_order(self, name: str, order: Order) -> Order:
-        """Return the order of a column that is a register, given that of the rows."""
+        """Return the order of a column that is a register; ``order``, the rows', if it is that."""
         roots, differs = self.roots_of(name)
-        if order.values is None or not differs.any():
-            return Order(order.values, roots)
+        if not differs.any():
+            return order
+        if order.values is None:
+            return Order(None, roots)
         kept_values = self.column(AT_OF + name)
         both = pa.concat_arrays([order.values, kept_values])
         places = np.arange(len(roots)) + np.where(differs, len(roots), 0)
@@ -124,15 +126,16 @@ class Contested:
         """Return the register of the row, and those of single columns."""
         values = self.column(self.rules.ordering) if self.rules.ordering else None
         own = Order(values, self.own)
-        orders = [own, *(self.single_order(name, own) for name in singles)]
-        codes, *others = record_codes(orders, roots)
-        row = _register(self.contest, own, codes, self.ops == UPSERT, self.deletes)
-        upserts = ~self.deletes
+        orders = {name: self.single_order(name, own) for name in singles}
+        distinct = {id(order): order for order in (own, *orders.values())}
+        codes = dict(zip(distinct, record_codes([*distinct.values()], roots), strict=True))
+        of_rows = codes[id(own)]
+        row = _register(self.contest, own, of_rows, self.ops == UPSERT, self.deletes)
         registers = {}
-        for name, order, its in zip(singles, orders[1:], others, strict=True):
+        for name, order in orders.items():
             # Tombstones have no order of their own for a column: theirs is the row's.
-            its_codes = np.where(self.deletes, codes, its)
-            sets = upserts & self.sets(name)
+            its_codes = np.where(self.deletes, of_rows, codes[id(order)])
+            sets = ~self.deletes & self.sets(name)
             registers[name] = _register(self.contest, order, its_codes, sets, self.deletes)
         return row, registers
 

@@ -129,6 +129,25 @@ def test_a_merge_holds_one_batch_of_each_run() -> None:
     assert len(reads) >= 9
 
 
+@pytest.mark.parametrize("text", [False, True], ids=["numbers", "text"])
+def test_many_rows(*, text: bool) -> None:
+    """A base and logs of thousands of rows, in row groups, become what a dictionary would hold."""
+    chance = np.random.default_rng(4)
+    runs, model = [], {}
+    for root, (count, top) in enumerate([(8000, 9000), (3000, 12000), (3000, 12000), (500, 40)]):
+        keys = chance.choice(top, count, replace=count > top)
+        seqs, deleted = chance.integers(0, 5, count), chance.random(count) < 0.1
+        names = [f"https://shop.example/{key * 37:x}" for key in keys] if text else keys.tolist()
+        records = pa.table({"id": names, "seq": seqs, "n": np.arange(count)})
+        table = with_root(log_rows(records, LATEST, deleted), root)
+        runs.append([table.slice(at, 700) for at in range(0, table.num_rows, 700)])
+        for key, seq, n, gone in zip(names, seqs.tolist(), range(count), deleted, strict=True):
+            if key not in model or model[key][:2] <= (seq, root):
+                model[key] = (seq, root, n, gone)
+    expected = [{"id": key, "n": model[key][2]} for key in sorted(model) if not model[key][3]]
+    assert rows(read_runs(runs, LATEST, ROOTS, ["id", "n"])) == expected
+
+
 def test_a_range_of_one_run_is_passed_on() -> None:
     """Where no other run has keys, the rows of a run are not touched."""
     base = [run(0, LATEST, id=[at, at + 1], seq=[0, 0]) for at in range(0, 100, 2)]

@@ -1,0 +1,27 @@
+"""The benchmark itself works; its numbers are for people."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "upsert_compaction.py"
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_the_benchmark_runs() -> None:
+    """A quick run measures every way and checks every result."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--quick", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["ways"]
+    assert len(found) == 5
+    assert all(way["seconds"] > 0 for way in found.values())
