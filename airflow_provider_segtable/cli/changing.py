@@ -29,7 +29,7 @@ def changed(
 ) -> Facts:
     """Carry out a change, and return its result."""
     start = monotonic()
-    if request.appends:
+    if request.appends and table.state().table.kind.rules is None:
         _ = table.ports.coordinator  # fails first if there is no ZooKeeper
     before = request.commit_id is not None and request.commit_id in table.state().commits
     used = _engine(table, request, engine)

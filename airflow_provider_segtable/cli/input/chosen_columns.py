@@ -1,9 +1,11 @@
-"""The columns of a file that a table gets: ``segtable ingest --columns`` and ``--cast``.
+"""The columns of a file that a table gets: ``segtable ingest --columns``, ``--deleted`` and more.
 
 1. Without ``--columns`` a table gets what its kind needs: an append table all columns, so that none
    is left out silently; a rollup table its time, dimensions and sources of metrics.
 2. ``--columns`` names the columns to take; ``NEW=OLD`` takes the file's OLD as the table's NEW.
-3. Without ``--cast`` only types that hold the same values fit. With it texts become numbers and
+3. ``--deleted`` names a further column of the file, of booleans: rows that delete their key in a
+   primary-key table. It is always taken, and it is no column of the table.
+4. Without ``--cast`` only types that hold the same values fit. With it texts become numbers and
    times, and numbers other numbers, as long as no value is lost.
 """
 
@@ -22,13 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumns:
-    """Which columns of a file to take, under which names, and whether to cast them."""
+    """Which columns of a file to take, under which names, and whether to cast them.
+
+    ``deleted`` says which rows delete their key.
+    """
 
     names: Mapping[str, str] = field(default_factory=dict)
     cast: bool = False
+    deleted: str | None = None
 
     @staticmethod
-    def parse(columns: str | None, *, cast: bool) -> "FileColumns":
+    def parse(columns: str | None, *, cast: bool, deleted: str | None = None) -> "FileColumns":
         """Parse ``A,NEW=OLD,...``.
 
         Raises:
@@ -41,7 +47,9 @@ class FileColumns:
                 fault = f"{new!r} twice" if new else "an empty name"
                 raise InvalidInput(f"--columns {columns!r} has {fault}: write e.g. id,price=amount")
             names[new] = old or new
-        return FileColumns(names=names, cast=cast)
+        if names and deleted is not None:
+            names.setdefault(deleted, deleted)
+        return FileColumns(names=names, cast=cast, deleted=deleted)
 
     def sources(self, found: Sequence[str], table: TableCreated) -> Mapping[str, str]:
         """Return the file's column for each column to append.
@@ -79,8 +87,16 @@ class FileColumns:
         from airflow_provider_segtable.data.files.input_files import read_rows
         from airflow_provider_segtable.table.lifetime.definition import given_schema
 
-        schema = given_schema(table)
+        schema = self.with_flag(given_schema(table))
         return self.taken(read_rows(file, self.in_file(schema)), schema, table)
+
+    def with_flag(self, schema: "pa.Schema") -> "pa.Schema":
+        """Return the columns to read: the table's, and the one that says what is deleted."""
+        import pyarrow as pa
+
+        if self.deleted is None or self.deleted in schema.names:
+            return schema
+        return schema.append(pa.field(self.deleted, pa.bool_()))
 
     def taken(self, rows: "pa.Table", schema: "pa.Schema", table: TableCreated) -> "pa.Table":
         """Return rows with the columns to take, cast if wanted.

@@ -1,32 +1,57 @@
-"""Rows as a user gives them: appended, or upserted if the table has a primary key."""
+"""Rows as a user gives them: appended, or upserted if the table has a primary key.
 
-from collections.abc import Callable
-from typing import TypeAlias
+Columns may be left out of rows to upsert where records fill each other (``partial_update``) or
+delete their key. Otherwise the check decides: a missing column would be set to null.
+"""
 
-import pyarrow as pa
-
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.writes.append import AppendResult, append, made_before
-from airflow_provider_segtable.table.writes.incoming import incoming
+from airflow_provider_segtable.table.writes.incoming import Check, check_filled, incoming
 from airflow_provider_segtable.table.writes.upsert import upsert_rows
-
-Check: TypeAlias = Callable[[pa.Table, pa.Schema, str], pa.Table]
-"""Returns rows in the types of a schema with an event time, or refuses them."""
 
 
 def append_rows(
-    ports: TableContext, rows: Rows, *, commit_id: str | None = None, check: Check = check_rows
+    ports: TableContext,
+    rows: Rows,
+    *,
+    commit_id: str | None = None,
+    check: Check = check_rows,
+    deleted: str | None = None,
 ) -> AppendResult:
-    """Append rows as a user gives them; arguments and errors as for ``Table.append``."""
+    """Append or upsert rows as a user gives them; see ``Table.append`` and ``Table.upsert``.
+
+    Args:
+        ports: the table's ports; a table with a primary key needs no coordinator.
+        rows: the rows.
+        commit_id: equal ids append once.
+        check: compares the rows with the columns.
+        deleted: the column that says which rows delete their key.
+
+    Raises:
+        InvalidInput: ``deleted`` is given, and the table has no primary key.
+    """
     state = ports.log.load()
     if commit_id and commit_id in state.commits:  # the columns may have changed since
         return made_before(ports.log, state, commit_id)
-    if state.table.kind.rules is not None:
-        return upsert_rows(ports, rows, commit_id=commit_id)
+    rules = state.table.kind.rules
+    if rules is not None:
+        whole = not rules.partial and deleted is None
+        return upsert_rows(
+            *(ports, rows),
+            deleted=deleted,
+            commit_id=commit_id,
+            check=check if whole else check_filled,
+        )
+    if deleted is not None:
+        raise InvalidInput(
+            f"column {deleted!r} is to delete keys, but {ports.uri} has no primary key: delete the "
+            "rows by a condition, or by a file of rows that are equal"
+        )
     schema, time_column = given_schema(state.table), state.table.time_column
     checked = check(arrow_table(rows), schema, time_column)
     stored = arrow_kind_of(state.table.kind).prepared(checked, time_column)

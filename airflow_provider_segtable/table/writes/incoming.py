@@ -1,7 +1,8 @@
 """Incoming rows: split by time chunk and written as one new segment each."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from airflow_provider_segtable.table.writes.append import (
     Prepare,
     Write,
 )
+
+Check: TypeAlias = Callable[[pa.Table, pa.Schema, str], pa.Table]
+"""Returns rows in the types of a schema with an event time, or refuses them."""
 
 
 def check_filled(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:

@@ -40,7 +40,11 @@ from airflow_provider_segtable.table.writes.append import (
     NewFiles,
     made_before,
 )
-from airflow_provider_segtable.table.writes.incoming import check_filled, split_by_chunk
+from airflow_provider_segtable.table.writes.incoming import (
+    Check,
+    check_filled,
+    split_by_chunk,
+)
 
 Flags = npt.NDArray[np.bool_]
 LOG_BYTES = 128 * 1024 * 1024
@@ -58,24 +62,32 @@ class Records:
     deleted: Flags
 
     @staticmethod
-    def of(given: Rows, state: State, deleted: str | None = None) -> "Records":
+    def of(
+        given: Rows, state: State, deleted: str | None = None, *, check: Check = check_filled
+    ) -> "Records":
         """Check rows as a user gives them.
 
         Args:
-            given: the rows; nullable columns may be left out.
+            given: the rows.
             state: the table.
             deleted: the name of a column that says which rows delete their key, if any.
+            check: compares the rows with the columns; by default nullable ones may be left out.
 
         Raises:
             SchemaMismatch, TimeOutOfRange: the rows do not fit.
-            InvalidInput: the column ``deleted`` is missing, null or not boolean.
+            InvalidInput: the column ``deleted`` is missing, null, not boolean, or the table's own.
         """
         rows = arrow_table(given)
+        if state.table.schema.find(deleted or "") is not None:
+            raise InvalidInput(
+                f"column {deleted!r} says which rows are deleted, so it is not stored, but the "
+                "table has a column of this name: give it another one in the rows"
+            )
         flags: Flags = np.zeros(rows.num_rows, bool)
         if deleted is not None:
             flags = _flags(rows, deleted)
             rows = rows.drop_columns([deleted])
-        checked = check_filled(rows, given_schema(state.table), state.table.time_column)
+        checked = check(rows, given_schema(state.table), state.table.time_column)
         return Records(rows=checked, deleted=flags)
 
 
@@ -199,12 +211,17 @@ def merge_rules(state: State, uri: str) -> MergeRules:
 
 
 def upsert_rows(
-    ports: TableContext, given: Rows, *, deleted: str | None = None, commit_id: str | None = None
+    ports: TableContext,
+    given: Rows,
+    *,
+    deleted: str | None = None,
+    commit_id: str | None = None,
+    check: Check = check_filled,
 ) -> AppendResult:
     """Upsert rows as a user gives them; arguments and errors as for ``Table.upsert``."""
     state = ports.log.load()
     if commit_id and commit_id in state.commits:
         return made_before(ports.log, state, commit_id)
     merge_rules(state, ports.uri)
-    records = Records.of(given, state, deleted)
+    records = Records.of(given, state, deleted, check=check)
     return upsert(ports, records, commit_id=commit_id or ports.randomness.token(), state=state)

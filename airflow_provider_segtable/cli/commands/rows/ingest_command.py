@@ -1,4 +1,4 @@
-"""``segtable ingest``: append files to a table, or overwrite rows by them."""
+"""``segtable ingest``: append files to a table, upsert them by key, or overwrite rows by them."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
@@ -66,6 +66,15 @@ def ingest(  # noqa: PLR0913 - each is an option
         int | None,
         typer.Option(min=1, help="Split each file into appends of N rows (local engine)."),
     ] = None,
+    deleted: Annotated[
+        str | None,
+        typer.Option(
+            help="Primary-key tables: a boolean column of the files; where it is true, the key is "
+            "deleted.",
+            metavar="COLUMN",
+            show_default=False,
+        ),
+    ] = None,
     commit_id: CommitId = None,
     overwrite: Annotated[
         str | None,
@@ -98,12 +107,17 @@ def ingest(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Append files to a table; each file is one append, visible as a whole or not at all.
 
+    If the table has a primary key, rows replace those with their keys (upsert).
+    Any number of writers may do so at once, without ZooKeeper or conflicts.
+
     [green]segtable ingest ./flights january.parquet february.parquet[/]
     [green]segtable ingest ./flights night.csv --commit-id night-2026-01-31[/]
     [green]segtable ingest ./flights s3://landing/2026/02/01.parquet[/]
     [green]segtable ingest ./flights night.csv --overwrite 2026-01-31/2026-02-01[/]
         load a day again: its rows go, those of all files come, at once
     [green]segtable ingest ./flights ua.csv --overwrite-where "carrier = 'UA'" --dry-run[/]
+    [green]segtable ingest ./orders changes.jsonl --deleted gone[/]
+        upsert by the primary key; rows in which "gone" is true delete theirs
     [green]segtable ingest s3://lake/trips *.parquet --engine spark --master spark://host:7077[/]
 
     [green]segtable ingest ./flights raw.parquet --columns carrier,delay=dep_delay --cast[/]
@@ -113,12 +127,13 @@ def ingest(  # noqa: PLR0913 - each is an option
     """
     from airflow_provider_segtable.data.files.input_files import InputFile
 
-    taken = FileColumns.parse(columns, cast=cast)
+    taken = FileColumns.parse(columns, cast=cast, deleted=deleted)
     options = store_options(storage_options)
     named = [each for place in files for each in _objects(place, options, engine)]
     sources = [InputFile(place, format_, options) for place in named]
     request = _overwrite(overwrite, overwrite_where, commit_id, dry_run=dry_run)
     _check_parts(rows_per_append, engine, whole=request is not None)
+    _check_deleted(deleted, whole=request is not None)
     if request is not None:
         with writable_table(table, storage_options, zookeeper) as opened:
             local = _local_does(sources, engine, None, only_spark(opened, request))
@@ -129,8 +144,11 @@ def ingest(  # noqa: PLR0913 - each is an option
         return
     _check_names(sources, commit_id)
     with writable_table(table, storage_options, zookeeper) as opened:
-        _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
-        fresh = not len(opened.state().timeline)
+        before = opened.state()
+        keyed = before.table.kind.rules is not None
+        if not keyed:
+            _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
+        fresh = not len(before.timeline)
         if _local_does(sources, engine, rows_per_append):
             appends = _local(opened, sources, taken, rows_per_append, commit_id)
         else:
@@ -143,8 +161,9 @@ def ingest(  # noqa: PLR0913 - each is an option
     if as_json:
         print_json({"table": table, "version": after.n, "appends": done})
         return
+    what = "upserted" if keyed else "appended"
     for append in done:
-        note(f"[green]appended[/] {append['file']}: event {append['version']}, {append['summary']}")
+        note(f"[green]{what}[/] {append['file']}: event {append['version']}, {append['summary']}")
 
 
 def _objects(place: str, options: Mapping[str, str], engine: Engine) -> list[str]:
@@ -178,6 +197,15 @@ def _check_parts(rows_per_append: int | None, engine: Engine, *, whole: bool) ->
         raise InvalidInput(
             "--rows-per-append makes several appends, and an overwrite is one event: leave out one "
             "of them"
+        )
+
+
+def _check_deleted(deleted: str | None, *, whole: bool) -> None:
+    """Refuse a column of deletes beside an overwrite, which needs no deletes."""
+    if deleted is not None and whole:
+        raise InvalidInput(
+            f"--deleted {deleted} deletes single keys, an overwrite all that it names: leave out "
+            "one of them"
         )
 
 
@@ -228,12 +256,17 @@ def _local(
         size = rows_per_append or max(rows.num_rows, 1)
         for start in range(0, max(rows.num_rows, 1), size):
             name = f"{commit_id}/{file.name}/{start}" if commit_id else None
-            yield partial(_append, table, rows.slice(start, size), name, file.place)
+            part = rows.slice(start, size)
+            yield partial(_append, table, part, name, file.place, columns.deleted)
 
 
-def _append(table: Any, rows: "pa.Table", commit_id: str | None, file: str) -> Facts:
+def _append(
+    table: Any, rows: "pa.Table", commit_id: str | None, file: str, deleted: str | None
+) -> Facts:
+    from airflow_provider_segtable.table.writes.given import append_rows
+
     before = table.state().commits.get(commit_id) if commit_id else None
-    committed = table.append(rows, commit_id=commit_id)
+    committed = append_rows(table.ports, rows, commit_id=commit_id, deleted=deleted)
     return append_facts(table, committed.n, file, again=before is not None)
 
 

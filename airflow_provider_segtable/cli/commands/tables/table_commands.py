@@ -11,6 +11,13 @@ from airflow_provider_segtable.cli.commands.rows.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import note, print_json, show
 from airflow_provider_segtable.cli.input.column_types import parse_schema
+from airflow_provider_segtable.cli.input.kind_options import (
+    KeyOptions,
+    RollupOptions,
+    chosen_kind,
+    needed,
+)
+from airflow_provider_segtable.cli.input.option_groups import option_groups
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     CommitId,
@@ -20,7 +27,6 @@ from airflow_provider_segtable.cli.input.options import (
     pairs,
     store_options,
 )
-from airflow_provider_segtable.cli.input.rollup_options import needed, parse_rollup
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -61,6 +67,7 @@ def writable_table(
 
 
 @tables.command()
+@option_groups
 def create(  # noqa: PLR0913 - each is an option
     table: TableUri,
     *,
@@ -82,27 +89,12 @@ def create(  # noqa: PLR0913 - each is an option
     granularity: Annotated[
         str, typer.Option(help="Length of time chunks: hour, day, week, month, year, all.")
     ] = "day",
-    dimensions: Annotated[
-        list[str] | None,
-        typer.Option("--dimension", help="Roll up by this column; repeat.", metavar="COLUMN"),
-    ] = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric",
-            help="A metric of rolled-up rows: sum, min, max, first, last, hll, theta or kll of "
-            "a column, or count; repeat.",
-            metavar="NAME=KIND[(COLUMN[,ARG])]",
-        ),
-    ] = None,
-    query_granularity: Annotated[
-        str | None,
-        typer.Option(help="Precision of event times in rolled-up rows: none, minute, hour..."),
-    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name for display; the last part of TABLE by default.")
     ] = None,
     properties: Properties = None,
+    rollup: RollupOptions,
+    key: KeyOptions,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -113,18 +105,22 @@ def create(  # noqa: PLR0913 - each is an option
         --schema "user string, amount double, at timestamp\[us, tz=UTC]"[/]
     [green]segtable table create ./daily --like trips.parquet --time pickup --dimension zone \
         --metric trips=count --metric "total=sum(fare)" --query-granularity day[/]
+    [green]segtable table create ./orders --like orders.parquet --time placed \
+        --granularity month --primary-key order_id --ordering changed[/]
 
     Types are Arrow's: int64, string, double, date32\[day], list<item: string>,
     timestamp\[us, tz=UTC]; int, text, float64, date, timestamp will do, too.
     With dimensions or metrics the table is a rollup table: it keeps one row
     for each cut event time and combination of dimensions. --like then takes
-    only the columns that it needs.
+    only the columns that it needs. With a primary key it keeps one row for each
+    key: files are upserted, by many writers at once, without locks or conflicts.
+    The event time of a key must not change, unless --granularity is all.
     """
     from airflow_provider_segtable.data.files.input_files import InputFile
     from airflow_provider_segtable.table.table import Table
 
     settings = pairs(properties, "--property")
-    kind = parse_rollup(dimensions, metrics, query_granularity)
+    kind = chosen_kind(rollup, key)
     file = None if like is None else InputFile(like, options=store_options(storage_options))
     columns = _schema(schema, file)
     made = Table.create(

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Merge
@@ -163,8 +164,8 @@ class PrimaryKey:
         """Refuse every change: records are merged by the present columns."""
         raise InvalidInput(
             f"the columns of {table} cannot change: it has a primary key, and its records are "
-            f"merged by the columns that it has ({len(changes)} changes were asked for); create a "
-            "table with the new columns, and upsert the rows there"
+            f"merged by the columns that it has ({counted(len(changes), 'change')} refused); "
+            "create a table with the new columns, and upsert the rows there"
         )
 
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
@@ -240,7 +241,8 @@ class PrimaryKey:
         """Refuse merges: an upsert is one."""
         if isinstance(request, Merge):
             raise InvalidInput(
-                f"{uri} has a primary key, by which rows are merged anyway: upsert the rows"
+                f"{uri} has a primary key, by which rows are merged anyway: upsert the rows "
+                f"(segtable ingest {uri} FILE, Table.upsert)"
             )
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:

@@ -1,0 +1,132 @@
+"""Primary-key tables by the command line."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.cli.conftest import Run
+
+Facts = Callable[..., Any]
+SCHEMA = "id int not null, at timestamp, seq int, text string, seq_a int, a int"
+KEYED = ("--time", "at", "--schema", SCHEMA, "--granularity", "all", "--primary-key", "id")
+ORDERS = (*KEYED, "--buckets", "2", "--ordering", "seq")
+
+
+def lines(name: str, *rows: dict[str, Any]) -> str:
+    """Write a file of JSON lines, and return its name."""
+    at = {"at": "2013-01-01T00:00:00Z"}
+    Path(name).write_text("".join(json.dumps({**at, **row}) + "\n" for row in rows))
+    return name
+
+
+def whole(key: int, seq: int, text: str) -> dict[str, Any]:
+    """Return a row with all columns."""
+    return {"id": key, "seq": seq, "text": text, "seq_a": None, "a": None}
+
+
+def texts(facts: Facts, *options: str) -> dict[int, str]:
+    """Return the texts that a scan finds, by key."""
+    rows = facts("table", "scan", "t", "--columns", "id,text", *options)["rows"]
+    return {row["id"]: row["text"] for row in rows}
+
+
+def test_files_are_upserted_without_zookeeper(
+    facts: Facts, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The highest ordering value wins, a marked row deletes its key, and nobody needs a lock."""
+    monkeypatch.delenv("SEGTABLE_ZOOKEEPER")
+    made = facts("table", "create", "t", *ORDERS)
+    assert made["kind_settings"]["primary_key"] == ["id"]
+    first = lines("first.jsonl", *(whole(key, 1, "old") for key in range(3)))
+    told = run("ingest", "t", first)
+    assert "upserted first.jsonl: event 1" in told.stderr
+    late = lines(
+        "late.jsonl",
+        {**whole(0, 2, "new"), "gone": False},
+        {**whole(1, 0, "late"), "gone": False},
+        {"id": 2, "seq": 2, "gone": True},
+    )
+    facts("ingest", "t", late, "--deleted", "gone")
+    assert texts(facts) == {0: "new", 1: "old"}
+    assert facts("delete", "t", "--where", "id = 0")["deleted"] == 1
+    assert texts(facts) == {1: "old"}
+    assert facts("update", "t", "--set", "text='set'", "--where", "id = 1")["inserted"] == 1
+    assert texts(facts) == {1: "set"}
+    assert texts(facts, "--version", "1") == dict.fromkeys(range(3), "old")
+
+
+def test_partial_updates_fill_columns(facts: Facts) -> None:
+    """A file has some of the columns; groups are ordered by their own."""
+    facts("table", "create", "t", *KEYED, "--merge", "partial_update", "--group", "seq_a=a")
+    facts("ingest", "t", lines("a.jsonl", {"id": 1, "seq_a": 5, "a": 5}))
+    facts("ingest", "t", lines("b.jsonl", {"id": 1, "text": "here"}))
+    facts("ingest", "t", lines("c.jsonl", {"id": 1, "seq_a": 4, "a": 4}))
+    (row,) = facts("table", "scan", "t")["rows"]
+    assert (row["text"], row["a"], row["seq_a"]) == ("here", 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--buckets", "0"), "--buckets 0: rows are merged only by a primary key: add --primary"),
+        (("--merge", "latest"), "--merge latest: rows are merged only by a primary key"),
+        (("--primary-key", "id", "--dimension", "text"), "--primary-key id keeps one row for each"),
+        (("--primary-key", "nope"), "column 'nope' is not there"),
+        (("--primary-key", "id,,a"), "--primary-key 'id,,a' has an empty name"),
+        (("--primary-key", "id", "--buckets", "0"), "0 buckets: choose 1 to 65536"),
+        (("--primary-key", "id", "--group", "seq_a=a"), "use 'partial_update' for groups"),
+        (("--primary-key", "id", "--group", "a"), "--group 'a' is not KEY=VALUE"),
+        (
+            ("--primary-key", "id", "--group", "a=seq", "--group", "a=text"),
+            "an ordering column has one group",
+        ),
+    ],
+)
+def test_wrong_options_name_the_value(run: Run, options: tuple[str, ...], message: str) -> None:
+    """The message has the option, its value and the way out; no table is made."""
+    result = run("table", "create", "t", "--time", "at", "--schema", SCHEMA, *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert not Path("t").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("ingest", "t", "rows.jsonl", "--deleted", "gone"), "column 'gone' says which rows"),
+        (("ingest", "t", "rows.jsonl", "--deleted", "text"), "the table has a column of this name"),
+        (("ingest", "t", "rows.jsonl", "--columns", "id,at,seq,a,seq_a"), "'text' is missing"),
+        (
+            ("ingest", "t", "rows.jsonl", "--deleted", "g", "--overwrite", "chunks"),
+            "an overwrite all that it names",
+        ),
+        (("ingest", "t", "rows.jsonl", "--overwrite", "chunks"), "not overwritten by time"),
+        (("merge", "t", "rows.jsonl", "--on", "id"), "upsert the rows"),
+        (("update", "t", "--set", "id=2", "--where", "id = 1"), "it cannot be set"),
+        (("table", "alter", "t", "--drop", "text"), "cannot change: it has a primary key"),
+        (("table", "set", "t", "compaction.clustering=text"), "sorted by that: id"),
+        (("compact", "t", "--kind", "major"), "no major compaction is possible"),
+    ],
+)
+def test_what_a_key_forbids_is_refused(
+    facts: Facts, run: Run, command: tuple[str, ...], message: str
+) -> None:
+    """Nothing is written, and the message says what to do instead."""
+    facts("table", "create", "t", *ORDERS)
+    lines("rows.jsonl", whole(1, 1, "a"))
+    facts("ingest", "t", "rows.jsonl")
+    result = run(*command)
+    assert result.exit_code == 2, result.stderr
+    assert message in " ".join(result.stderr.split())
+    assert texts(facts) == {1: "a"}
+
+
+def test_only_a_primary_key_has_deleted_rows(run: Run, facts: Facts, table: str) -> None:
+    """An append table is told how to delete instead."""
+    del facts
+    result = run("ingest", table, "trips.parquet", "--deleted", "gone")
+    assert result.exit_code == 2
+    assert "has no primary key: delete the rows by a condition" in " ".join(result.stderr.split())
