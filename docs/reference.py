@@ -41,6 +41,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     ),
     "core.errors": (),  # all of them
     "spark.reads.dataframe_scan": ("scan",),
+    "spark.source.registration": ("register",),
     "spark.writes.dataframe_ingest": ("ingest",),
     "spark.writes.dataframe_overwrite": ("overwrite",),
     "dag_factory": ("CompactionDags", "compaction_dags"),

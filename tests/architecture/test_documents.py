@@ -53,6 +53,7 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
         "python": "unit/data/test_rollup_guide.py",
     },
     "docs/guides/runbook.md": {"console": "unit/cli/test_guides.py"},
+    "docs/guides/spark.md": {"python": "spark/test_spark_guide.py"},
     "docs/guides/zookeeper.md": {"console": "integration/test_zookeeper_access.py"},
 }
 

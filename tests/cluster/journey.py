@@ -24,6 +24,7 @@ from airflow_provider_segtable.spark.driver.distribution import spark_execute
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.reads.dataframe_scan import scan
 from airflow_provider_segtable.spark.reads.input_source import read_stream_source
+from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.spark.writes import dataframe_change as change
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.dataframe_rollup import estimate
@@ -141,6 +142,23 @@ def streamed(driver: Driver) -> Sequence[object]:
     return rows_of(table)
 
 
+def followed(driver: Driver) -> Sequence[object]:
+    """Write, read and follow a table by the data source."""
+    register(driver.spark)
+    table, other = driver.table("source"), driver.table("followed")
+    rows = driver.spark.createDataFrame(numbered(0, 60)).write.format("segtable")
+    rows.option("zookeeper", driver.zookeeper).mode("append").save(table.ports.uri)
+    table.delete("row = 7")
+    following = driver.spark.readStream.format("segtable").load(table.ports.uri)
+    writer = following.writeStream.format("segtable").option("zookeeper", driver.zookeeper)
+    writer = writer.option("checkpointLocation", f"file:{driver.folder}/followed-checkpoint")
+    writer.trigger(availableNow=True).start(other.ports.uri).awaitTermination(60)
+    read = driver.spark.read.format("segtable")
+    found = read.load(table.ports.uri).select("row").collect()
+    feed = read.option("sinceVersion", "0").option("changes", "true").load(table.ports.uri)
+    return [sorted(row.row for row in found), rows_of(other), feed.count()]
+
+
 def read_by_arrow(driver: Driver) -> Sequence[object]:
     """Scan columns that Spark's own reader does not know, in tasks."""
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.timestamp("ns"))])
@@ -157,6 +175,7 @@ STEPS: dict[str, Callable[[Driver], Sequence[object]]] = {
     "rolled up": lambda driver: rolled_up(driver, *METRICS),
     "sketches": lambda driver: rolled_up(driver, *METRICS, *SKETCHES),
     "streamed": streamed,
+    "followed": followed,
     "read by Arrow": read_by_arrow,
 }
 

@@ -78,6 +78,12 @@ def test_a_stream(steps: Steps) -> None:
     assert found(steps, "streamed") == list(range(20))
 
 
+def test_the_data_source(steps: Steps) -> None:
+    """A query and a stream give the rows that are not deleted, a change feed each change."""
+    rows = [row for row in range(60) if row != 7]
+    assert found(steps, "followed") == [rows, rows, 61]
+
+
 def test_a_scan_in_tasks(steps: Steps) -> None:
     """What Spark's reader cannot read, tasks read by Arrow, without deleted rows."""
     assert found(steps, "read by Arrow") == [9]

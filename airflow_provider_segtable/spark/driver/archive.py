@@ -2,7 +2,8 @@
 
 1. The archive depends on the sources alone: sorted names, no times, no caches.
 2. It holds the whole package, because it precedes an installed segtable on an executor's path and
-   a part of the package would hide the rest. Tasks import ``spark/tasks`` from it.
+   a part of the package would hide the rest. ``spark/source`` has a class in Java for drivers that
+   run from it. Tasks import ``spark/tasks`` from it.
 3. A driver that itself runs from such an archive passes that archive on.
 """
 
@@ -29,7 +30,8 @@ def package_archive(folder: Path | str | None = None) -> Path:
     root = Path(airflow_provider_segtable.__path__[0])
     target = Path(folder or tempfile.mkdtemp(prefix="segtable-")) / ARCHIVE
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for source in sorted(root.rglob("*.py")):
+        sources = (path for path in root.rglob("*") if path.suffix in (".py", ".java"))
+        for source in sorted(sources):
             name = source.relative_to(root.parent).as_posix()
             archive.writestr(zipfile.ZipInfo(name, _TIME), source.read_bytes())
     return target

@@ -120,10 +120,12 @@ def read(
     *,
     addressed: bool = False,
     carried: Sequence[str] = (),
+    pushed: Condition | None = None,
 ) -> DataFrame:
     """Return the rows of a version that a read request asks for; see ``scan``.
 
-    Of the columns ``carried``, the last columns are exact copies (``tasks.exact_columns``).
+    Of the columns ``carried``, the last columns are exact copies (``tasks.exact_columns``). Rows
+    for which ``pushed`` does not hold may be left out: the caller filters by it.
     """
     if request.windowed:
         return window_scan(spark, ports, state, request)
@@ -140,7 +142,7 @@ def read(
         asked = _Asked(
             spark, snapshot, schema, list(columns), addressed=addressed, carried=tuple(carried)
         )
-        return asked.rows(_visible(snapshot, request.interval, where))
+        return asked.rows(_visible(snapshot, request.interval, where, pushed))
 
     if request.rolled_up:
         frame = spark_kind_of(table.kind).merged(stored, known, names, table.time_column)
@@ -178,12 +180,14 @@ def _parsed(where: Where | None, schema: pa.Schema, time_column: str) -> Conditi
 
 
 def _visible(
-    snapshot: Snapshot, interval: Interval | None, where: Condition | None = None
+    snapshot: Snapshot, interval: Interval | None, *conditions: Condition | None
 ) -> Iterator[tuple[Interval | None, Segment]]:
     """Yield the visible segments with the interval to clip them to; None: do not clip."""
     time_column = snapshot.state.table.time_column
+    given = [condition for condition in conditions if condition]
     for clip, segment in _clipped(snapshot.visible(interval)):
-        if where is None or where.may_hold(time_column, segment.time_min, segment.time_max):
+        times = (segment.time_min, segment.time_max)
+        if all(condition.may_hold(time_column, *times) for condition in given):
             yield clip, segment
 
 

@@ -39,12 +39,15 @@ def window_scan(
     if request.where is not None and not isinstance(request.where, str):
         raise InvalidInput(f"{request.where} is not text: Spark needs the condition in SQL")
     start = start_read(ports.log, request, state)
-    asked = Scan(ports=ports, state=state, request=replace(request, where=None), start=start)
+    counted = (state.table.time_column,) if request.columns == () else request.columns
+    everything = replace(request, columns=counted, where=None)  # without a column, no row counts
+    asked = Scan(ports=ports, state=state, request=everything, start=start)
     frame = _read(spark, _narrowed(asked, request))
     if request.where is not None:
         with translated("looking for the rows to read"):
             frame = frame.where(request.where)
-    return frame.select([column(frame, name) for name in asked.schema.names])
+    names = () if request.columns == () else asked.schema.names
+    return frame.select([column(frame, name) for name in names])
 
 
 def _narrowed(asked: Scan, request: ReadRequest) -> Scan:

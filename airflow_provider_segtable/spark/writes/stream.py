@@ -82,15 +82,12 @@ def ingest_stream(
     failures: list[SegtableError] = []
 
     def append(batch: DataFrame, number: int) -> None:
-        batch.persist()
+        query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         try:
-            commit_id = f"{_query_id(batch)}-{number}"
-            ingest_some(ports, batch, commit_id=commit_id, sizing=sizing, wait_s=wait_s)
+            append_batch(ports, batch, query, number, sizing=sizing, wait_s=wait_s)
         except SegtableError as error:
             failures.append(error)
             raise
-        finally:
-            batch.unpersist()
 
     writer = stream_df.writeStream.foreachBatch(append).trigger(**trigger)
     writer = writer.option("checkpointLocation", checkpoint_location)
@@ -99,8 +96,20 @@ def ingest_stream(
     return StreamIngest(query, failures)
 
 
-def _query_id(batch: DataFrame) -> str:
-    found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-    if not found:  # a made-up id could repeat another stream's, and its batches would be dropped
+def append_batch(
+    ports: TableContext,
+    batch: DataFrame,
+    query: str | None,
+    number: int,
+    *,
+    sizing: Sizing,
+    wait_s: float,
+) -> None:
+    """Append a micro-batch of a query, by the query's id and the batch's number, once."""
+    if not query:  # a made-up id could repeat another stream's, and its batches would be dropped
         raise ExecutionFailed(f"Spark does not say which query this is ({_QUERY_ID} is not set)")
-    return found
+    batch.persist()
+    try:
+        ingest_some(ports, batch, commit_id=f"{query}-{number}", sizing=sizing, wait_s=wait_s)
+    finally:
+        batch.unpersist()

@@ -1,0 +1,399 @@
+package segtable;
+
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.execution.SparkStrategy;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.streaming.Offset;
+import org.apache.spark.sql.execution.streaming.Sink;
+import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.sources.PrunedFilteredScan;
+import org.apache.spark.sql.sources.RelationProvider;
+import org.apache.spark.sql.sources.StreamSinkProvider;
+import org.apache.spark.sql.sources.StreamSourceProvider;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.Option;
+import scala.Tuple2;
+import scala.Tuple3;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The data source "segtable": Spark's interfaces, answered by Python.
+ *
+ * <p>1. Every question goes to {@link Tables}, which the driver's Python implements. It gets and
+ * returns DataFrames. An error comes back as a RuntimeException, which is thrown here.
+ *
+ * <p>2. A scan is planned as the query's columns and filters over the DataFrame that Python returns
+ * for them ({@link Planned}), so Spark reads the files natively. Sessions without that strategy read
+ * the same rows by {@link Relation#buildScan}.
+ *
+ * <p>3. Spark's own Janino compiles this file (no lambdas, no generics). Executors never load it.
+ */
+public class SegtableSource
+    implements DataSourceRegister,
+        RelationProvider,
+        CreatableRelationProvider,
+        StreamSourceProvider,
+        StreamSinkProvider {
+
+  /** The tables, by Python. Options have names in lower case. */
+  public interface Tables {
+    Object read(Object session, Map options);
+
+    Object save(Object session, Map options, String mode, Object rows);
+
+    Object follow(Object session, Map options);
+
+    Object receive(Object session, Map options);
+  }
+
+  /** One version of a table. */
+  public interface Reading {
+    Object schema();
+
+    Object size();
+
+    /** Returns a DataFrame of the columns; the filters may leave out files, but no row is sure. */
+    Object frame(Object session, String[] columns, Filter[] filters);
+  }
+
+  /** A table whose new rows are read as a stream. */
+  public interface Feed {
+    Object schema();
+
+    Object newest();
+
+    /** Returns a DataFrame of what came after a version, up to another one; "" is the beginning. */
+    Object rows(Object session, String after, String upTo);
+  }
+
+  /** A table that a stream is written to. */
+  public interface Target {
+    Object add(String query, long batch, Object rows);
+  }
+
+  public static volatile Tables tables;
+
+  public String shortName() {
+    return "segtable";
+  }
+
+  public BaseRelation createRelation(
+      SQLContext context, scala.collection.immutable.Map parameters) {
+    return relation(context, tables.read(context.sparkSession(), options(parameters)));
+  }
+
+  public BaseRelation createRelation(
+      SQLContext context,
+      SaveMode mode,
+      scala.collection.immutable.Map parameters,
+      org.apache.spark.sql.Dataset rows) {
+    Object session = context.sparkSession();
+    return relation(context, tables.save(session, options(parameters), mode.name(), rows));
+  }
+
+  public Tuple2 sourceSchema(
+      SQLContext context,
+      Option given,
+      String name,
+      scala.collection.immutable.Map parameters) {
+    Feed feed = (Feed) checked(tables.follow(context.sparkSession(), options(parameters)));
+    return new Tuple2(shortName(), schemaOf(feed.schema()));
+  }
+
+  public Source createSource(
+      SQLContext context,
+      String metadataPath,
+      Option given,
+      String name,
+      scala.collection.immutable.Map parameters) {
+    Feed feed = (Feed) checked(tables.follow(context.sparkSession(), options(parameters)));
+    return new Followed((SparkSession) context.sparkSession(), feed);
+  }
+
+  public Sink createSink(
+      SQLContext context,
+      scala.collection.immutable.Map parameters,
+      Seq partitionColumns,
+      OutputMode mode) {
+    if (!mode.equals(OutputMode.Append())) {
+      throw new IllegalArgumentException(
+          "InvalidInput: output mode " + mode + ": a stream into a table appends");
+    }
+    Map options = options(parameters);
+    Target target = (Target) checked(tables.receive(context.sparkSession(), options));
+    return new Received(target);
+  }
+
+  static BaseRelation relation(SQLContext context, Object answer) {
+    SparkSession session = (SparkSession) context.sparkSession();
+    Planned.in(session);
+    return new Relation(context, (Reading) checked(answer));
+  }
+
+  static Object checked(Object answer) {
+    if (answer instanceof RuntimeException) throw (RuntimeException) answer;
+    return answer;
+  }
+
+  static StructType schemaOf(Object json) {
+    return (StructType) DataType.fromJson((String) checked(json));
+  }
+
+  static Map options(scala.collection.immutable.Map parameters) {
+    return CollectionConverters.asJava(parameters);
+  }
+
+  static Seq seq(List list) {
+    return CollectionConverters.asScala(list).toSeq();
+  }
+
+  /** A reading as Spark's relation. */
+  public static class Relation extends BaseRelation implements PrunedFilteredScan {
+    private final SQLContext context;
+    private final Reading reading;
+    private final StructType schema;
+    private final long size;
+
+    Relation(SQLContext context, Reading reading) {
+      this.context = context;
+      this.reading = reading;
+      this.schema = schemaOf(reading.schema());
+      this.size = ((Number) checked(reading.size())).longValue();
+    }
+
+    public SQLContext sqlContext() {
+      return context;
+    }
+
+    public StructType schema() {
+      return schema;
+    }
+
+    public long sizeInBytes() {
+      return size;
+    }
+
+    public boolean needConversion() {
+      return false;
+    }
+
+    public RDD buildScan(String[] columns, Filter[] filters) {
+      return frame(context.sparkSession(), columns, filters).queryExecution().toRdd();
+    }
+
+    Dataset frame(Object session, String[] columns, Filter[] filters) {
+      return (Dataset) checked(reading.frame(session, columns, filters));
+    }
+  }
+
+  /** Plans a scan of a relation as a query over Python's DataFrame, with equal attributes. */
+  public static class Planned extends SparkStrategy {
+    private final SparkSession session;
+
+    Planned(SparkSession session) {
+      this.session = session;
+    }
+
+    /** Adds the strategy to a session, once. */
+    static void in(SparkSession session) {
+      synchronized (session) {
+        List known = new ArrayList();
+        Iterator each = session.experimental().extraStrategies().iterator();
+        while (each.hasNext()) known.add(each.next());
+        for (int i = 0; i < known.size(); i++) if (known.get(i) instanceof Planned) return;
+        known.add(new Planned(session));
+        session.experimental().extraStrategies_$eq(seq(known));
+      }
+    }
+
+    public Seq apply(LogicalPlan plan) {
+      Option found = PhysicalOperation.unapply(plan);
+      if (found.isEmpty()) return seq(Collections.EMPTY_LIST);
+      Tuple3 parts = (Tuple3) found.get();
+      if (!(parts._3() instanceof LogicalRelation)) return seq(Collections.EMPTY_LIST);
+      LogicalRelation scanned = (LogicalRelation) parts._3();
+      if (!(scanned.relation() instanceof Relation)) return seq(Collections.EMPTY_LIST);
+      Seq wanted = (Seq) parts._1();
+      Seq filters = (Seq) parts._2();
+      return seq(Collections.singletonList(planLater(query(scanned, wanted, filters))));
+    }
+
+    private LogicalPlan query(LogicalRelation scanned, Seq wanted, Seq filters) {
+      List read = new ArrayList();
+      List names = new ArrayList();
+      for (int i = 0; i < scanned.output().size(); i++) {
+        Attribute column = (Attribute) scanned.output().apply(i);
+        if (!uses(wanted, column) && !uses(filters, column)) continue;
+        read.add(column);
+        names.add(column.name());
+      }
+      Relation relation = (Relation) scanned.relation();
+      String[] columns = (String[]) names.toArray(new String[0]);
+      LogicalPlan made =
+          relation.frame(session, columns, pushed(filters)).queryExecution().analyzed();
+      made = new Project(renamed(made.output(), seq(read)), made);
+      for (int i = 0; i < filters.size(); i++) {
+        made =
+            new org.apache.spark.sql.catalyst.plans.logical.Filter(
+                (Expression) filters.apply(i), made);
+      }
+      made = new Project(wanted, made);
+      made = (LogicalPlan) session.sessionState().optimizer().execute(made);
+      // The optimizer may give the output other ids: name it again as the plan around it does.
+      return new Project(renamed(made.output(), wanted), made);
+    }
+
+    private static boolean uses(Seq expressions, Attribute column) {
+      for (int i = 0; i < expressions.size(); i++) {
+        if (((Expression) expressions.apply(i)).references().contains(column)) return true;
+      }
+      return false;
+    }
+
+    private static Seq renamed(Seq from, Seq to) {
+      List named = new ArrayList();
+      for (int i = 0; i < to.size(); i++) {
+        NamedExpression as = (NamedExpression) to.apply(i);
+        Expression value = (Expression) from.apply(i);
+        Seq none = seq(Collections.EMPTY_LIST);
+        named.add(new Alias(value, as.name(), as.exprId(), as.qualifier(), Option.empty(), none));
+      }
+      return seq(named);
+    }
+
+    private static Filter[] pushed(Seq filters) {
+      List known = new ArrayList();
+      for (int i = 0; i < filters.size(); i++) {
+        Option found =
+            DataSourceStrategy$.MODULE$.translateFilter((Expression) filters.apply(i), true);
+        if (found.isDefined()) known.add(found.get());
+      }
+      return (Filter[]) known.toArray(new Filter[0]);
+    }
+  }
+
+  /** A version of a table, as the offset of a stream. */
+  public static class Version extends Offset {
+    private final String n;
+
+    Version(String n) {
+      this.n = n;
+    }
+
+    public String json() {
+      return n;
+    }
+  }
+
+  /** A feed as Spark's streaming source. */
+  public static class Followed implements Source, SupportsTriggerAvailableNow {
+    private final SparkSession session;
+    private final Feed feed;
+    private final StructType schema;
+    private String last;
+
+    Followed(SparkSession session, Feed feed) {
+      this.session = session;
+      this.feed = feed;
+      this.schema = schemaOf(feed.schema());
+    }
+
+    public StructType schema() {
+      return schema;
+    }
+
+    /** Spark asks for the end of each batch; with availableNow the last one is known before. */
+    public org.apache.spark.sql.connector.read.streaming.Offset latestOffset(
+        org.apache.spark.sql.connector.read.streaming.Offset start, ReadLimit limit) {
+      return new Version(last == null ? newest() : last);
+    }
+
+    public void prepareForTriggerAvailableNow() {
+      last = newest();
+    }
+
+    public Option getOffset() {
+      return Option.apply(new Version(newest()));
+    }
+
+    private String newest() {
+      return (String) checked(feed.newest());
+    }
+
+    public org.apache.spark.sql.Dataset getBatch(Option start, Offset end) {
+      String after = start.isDefined() ? ((Offset) start.get()).json() : "";
+      Dataset rows = (Dataset) checked(feed.rows(session, after, end.json()));
+      return session.internalCreateDataFrame(rows.queryExecution().toRdd(), schema, true);
+    }
+
+    public void stop() {}
+
+    public String toString() {
+      return "segtable";
+    }
+  }
+
+  /** A target as Spark's streaming sink. */
+  public static class Received implements Sink {
+    private final Target target;
+
+    Received(Target target) {
+      this.target = target;
+    }
+
+    public void addBatch(long batch, org.apache.spark.sql.Dataset rows) {
+      Dataset given = (Dataset) rows;
+      SparkSession session = given.sparkSession();
+      String query = session.sparkContext().getLocalProperty("sql.streaming.queryId");
+      // The plan of a micro-batch may run only as it is; its rows become a plan of their own.
+      Dataset plain =
+          session.internalCreateDataFrame(given.queryExecution().toRdd(), given.schema(), false);
+      try {
+        checked(target.add(query, batch, plain));
+      } catch (RuntimeException error) {
+        StreamingQuery stream = session.streams().get(query);
+        if (stream != null && !stream.isActive()) throw stopped();
+        throw error;
+      }
+    }
+
+    /** Spark takes this for what stopping a stream does to its batch, and reports no failure. */
+    private static RuntimeException stopped() {
+      return new UncheckedIOException(new InterruptedIOException("the stream was stopped"));
+    }
+
+    public String toString() {
+      return "segtable";
+    }
+  }
+}

@@ -1,0 +1,148 @@
+"""Options of the data source, as requests.
+
+1. Names ignore case, as all options of Spark do. An unknown one is refused, because a misspelt
+   ``asOf`` would read another version without a word.
+2. ``path`` is the table; ``storage.KEY`` is a key of its object store. Spark shows options in its
+   plans, so credentials belong into the environment or a file instead.
+3. A way to read that ``read_request`` learns is one line in ``_READS``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.overwrite import Extent, Touched
+from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
+from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing
+
+Parse: TypeAlias = Callable[[str], Any]
+Options: TypeAlias = Mapping[str, str]
+
+_STORAGE = "storage."
+_OF_SPARK = {"checkpointlocation", "queryname"}
+"""What Spark itself reads, and hands to the source, too."""
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+_READS: Mapping[str, tuple[str, Parse]] = {
+    "version": ("version", int),
+    "asOf": ("as_of", str),
+    "tag": ("tag", str),
+    "columns": ("columns", str),
+    "where": ("where", str),
+    "interval": ("interval", str),
+    "sinceVersion": ("since_version", int),
+    "since": ("since", str),
+    "consumer": ("consumer", str),
+    "changes": ("changes", _flag),
+    "rolledUp": ("rolled_up", _flag),
+    "checked": ("checked", _flag),
+}
+"""Options of a read, with the arguments of ``read_request``."""
+_WRITES: Mapping[str, tuple[str, Parse]] = {
+    "commitId": ("commit_id", str),
+    "interval": ("interval", str),
+    "where": ("where", str),
+    "partitionOverwriteMode": ("mode", str),
+    "rowsPerSegment": ("rows_per_segment", int),
+    "targetSize": ("target_size", int),
+    "waitS": ("wait_s", float),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a table is, and how its stores are reached."""
+
+    uri: str
+    zookeeper: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRequest:
+    """How rows are written.
+
+    Attributes:
+        commit_id: equal ids write once; random by default.
+        interval: of an overwrite: the event times to replace, or ``chunks``.
+        where: of an overwrite, instead: the rows to replace.
+        sizing: the target size of segments.
+        wait_s: how long to wait for the coordinator, in seconds.
+    """
+
+    commit_id: str | None = None
+    interval: str | None = None
+    where: str | None = None
+    sizing: Sizing = field(default_factory=Sizing)
+    wait_s: float = 60.0
+
+    @property
+    def extent(self) -> Extent | str | None:
+        """Return the event times that an overwrite replaces: all, if nothing else is said."""
+        return ALL_TIME if self.interval is None and self.where is None else self.interval
+
+
+def to_read(options: Options) -> tuple[Place, ReadRequest]:
+    """Return the table, and what to read of it.
+
+    Raises:
+        InvalidInput: an option is unknown, or its value is none; options contradict each other.
+    """
+    place, given = _parsed(options, _READS)
+    return place, read_request(**given)
+
+
+def to_write(options: Options) -> tuple[Place, WriteRequest]:
+    """Return the table, and how to write to it.
+
+    Raises:
+        InvalidInput: an option is unknown, or its value is none.
+    """
+    place, given = _parsed(options, _WRITES)
+    mode = given.pop("mode", "static").lower()
+    if mode not in ("static", "dynamic"):
+        raise InvalidInput(f"partitionOverwriteMode={mode!r} is neither static nor dynamic")
+    if mode == "dynamic":
+        given.setdefault("interval", Touched.CHUNKS.value)
+    sizes = {name: given.pop(name) for name in ("rows_per_segment", "target_size") if name in given}
+    return place, WriteRequest(**given, sizing=Sizing(**sizes))
+
+
+def _parsed(
+    options: Options, known: Mapping[str, tuple[str, Parse]]
+) -> tuple[Place, dict[str, Any]]:
+    rest = {name.lower(): text for name, text in options.items()}
+    uri = rest.pop("path", None)
+    if not uri:
+        raise InvalidInput("the table's path is missing: give load(path) or option('path', ...)")
+    stores = {name for name in rest if name.startswith(_STORAGE)}
+    place = Place(
+        uri=uri,
+        zookeeper=rest.pop("zookeeper", None),
+        storage_options={name.removeprefix(_STORAGE): rest.pop(name) for name in stores},
+    )
+    by_name = {name.lower(): (name, *to) for name, to in known.items()}
+    given = {}
+    for name in rest.keys() - _OF_SPARK:
+        if name not in by_name:
+            names = ", ".join([*known, "path", "zookeeper", f"{_STORAGE}KEY"])
+            raise InvalidInput(f"there is no option {name!r} here; there are: {names}")
+        shown, argument, parse = by_name[name]
+        given[argument] = _value(shown, rest[name], parse)
+    return place, given
+
+
+def _value(name: str, text: str, parse: Parse) -> Any:
+    try:
+        return parse(text)
+    except ValueError:
+        wanted = {int: "a whole number", float: "a number"}.get(parse, "true or false")  # type: ignore[call-overload]
+        raise InvalidInput(f"option {name}={text!r} is not {wanted}") from None

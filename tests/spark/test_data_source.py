@@ -1,0 +1,203 @@
+"""The data source: it reads what ``scan`` reads, natively, and writes once."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import IllegalArgumentException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from airflow_provider_segtable.core.reads.effects import (
+    CHANGE,
+    CHANGE_COLUMNS,
+    COMPLETION_TIME,
+    VERSION,
+)
+from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.spark.source.registration import register
+from airflow_provider_segtable.table.table import Table
+
+pytestmark = pytest.mark.spark
+
+EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64()), ("a.b", pa.string())])
+ROWS = (
+    "select timestamp_micros(1356998400000000 + id * 8640000000) at, id n, 'x' `a.b` from range(%d)"
+)
+ZOOKEEPER = f"memory://{uuid4()}"
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> SparkSession:
+    """Return the session with the data source."""
+    register(spark)
+    return spark
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Make a table of a hundred rows in ten days, then delete every seventh."""
+    made = Table.create(
+        str(tmp_path / "table"), schema=EVENTS, time_column="at", zookeeper=ZOOKEEPER
+    )
+    start = int(datetime(2013, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    at = pa.array([start + n * 8_640_000_000 for n in range(100)], pa.timestamp("us", "UTC"))
+    names = pa.array([f"w{n % 9}" for n in range(100)])
+    made.append(pa.table([at, pa.array(range(100)), names], schema=EVENTS))
+    made.delete("n % 7 = 0 and n < 70")
+    return made
+
+
+def load(spark: SparkSession, table: Table, **options: str) -> DataFrame:
+    return spark.read.format("segtable").options(**options).load(table.ports.uri)
+
+
+def plan(rows: DataFrame) -> str:
+    return rows._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+
+
+def test_a_query_reads_only_what_it_needs(source: SparkSession, table: Table) -> None:
+    """Spark's own reader gets the query's columns, filters and days, with deleted rows left out."""
+    rows = load(source, table)
+    found = rows.where("at >= '2013-01-03' and at < '2013-01-05' and n % 2 = 0").select("`a.b`")
+    assert found.count() == len([n for n in range(20, 40) if n % 2 == 0 and n % 7])
+    text = plan(found)
+    assert "InMemoryFileIndex(2 paths)" in text
+    assert "GreaterThanOrEqual(at" in text
+    assert "Scan segtable" not in text
+    assert rows.count() == table.snapshot().count() == 90
+    either = rows.where("at = '2013-01-02' or at > '2013-01-10' and n > 97")
+    assert sorted(row.n for row in either.collect()) == [10, 98, 99]
+
+
+def test_joins_and_subqueries_over_one_table(source: SparkSession, table: Table) -> None:
+    """Two scans of a table in one query, and filters with queries in them, are each right."""
+    load(source, table).createOrReplaceTempView("t")
+    joined = source.sql(
+        "select a.n, b.n m from t a join t b on a.n = b.n + 1 "
+        "where a.n > (select avg(n) from t) and b.n in (select n from t where `a.b` = 'w3')"
+    )
+    kept = {row["n"] for row in table.scan(columns=["n"]).to_arrow().to_pylist()}
+    mean = sum(kept) / len(kept)
+    wanted = {(n, n - 1) for n in kept if n - 1 in kept and n > mean and (n - 1) % 9 == 3}
+    assert {tuple(row) for row in joined.collect()} == wanted
+    other = source.newSession()  # has no strategy of ours, only the registered name
+    assert load(other, table).where("n < 9").count() == 7
+
+
+def test_all_ways_to_name_a_version(source: SparkSession, table: Table) -> None:
+    """By event, time and tag; columns, condition and interval select within it."""
+    table.tag("before", version=1)
+    assert load(source, table, version="1").count() == 100
+    assert load(source, table, TAG="before").count() == 100
+    assert load(source, table, asOf="2100-01-01", where="n < 9", columns="n").collect() == [
+        (n,) for n in range(9) if n % 7
+    ]
+    found = load(source, table, interval="2013-01-02T12:00:00Z/2013-01-04", version="1")
+    assert sorted(row.n for row in found.collect()) == list(range(15, 30))
+    source.sql(f"CREATE TEMPORARY VIEW old USING segtable OPTIONS (path '{table.ports.uri}')")
+    table.delete("true")
+    assert source.table("old").count() == 90
+    assert load(source, table).count() == 0
+
+
+def test_modes_of_a_write(source: SparkSession, table: Table) -> None:
+    """An append by a commit id is made once; an overwrite of no given rows replaces all."""
+    rows = source.sql(ROWS % 10)
+
+    def save(mode: str, **options: str) -> int:
+        writer = rows.write.format("segtable").mode(mode).option("zookeeper", ZOOKEEPER)
+        writer.options(**options).save(table.ports.uri)
+        return table.scan().count()
+
+    assert [save("append", commitId="once") for _ in range(2)] == [100, 100]
+    assert save("ignore") == 100
+    assert save("overwrite") == 10
+
+
+def test_a_rollup_table(source: SparkSession, tmp_path: Path) -> None:
+    """The kind of table takes rows in its own way, and merges groups on request."""
+    made = Table.create(
+        str(tmp_path / "sums"),
+        schema=EVENTS.remove(2),
+        time_column="at",
+        kind=Rollup(
+            metrics=(Metric.parse("total=sum(n)"),), query_granularity=QueryGranularity.DAY
+        ),
+        zookeeper=ZOOKEEPER,
+    )
+    rows = source.sql(ROWS % 20).select("at", "n")
+    for _ in range(2):
+        writer = rows.write.format("segtable").option("zookeeper", ZOOKEEPER)
+        writer.mode("append").save(made.ports.uri)
+    assert load(source, made).count() == 4
+    merged = load(source, made, rolledUp="true").select("total")
+    assert sorted(row.total for row in merged.collect()) == [90, 290]
+
+
+def test_errors_are_named(source: SparkSession, table: Table) -> None:
+    """Spark raises one line with the name of segtable's error and the way out."""
+    for options, said in (
+        (
+            {"asOff": "2026"},
+            r"InvalidInput: there is no option 'asoff' here; there are: version, a",
+        ),
+        ({"columns": "m"}, r"SchemaMismatch: there is no column 'm': the table has at, n, a\.b"),
+        ({"version": "1", "tag": "x"}, r"InvalidInput: .* name a version each"),
+    ):
+        with pytest.raises(IllegalArgumentException, match=f"^{said}"):
+            load(source, table, **options)
+    with pytest.raises(IllegalArgumentException, match=r"^NotATable: "):
+        source.read.format("segtable").load(f"{table.ports.uri}x")
+    with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: .*PARSE_SYNTAX_ERROR"):
+        load(source, table, where="n + ").count()
+    rows = source.sql(ROWS % 1)
+    with pytest.raises(IllegalArgumentException, match=r"^TableExists: .* with mode 'append'"):
+        rows.write.format("segtable").save(table.ports.uri)
+    few = rows.select("at", "n").write.format("segtable").option("zookeeper", ZOOKEEPER)
+    with pytest.raises(IllegalArgumentException, match=r"^SchemaMismatch: .*missing: a\.b"):
+        few.mode("append").save(table.ports.uri)
+
+
+def test_windows_and_changes(source: SparkSession, table: Table) -> None:
+    """A window has the rows added in it; a change feed has each change, with its event."""
+    table.append(table.scan(where="n < 3").to_arrow())
+    found = load(source, table, sinceVersion="2").where("at < '2013-01-02'").select("n")
+    assert sorted(row.n for row in found.collect()) == [1, 2]
+    assert load(source, table, sinceVersion="2").count() == 2
+    assert load(source, table, sinceVersion="2", where="n = 2 or n > 90").count() == 1
+    assert load(source, table, sinceVersion="1", version="2").count() == 0
+    feed = load(source, table, sinceVersion="0", version="2", changes="true")
+    assert feed.columns == [*EVENTS.names, *CHANGE_COLUMNS]
+    counts = feed.where("n < 50").groupBy(CHANGE, VERSION).count()
+    assert sorted(map(tuple, counts.collect())) == [("delete", 2, 8), ("insert", 1, 50)]
+    times = {row[0] for row in feed.select(COMPLETION_TIME).distinct().collect()}
+    assert len(times) == 2
+    with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: changes are those since"):
+        load(source, table, changes="true")
+
+
+def test_a_table_follows_another(source: SparkSession, table: Table, tmp_path: Path) -> None:
+    """A stream adds each row once, also if a batch was committed and a crash hid it from Spark."""
+    other = Table.create(
+        str(tmp_path / "other"), schema=EVENTS, time_column="at", zookeeper=ZOOKEEPER
+    )
+    arriving = source.readStream.format("segtable").load(table.ports.uri)
+
+    def stream(rows: DataFrame = arriving, checkpoint: str = "checkpoint") -> int:
+        writer = rows.writeStream.format("segtable").option("zookeeper", ZOOKEEPER)
+        writer = writer.option("checkpointLocation", f"file:{tmp_path}/{checkpoint}")
+        assert writer.trigger(availableNow=True).start(other.ports.uri).awaitTermination(60)
+        return other.scan().count()
+
+    assert stream() == 90
+    for noted in (tmp_path / "checkpoint" / "commits").glob("*0*"):
+        noted.unlink()  # as if the driver had died right before writing it
+    table.append(table.scan(where="n < 4").to_arrow())
+    assert stream() == 93
+    assert other.state().n == 2
+    with pytest.raises(StreamingQueryException, match=r"SchemaMismatch: .*missing: n, a\.b"):
+        stream(arriving.select("at"), "elsewhere")
+    with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: a stream has no end"):
+        source.readStream.format("segtable").option("version", "1").load(table.ports.uri)
