@@ -99,7 +99,7 @@ def test_what_is_no_option_of_a_write() -> None:
 
 def test_a_session_of_spark_connect_is_refused() -> None:
     """Its driver is another process; the message says where to register."""
-    with pytest.raises(InvalidInput, match="session of Spark Connect: .* register it there"):
+    with pytest.raises(InvalidInput, match=r"session of Spark Connect: .* register it there"):
         register(object())  # type: ignore[arg-type]
 
 
