@@ -20,7 +20,6 @@ from pyroaring import BitMap
 from airflow_provider_segtable.core.deletes.deletion import roots_among
 from airflow_provider_segtable.core.errors import NotFound, WindowExpired
 from airflow_provider_segtable.core.log.events import Event
-from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import (
     Came,
@@ -39,7 +38,7 @@ from airflow_provider_segtable.data.deletes.vector_file import read_vectors, uni
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted, clip_of
 from airflow_provider_segtable.table.reads.row_addresses import addresses_among
-from airflow_provider_segtable.table.reads.window import expired
+from airflow_provider_segtable.table.reads.window import walked
 
 Rows: TypeAlias = Mapping[SegmentId, BitMap]
 Said: TypeAlias = Callable[[RowEffect], RowChange]
@@ -59,15 +58,10 @@ class ChangeFeed:
         Raises:
             WindowExpired: an event or a file of the window is gone.
         """
-        before = start
-        for n in range(start.n + 1, end.n + 1):
-            event = self.log.event(n)
-            if event is None:
-                raise expired(self.log, f"version {start.n}", self.log.load())
-            yield from self._changed(event, before)
-            before = apply(before, event)
+        for event, before, after in walked(self.log, start, end):
+            yield from self._changed(event, before, after)
 
-    def _changed(self, event: Event, before: State) -> Iterator[Part]:
+    def _changed(self, event: Event, before: State, after: State) -> Iterator[Part]:
         def said(effect: RowEffect) -> RowChange:
             return RowChange(effect, event.n, event.time)
 
@@ -79,7 +73,6 @@ class ChangeFeed:
                     read = (read_vectors(self.reader.files, f.path, f.checksum) for f in files)
                     yield from self._went(united(read), before, said(effect))
                 case Differs(intervals=intervals):
-                    after = apply(before, event)
                     for interval in intervals:
                         yield from self._differing(interval, before, after, said)
                 case _:

@@ -5,8 +5,10 @@
    the order of the events.
 2. A key whose row came is an ``insert``, whose row went a ``delete``. A key with another winning
    record is an update, before and after. A record that lost (it was late) changes nothing.
-3. Compactions change nothing. A restore or repair ends a stretch of events: the rows of the
-   versions before and after it are compared as a whole.
+3. Compactions change nothing that readers see. But one that makes a base file may drop tombstones,
+   which decide what a later record changes. So it ends a *stretch* of events: after it the rows are
+   read anew. So does a restore or repair: the rows of the versions before and after it are compared
+   as a whole.
 4. Memory holds the rows of these keys. Retention keeps the files of the start and of the window.
 """
 
@@ -17,8 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.log.events import Appended, Event
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.events import Appended, Event, PlanCompleted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import (
     Differs,
@@ -43,7 +44,7 @@ from airflow_provider_segtable.data.merge.merge_runs import merge_runs
 from airflow_provider_segtable.data.merge.merging import merged_sorted
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.reads.window import expired
+from airflow_provider_segtable.table.reads.window import walked
 
 
 class Place(NamedTuple):
@@ -72,19 +73,16 @@ class KeyedFeed:
             WindowExpired: an event of the window is gone.
         """
         stretch: list[Event] = []
-        begin = before = start
-        for n in range(start.n + 1, end.n + 1):
-            event = self.log.event(n)
-            if event is None:
-                raise expired(self.log, f"version {start.n}", self.log.load())
-            if any(isinstance(each, Differs) for each in effects(event.action)):
+        begin = start
+        for event, before, after in walked(self.log, start, end):
+            differs = any(isinstance(each, Differs) for each in effects(event.action))
+            if differs or _makes_base(event):
                 yield from self._stretch(begin, stretch)
-                after = apply(before, event)
-                yield from self._compared(before, after, event)
                 begin, stretch = after, []
+            if differs:
+                yield from self._compared(before, after, event)
             else:
                 stretch.append(event)
-            before = apply(before, event)
         yield from self._stretch(begin, stretch)
 
     def _stretch(self, start: State, events: Sequence[Event]) -> Iterator[Changed]:
@@ -137,6 +135,14 @@ class KeyedFeed:
         orders = RootOrders.of_table(roots_in(self.reader.files, files))
         runs = merge_runs(self.reader.runs(files), self.rules, orders)
         return pa.concat_tables([self.reader.schema.empty_table(), *runs])
+
+
+def _makes_base(event: Event) -> bool:
+    """Return whether an event publishes a file that begins at the first root of its bucket."""
+    if not isinstance(event.action, PlanCompleted):
+        return False
+    segments = event.action.segments
+    return any(s.shard.root_start == s.id.chunk.numbering.first.start for s in segments)
 
 
 def _by_place(event: Event, start: State) -> dict[Place, list[Segment]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segments.segment import SegmentId
@@ -170,6 +171,11 @@ class Scan:
         wanted = self._wanted()
         if wanted is None:
             return
+        if self.start is not None and self.state.table.kind.rules is not None:
+            raise InvalidInput(
+                f"{self.ports.uri} has a primary key: its windows are read by key, in this process "
+                "(Table.scan, the command line), not by parts of files as Spark does"
+            )
         if self.start is not None and self.request.changes:
             yield from ChangeFeed(self.reader, self.ports.log, wanted).parts(self.start, self.state)
             return

@@ -10,9 +10,12 @@
 4. A start before the creation of the table means the creation.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_provider_segtable.core.errors import InvalidInput, VersionExpired, WindowExpired
+from airflow_provider_segtable.core.log.events import Event
+from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.added import added
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
@@ -84,6 +87,22 @@ def expired(log: EventLog, what: str, newest: State) -> WindowExpired:
         f"version {newest.retained_from}{time}; read a whole version, and go on from there. A "
         "consumer's position keeps versions: `segtable consumers advance`"
     )
+
+
+def walked(log: EventLog, start: State, end: State) -> Iterator[tuple[Event, State, State]]:
+    """Yield the events of a window, each with the states before and after it.
+
+    Raises:
+        WindowExpired: an event is gone.
+    """
+    before = start
+    for n in range(start.n + 1, end.n + 1):
+        event = log.event(n)
+        if event is None:
+            raise expired(log, f"version {start.n}", log.load())
+        after = apply(before, event)
+        yield event, before, after
+        before = after
 
 
 def added_part(part: Part, start: State) -> Part | None:
