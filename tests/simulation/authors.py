@@ -36,7 +36,7 @@ from tests.simulation.model import (
     Update,
     given_value,
 )
-from tests.simulation.world import HOUR_US, change_id, commit_id, overwrite_id
+from tests.simulation.world import HOUR_US, change_id, commit_id, failed, overwrite_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,7 +88,7 @@ def durably(
         try:
             landed = action()
         except SegtableError as error:
-            actor.point(f"{name} failed: {type(error).__name__}")
+            failed(actor, name, error)
             if isinstance(error, refusals):
                 world.ledger.finish(name, landed=False)
             actor.sleep(actor.uniform())

@@ -19,6 +19,7 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log.event_log import EventLog, number
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.ledger import shown
+from tests.simulation.world import failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,16 +35,20 @@ TAGS_EACH = 6
 
 
 def tolerate(actor: Actor, what: str, action: Callable[[], object]) -> bool:
-    """Do something that faults may defeat; tell whether it worked."""
+    """Do something that faults may defeat; tell whether it worked.
+
+    Raises:
+        TableGone: the table was dropped.
+    """
     try:
         action()
     except SegtableError as error:
-        actor.point(f"{what} failed: {type(error).__name__}")
+        failed(actor, what, error)
         return False
     return True
 
 
-def cleaner(world: World) -> Callable[[Actor], None]:
+def cleaner(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who cleans while everybody works."""
 
     def run(actor: Actor) -> None:
@@ -55,31 +60,32 @@ def cleaner(world: World) -> Callable[[Actor], None]:
     return run
 
 
-def reader(world: World) -> Callable[[Actor], None]:
+def reader(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who reads any version that is kept."""
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while not world.settled():
-            tolerate(actor, "read", lambda: _read(world, ports, actor.uniform()))
+            tolerate(actor, "read", lambda: _read(world, ports, actor))
             actor.sleep(actor.uniform())
 
     return run
 
 
-def _read(world: World, ports: TableContext, randomness: float) -> None:
-    head = EventLog(ports.storage).load()
+def _read(world: World, ports: TableContext, actor: Actor) -> None:
+    head = world.head(ports)
     kept = sorted({*range(head.retained_from, head.n + 1), *head.tags.values()})
-    n = kept[int(randomness * len(kept))]
+    n = kept[int(actor.uniform() * len(kept))]
     try:
         wrong = next(world.ledger.differences(Table(ports).snapshot(version=n)), None)
     except NotFound:
-        assert not EventLog(world.storage).load().keeps(n), f"version {n} is kept, but not whole"
+        now = world.head(world.raw_ports(actor))
+        assert not now.keeps(n), f"version {n} is kept, but not whole"
         return
     assert wrong is None, f"version {n}: {wrong}"
 
 
-def tagger(world: World) -> Callable[[Actor], None]:
+def tagger(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who gives names to versions, and takes some away."""
     tries = 0
 
@@ -88,14 +94,14 @@ def tagger(world: World) -> Callable[[Actor], None]:
         ports = world.ports(actor)
         while tries < TAGS_EACH:
             tries += 1
-            tolerate(actor, "tag", partial(_tag, ports, f"tag{tries}", actor))
+            tolerate(actor, "tag", partial(_tag, world, ports, f"tag{tries}", actor))
             actor.sleep(actor.uniform())
 
     return run
 
 
-def _tag(ports: TableContext, name: str, actor: Actor) -> None:
-    head = EventLog(ports.storage).load()
+def _tag(world: World, ports: TableContext, name: str, actor: Actor) -> None:
+    head = world.head(ports)
     names = sorted(head.tags)
     if names and actor.uniform() < 0.3:
         Table(ports).untag(names[int(actor.uniform() * len(names))])

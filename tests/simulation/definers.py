@@ -34,7 +34,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.authors import durably
 from tests.simulation.model import COUNT, NAMES, Alter, Column, Restore
-from tests.simulation.world import alter_id, restore_id
+from tests.simulation.world import alter_id, failed, restore_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,9 +125,9 @@ def restorer(world: World, number: int) -> Callable[[Actor], None]:
             actor.sleep(actor.uniform() * 2)
             while name not in world.ledger.intended:
                 try:
-                    world.ledger.intend(name, _chosen(ports, actor))
+                    world.ledger.intend(name, _chosen(world, ports, actor))
                 except SegtableError as error:
-                    actor.point(f"{name} failed: {type(error).__name__}")
+                    failed(actor, name, error)
             wanted = world.ledger.intended[name]
             assert isinstance(wanted, Restore)
             refusals = (RestoreRefused, VersionExpired, InvalidInput)
@@ -136,8 +136,8 @@ def restorer(world: World, number: int) -> Callable[[Actor], None]:
     return run
 
 
-def _chosen(ports: TableContext, actor: Actor) -> Restore:
-    head = EventLog(ports.storage).load()
+def _chosen(world: World, ports: TableContext, actor: Actor) -> Restore:
+    head = world.head(ports)
     tags = sorted(head.tags)
     if tags and actor.uniform() < 0.3:
         tag = tags[int(actor.uniform() * len(tags))]
@@ -153,7 +153,7 @@ def _restore(ports: TableContext, name: str, wanted: Restore) -> bool:
     return table.restore(version=wanted.version, commit_id=name).n is not None
 
 
-def repairer(world: World) -> Callable[[Actor], None]:
+def repairer(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who repairs again and again."""
 
     def run(actor: Actor) -> None:
@@ -164,7 +164,7 @@ def repairer(world: World) -> Callable[[Actor], None]:
                 if plan.needed:
                     repair(ports, plan)
             except SegtableError as error:
-                actor.point(f"repair failed: {type(error).__name__}")
+                failed(actor, "repair", error)
             actor.sleep(1 + actor.uniform() * 3)
 
     return run

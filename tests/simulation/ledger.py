@@ -12,7 +12,9 @@ table must satisfy:
    and no file that a visible segment needs is gone;
 5. *retention*: every version that is kept, for its age or by a tag, before an event or after it,
    has all the files that its visible segments name, and the deletions that apply to them; and
-   pending plans find their inputs.
+   pending plans find their inputs;
+6. *end*: a dropped table has no later event, and the events of a table that is created in its
+   place are by its own actors.
 
 Files are read again only after an event that changes which files, deletions or columns are shown.
 """
@@ -31,6 +33,7 @@ from airflow_provider_segtable.core.log.events import (
     RowsChanged,
     TableAltered,
     TableCreated,
+    TableDropped,
     VersionRestored,
 )
 from airflow_provider_segtable.core.log.fold import apply
@@ -44,9 +47,14 @@ from tests.simulation.model import Intention, Known, Landing, Model, columns_of
 
 @dataclass(slots=True)
 class Ledger:
-    """What should be in the table; ``columns`` says which are compared, all of them by default."""
+    """What should be in the table; ``columns`` says which are compared, all of them by default.
+
+    ``first`` is the event that created the table; ``crowd`` ends the names of its authors.
+    """
 
     columns: tuple[str, ...] = ()
+    first: int = 0
+    crowd: str = ""
     intended: dict[str, Intention] = field(default_factory=dict)
     given: dict[str, list[frozenset[Known]]] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
@@ -84,9 +92,7 @@ class Ledger:
         Raises:
             AssertionError: saying at which event what is wrong.
         """
-        log = EventLog(ports.storage)
-        start = 0 if self.checked is None else self.checked.n + 1
-        events = list(log.events(start))
+        events = list(self._new_events(EventLog(ports.storage)))
         if stepwise:
             self._check_kept(ports)
         for event in events:
@@ -100,6 +106,15 @@ class Ledger:
         if lost:
             raise AssertionError(f"acknowledged commits are not in the log: {lost}")
         self._check_kept(ports)
+
+    def _new_events(self, log: EventLog) -> Iterator[Event]:
+        """Yield the table's events since the last call."""
+        if self.checked is not None and self.checked.dropped:
+            return
+        for event in log.events(self.first if self.checked is None else self.checked.n + 1):
+            yield event
+            if isinstance(event.action, TableDropped):
+                return
 
     def check_versions(self, ports: TableContext, *, most: int) -> None:
         """Read kept versions again, ``most`` of them and the tagged ones: they are as they were.
@@ -118,6 +133,9 @@ class Ledger:
     def _move(self, event: Event) -> None:
         """Move the model by an event."""
         model = self.models.get(event.n - 1, Model())
+        by = event.author.partition(".")[0]
+        if event.n > self.first and not by.endswith(self.crowd):
+            raise AssertionError(f"event {event.n} is by {by}, who works on an earlier table")
         if isinstance(event.action, TableCreated):
             model = Model.of(event.action)
         if isinstance(event.action, Appended | RowsChanged | TableAltered | VersionRestored):
@@ -135,7 +153,7 @@ class Ledger:
 
     def _check_kept(self, ports: TableContext) -> None:
         """Check that every version that can be read has its files."""
-        if self.checked is None:
+        if self.checked is None or self.checked.dropped:
             return
         there = {entry.path for at in ("data", "deletes") for entry in ports.storage.list(at)}
         for n, needed in self.versions.items():
@@ -145,6 +163,8 @@ class Ledger:
                 raise AssertionError(f"{after}: version {n} is kept, but {sorted(gone)} are gone")
 
     def _check_state(self, ports: TableContext, event: Event, state: State) -> None:
+        if state.dropped:
+            return
         self.versions[state.n] = shown(state)
         problems = [*violations(state), *self._wrong_definition(state)]
         shows = _reading(state), self.models[state.n].rows

@@ -3,7 +3,8 @@
 Appenders; changers, who delete, update and merge; overwriters (``authors``); alterers of columns
 and properties, restorers, repairers (``definers``); planners (minor); askers, who want semi-major
 and major compactions, some of which cut time anew; compactors, who carry out whatever is pending;
-cleaners, taggers and readers of old versions (``caretakers``).
+cleaners, taggers and readers of old versions (``caretakers``); droppers, and who creates another
+table in the same place, which then has a crowd of its own (``droppers``).
 
     python -m tests.simulation.scenario --seed 42      # one, with its trace
     python -m tests.simulation.scenario --seeds 1000   # many
@@ -16,19 +17,16 @@ must finish: every append acknowledged, no plan pending, no id left open (conver
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
-from airflow_provider_segtable.core.errors import CorruptTable, RowsOutOfBalance
-from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
@@ -41,7 +39,7 @@ from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.faulty import (
     Faults,
 )
-from tests.simulation.authors import SCHEMA, appender, changer, overwriter
+from tests.simulation.authors import appender, changer, overwriter
 from tests.simulation.caretakers import (
     cleaner,
     reader,
@@ -50,8 +48,16 @@ from tests.simulation.caretakers import (
     tolerate,
 )
 from tests.simulation.definers import alterer, repairer, restorer
+from tests.simulation.droppers import (
+    check_gone,
+    creator,
+    definition,
+    dropper,
+    successor,
+    until_gone,
+)
 from tests.simulation.simulator import Actor, Simulation
-from tests.simulation.world import Shape, World
+from tests.simulation.world import NEVER, Shape, World
 
 WISHES_EVERY_S = 0.2
 FAULTY_STEPS = 6_000
@@ -59,7 +65,7 @@ MAX_STEPS = 60_000
 VERSIONS_READ = 10
 
 
-def planner(world: World) -> Callable[[Actor], None]:
+def planner(world: World, _: int) -> Callable[[Actor], None]:
     """A planner that runs again and again."""
 
     def run(actor: Actor) -> None:
@@ -72,7 +78,7 @@ def planner(world: World) -> Callable[[Actor], None]:
     return run
 
 
-def asker(world: World) -> Callable[[Actor], None]:
+def asker(world: World, _: int) -> Callable[[Actor], None]:
     """Somebody who wants whole chunks sorted, replaced, or cut otherwise."""
     wishes = (
         (SemiMajorPlan.kind, None),
@@ -93,28 +99,24 @@ def asker(world: World) -> Callable[[Actor], None]:
     return run
 
 
-def compactor(world: World) -> Callable[[Actor], None]:
+def compactor(world: World, _: int) -> Callable[[Actor], None]:
     """A worker that carries out whatever is pending, like any number of DAG runs."""
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while not (world.settled() and world.planned >= world.shape.planners):
-            tolerate(actor, "compact", lambda: _compact_pending(ports, actor.uniform()))
+            tolerate(actor, "compact", lambda: _compact_pending(world, ports, actor))
             actor.sleep(actor.uniform())
 
     return run
 
 
-def _compact_pending(ports: TableContext, randomness: float) -> None:
-    pending = EventLog(ports.storage).load().pending_plans()
-    plans = [known.plan.id for known in pending]
-    for result in compact(ports, plans, in_process(ports.files), wait_s=round(randomness)):
-        wrong = [name for name in _NEVER if result.message.startswith(name)]
+def _compact_pending(world: World, ports: TableContext, actor: Actor) -> None:
+    wait_s = round(actor.uniform())
+    plans = [known.plan.id for known in world.head(ports).pending_plans()]
+    for result in compact(ports, plans, in_process(ports.files), wait_s=wait_s):
+        wrong = [one for one in NEVER if result.message.startswith(one.__name__)]
         assert not wrong, f"{result.plan_id}: {result.message}"
-
-
-_NEVER = (RowsOutOfBalance.__name__, CorruptTable.__name__)
-"""What no fault of the world explains."""
 
 
 def build(
@@ -130,49 +132,37 @@ def build(
     place = make_storage(clock=outside)
     service = MemoryService(outside)
     world = World(simulation=simulation, faults=faults, shape=shape, storage=place, service=service)
-    create_table(
-        world.raw_ports(outside),
-        TableCreated(
-            table_id="table",
-            name="simulated",
-            schema=from_arrow(SCHEMA),
-            time_column="at",
-            granularity=Granularity.HOUR,
-            properties={
-                "compaction.min_segments": "2",
-                "compaction.tier_ratio": "1e9",  # so that one group a chunk is the end
-                "compaction.max_attempts": "50",
-                "compaction.semi_major_unclustered": "0.001",  # likewise, once there is an order
-                "compaction.semi_major_interval_minutes": "0",
-            },
-        ),
-    )
-    for number in range(shape.appenders):
-        simulation.spawn(f"appender{number}", appender(world, number), skew_us=number * 1000)
-    for number in range(shape.planners):
-        simulation.spawn(f"planner{number}", planner(world), skew_us=-5_000_000)
-    if shape.asks:
-        simulation.spawn("asker", asker(world), skew_us=2_000_000)
-    for number in range(shape.compactors):
-        simulation.spawn(f"compactor{number}", compactor(world), skew_us=number * 9_000_000)
+    create_table(world.raw_ports(outside), definition("table"))
+    populate(world)
+    return world
+
+
+def populate(world: World) -> None:
+    """Add the actors of a table to its simulation."""
+    shape = world.shape
     for many, count, skew_us in (
+        (appender, shape.appenders, 1000),
+        (planner, shape.planners, 0),
+        (asker, min(shape.asks, 1), 0),
+        (compactor, shape.compactors, 9_000_000),
         (changer, shape.changers, 500),
         (overwriter, shape.overwriters, 700),
         (alterer, shape.alterers, 1_000_000),
         (restorer, shape.restorers, 300),
+        (cleaner, shape.cleaners, 1_000_000),
+        (reader, shape.readers, 1_000_000),
+        (tagger, shape.taggers, 1_000_000),
+        (repairer, shape.repairers, 1_000_000),
+        (dropper, shape.droppers, 2_000_000),
+        (creator, min(shape.droppers, 1), 0),
     ):
         for number in range(count):
-            name = f"{many.__name__}{number}"
-            simulation.spawn(name, many(world, number), skew_us=number * skew_us)
-    for make, count in (
-        (cleaner, shape.cleaners),
-        (reader, shape.readers),
-        (tagger, shape.taggers),
-        (repairer, shape.repairers),
-    ):
-        for number in range(count):
-            simulation.spawn(f"{make.__name__}{number}", make(world), skew_us=number * 1_000_000)
-    return world
+            name = world.named(f"{many.__name__}{number}")
+            act = until_gone(world, many(world, number))
+            world.simulation.spawn(name, act, skew_us=number * skew_us + _SKEW_US.get(many, 0))
+
+
+_SKEW_US: Mapping[Callable[..., object], int] = {planner: -5_000_000, asker: 2_000_000}
 
 
 def run(world: World) -> None:
@@ -183,24 +173,44 @@ def run(world: World) -> None:
     """
     outside = Actor(name="outside", run=lambda _: None, simulation=world.simulation)
     ports = world.raw_ports(outside)
-    log = EventLog(world.storage)
 
     def after_step() -> None:
         world.reap()
         if world.simulation.steps == FAULTY_STEPS:
             world.faults.stop()
-        checked = world.ledger.checked
-        if checked is None or log.event(checked.n + 1):
-            world.ledger.check(ports, stepwise=True)
-            _check_time(world)
+        _look(world.newest, ports)
 
     world.ledger.check(ports)
     world.simulation.run(max_steps=MAX_STEPS, after_step=after_step)
+    _conclude(world, outside)
+
+
+def _look(world: World, ports: TableContext) -> None:
+    """Check what the last step did to the newest table; begin the life of one after it."""
+    checked = world.ledger.checked
+    event = EventLog(ports.storage).event(checked.n + 1 if checked else world.ledger.first)
+    if world.ended and event is None:
+        check_gone(world)
+    elif event is not None and world.ended:
+        world.after = successor(world, event)
+        world.after.ledger.check(ports)
+        populate(world.after)
+    elif event is not None:
+        world.ledger.check(ports, stepwise=True)
+        _check_time(world)
+
+
+def _conclude(world: World, outside: Actor) -> None:
+    """Check the end: of a table that was dropped, of the one after it, of the last one."""
+    ports = world.raw_ports(outside)
     world.ledger.check(ports)
+    if world.after:
+        return _conclude(world.after, outside)
     world.ledger.check_versions(ports, most=VERSIONS_READ)
     if world.shape.cleaners:
         tidied(world, ports)
         world.ledger.check(ports)
+    return None
 
 
 def _check_time(world: World) -> None:

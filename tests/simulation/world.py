@@ -1,16 +1,29 @@
-"""The world of the simulation: what happens in it, and what all actors share."""
+"""The world of the simulation: what happens in it, and what all actors share.
 
-from collections.abc import Iterator
+A world is the life of one table. If the table is dropped and another one is created in its place,
+that one has a world of its own (``after``), with the same simulation, storage and coordination.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryCoordinator,
     MemoryService,
 )
+from airflow_provider_segtable.core.errors import (
+    CorruptTable,
+    NotATable,
+    RowsOutOfBalance,
+    SegtableError,
+    TableGone,
+)
 from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import (
     Faults,
     FaultyFiles,
@@ -23,11 +36,13 @@ from tests.simulation.simulator import Actor, Simulation
 
 SESSION_TIMEOUT_S = 10.0
 HOUR_US = 3_600_000_000
+NEVER = (RowsOutOfBalance, CorruptTable, NotATable)
+"""What no fault of the world explains, but for ``TableGone``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How much happens."""
+    """How much happens; ``drops`` is how many tables in a row the droppers drop."""
 
     appenders: int = 3
     appends_each: int = 4
@@ -47,6 +62,8 @@ class Shape:
     restorers: int = 0
     restores_each: int = 2
     repairers: int = 0
+    droppers: int = 0
+    drops: int = 1
 
 
 @dataclass(slots=True)
@@ -62,6 +79,37 @@ class World:
     orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
     asked: int = 0
     planned: int = 0
+    life: int = 0
+    dropped: bool = False
+    had: frozenset[str] = frozenset()
+    looked: Sequence[str] = ()
+    after: "World | None" = None
+
+    @property
+    def newest(self) -> "World":
+        """Return the world of the last table in this place."""
+        return self.after.newest if self.after else self
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the table's log has ended; ``dropped`` tells whether a drop returned."""
+        return self.ledger.checked is not None and self.ledger.checked.dropped
+
+    def head(self, ports: TableContext) -> State:
+        """Return the newest state as a process finds it that opens the place again.
+
+        Raises:
+            TableGone: the table was dropped, and maybe another one is in its place.
+        """
+        state = EventLog(ports.storage).load()
+        known = self.ledger.checked
+        if known is None or state.table.table_id != known.table.table_id:
+            raise TableGone(f"{ports.uri} holds another table")
+        return state
+
+    def named(self, name: str) -> str:
+        """Return the name of an actor of this world."""
+        return f"{name}{self.ledger.crowd}"
 
     @property
     def files(self) -> RootedFiles:
@@ -76,11 +124,21 @@ class World:
             files=self.files,
             clock=actor,
             randomness=actor,
-            author="checker",
+            author=self.named("checker"),
         )
 
     def ports(self, actor: Actor) -> TableContext:
-        """Return one incarnation's ports: a fresh session, faults everywhere."""
+        """Return one incarnation's ports, which had the table open before anything went wrong.
+
+        So they never take another table in its place for this one.
+        """
+        ports = self.connected(actor)
+        if self.ledger.checked is not None:
+            ports.log.remember(self.ledger.checked)
+        return ports
+
+    def connected(self, actor: Actor) -> TableContext:
+        """Return ports that have read nothing yet: a fresh session, faults everywhere."""
         client = MemoryCoordinator(actor, self.service)
         actor.on_crash.append(lambda: self.orphans.append((self.simulation.now, client)))
         return TableContext(
@@ -170,3 +228,16 @@ def alter_id(alterer: int, turn: int) -> str:
 def restore_id(restorer: int, turn: int) -> str:
     """Return the id of a restorer's restore number ``turn``."""
     return f"restore-{restorer}-{turn}"
+
+
+def failed(actor: Actor, what: str, error: SegtableError) -> None:
+    """Note that faults defeated an actor, and let the others go on.
+
+    Raises:
+        TableGone: the error is that one: this actor's work is over.
+        AssertionError: no fault of the world explains the error.
+    """
+    if isinstance(error, TableGone):
+        raise error
+    assert not isinstance(error, NEVER), f"{actor.name}: {what}: {type(error).__name__}: {error}"
+    actor.point(f"{what} failed: {type(error).__name__}")

@@ -252,8 +252,8 @@ class EventLog:
         base, first = self._base(until=until, most=most), self.first()
         if first and (base is None or base.n + 1 < first):
             base = self._read_checkpoint(checkpoint_path(first))
-            if base is None and not self._begins(first):
-                raise self._unreadable(first)
+            if base is None:
+                self._require_beginning(first)
         start = base.n + 1 if base else first
         state = base
         if state is not None:
@@ -285,10 +285,17 @@ class EventLog:
         return True
 
     def events(self, start: int) -> Iterator[Event]:
-        """Yield events from number ``start`` to the end of the log."""
+        """Yield events from number ``start`` to the end of the log.
+
+        Another table's log may begin there, in the place of a dropped one: it is not entered.
+        """
         n = start
         while (event := self.event(n)) is not None:
+            if n > start and isinstance(event.action, TableCreated):
+                return
             yield event
+            if isinstance(event.action, TableDropped):
+                return
             n += 1
 
     def first(self) -> int:
@@ -343,10 +350,26 @@ class EventLog:
             found = self._read_checkpoint(checkpoint_path(n))
             if found and found.n == n:
                 return found
-        if first and not self._begins(first):
-            dropped = self.kept(first)
-            raise self._gone(dropped) if dropped else self._unreadable(first)
+        if first:
+            self._require_beginning(first)
         return None
+
+    def _require_beginning(self, first: int) -> None:
+        """Refuse a log whose first events expired, unless a table begins there, or begins later.
+
+        The marker is read before the event: a creation empties the marker after its event.
+
+        Raises:
+            TableGone: the log ended there.
+            CorruptTable: its checkpoints are lost.
+        """
+        dropped = self.kept(first)
+        if self._begins(first):
+            return
+        if dropped:
+            raise self._gone(dropped)
+        if self.first() == first:
+            raise self._unreadable(first)
 
     def _begins(self, n: int) -> bool:
         """Return whether a table was created by event ``n``, after another one was dropped."""

@@ -1,0 +1,185 @@
+"""Actors of the standing disaster that drop the table, and create another one in its place.
+
+1. Droppers drop the table at some moment of its life, each until a drop of its own returned. Some
+   of them wait for the locks of others, some do not.
+2. When the log has ended, no version can be opened, at any step: the table is gone, and is never a
+   smaller or an empty one (``check_gone``). Whoever works on it is told ``TableGone``, and ends.
+3. When a drop has returned, no file is left of those that the table had when its log ended.
+4. A creator creates the next table: at once, so that it lives beside those who still work on the
+   old one; or when all of them have ended. Then nothing is left of the old table but the marker, at
+   most after another drop, which is for what late authors left (``check_left``).
+5. The next table has a world of its own: the same authors anew, and a ledger that refuses events
+   by the old ones. So a file of it that the old ones delete is missed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
+from airflow_provider_segtable.core.errors import SegtableError, TableExists, TableGone
+from airflow_provider_segtable.core.log.events import Event, TableCreated
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
+from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.log.event_log import EventLog, expired_path
+from airflow_provider_segtable.table.table import create_table
+from tests.simulation.authors import SCHEMA
+from tests.simulation.ledger import Ledger
+from tests.simulation.world import World, failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow_provider_segtable.table.context import TableContext
+    from tests.simulation.simulator import Actor
+
+EVENTS = 40
+"""A table is dropped before its log has so many events, or when everything is done."""
+HARMLESS = frozenset({"delay", "expiry", "deaf", "suspension"})
+"""Faults after which a single drop leaves nothing: nobody dies, and every reply arrives."""
+
+
+def definition(table_id: str) -> TableCreated:
+    """Return the definition of a simulated table."""
+    return TableCreated(
+        table_id=table_id,
+        name="simulated",
+        schema=from_arrow(SCHEMA),
+        time_column="at",
+        granularity=Granularity.HOUR,
+        properties={
+            "compaction.min_segments": "2",
+            "compaction.tier_ratio": "1e9",  # so that one group a chunk is the end
+            "compaction.max_attempts": "50",
+            "compaction.semi_major_unclustered": "0.001",  # likewise, once there is an order
+            "compaction.semi_major_interval_minutes": "0",
+        },
+    )
+
+
+def until_gone(world: World, run: Callable[[Actor], None]) -> Callable[[Actor], None]:
+    """Return an actor that ends when its table is gone."""
+
+    def guarded(actor: Actor) -> None:
+        try:
+            run(actor)
+        except TableGone:
+            if not world.ended:
+                raise
+
+    return guarded
+
+
+def dropper(world: World, _: int) -> Callable[[Actor], None]:
+    """Somebody who drops the table."""
+
+    def run(actor: Actor) -> None:
+        ports = world.ports(actor)
+        due = int(actor.uniform() * EVENTS)
+        while _events(world) < due and not (world.settled() or world.ended):
+            actor.sleep(actor.uniform())
+        while not _dropped(world, actor, ports):
+            actor.sleep(actor.uniform() * 3)
+        world.dropped = True
+
+    return run
+
+
+def _events(world: World) -> int:
+    return 0 if world.ledger.checked is None else world.ledger.checked.n - world.ledger.first
+
+
+def _dropped(world: World, actor: Actor, ports: TableContext) -> bool:
+    """Drop the table; tell whether the drop returned."""
+    try:
+        drop(ports, force=actor.uniform() < 0.5)
+    except SegtableError as error:
+        failed(actor, "drop", error)
+        return False
+    assert world.ended, "a drop returned, but the log goes on"
+    left = world.had & {entry.path for entry in world.storage.list("")}
+    assert not left, f"a drop returned, but left {sorted(left)}"
+    return True
+
+
+def creator(world: World, _: int) -> Callable[[Actor], None]:
+    """Somebody who creates the next table where one was dropped."""
+
+    def run(actor: Actor) -> None:
+        patient = actor.uniform() < 0.5
+        while not world.dropped or (patient and not _alone(actor)):
+            actor.sleep(actor.uniform() * 10)
+        if patient and not world.after:
+            check_left(world, actor)
+        named = definition(actor.token())
+        while not world.after:
+            _create(world, actor, named)
+
+    return run
+
+
+def _alone(actor: Actor) -> bool:
+    return all(other.done or other is actor for other in actor.simulation.actors)
+
+
+def _create(world: World, actor: Actor, named: TableCreated) -> None:
+    try:
+        create_table(world.connected(actor), named)
+    except TableExists:
+        assert world.after, "no table can be created where none is"
+    except TableGone:  # somebody who came late left a file
+        _dropped(world, actor, world.ports(actor))
+    except SegtableError as error:
+        failed(actor, "create", error)
+        actor.sleep(actor.uniform())
+
+
+def successor(world: World, created: Event) -> World:
+    """Return the world of the table that was created in the place of a dropped one."""
+    drops = world.shape.drops - 1
+    life = world.life + 1
+    shape = replace(world.shape, drops=drops, droppers=world.shape.droppers if drops else 0)
+    return World(
+        simulation=world.simulation,
+        faults=world.faults,
+        shape=shape,
+        storage=world.storage,
+        service=world.service,
+        ledger=Ledger(first=created.n, crowd=f"@{life}"),
+        orphans=world.orphans,
+        life=life,
+    )
+
+
+def check_gone(world: World) -> None:
+    """Check that a table whose log has ended cannot be opened, whatever has been deleted.
+
+    Raises:
+        AssertionError: it can.
+    """
+    paths = [entry.path for entry in world.storage.list("")]
+    if world.looked != paths:
+        world.looked = paths
+        world.had = world.had or frozenset(p for p in paths if p.startswith(("data/", "deletes/")))
+        with pytest.raises(TableGone):
+            EventLog(world.storage).load()
+
+
+def check_left(world: World, actor: Actor) -> None:
+    """Check that nothing is left of a dropped table whose authors have all ended.
+
+    Raises:
+        AssertionError: naming what is left.
+    """
+    checked = world.ledger.checked
+    assert checked is not None
+    if not world.faults.injected.keys() <= HARMLESS:
+        client = MemoryCoordinator(actor, world.service)
+        drop(replace(world.raw_ports(actor), optional_coordinator=client))
+    left = [entry.path for entry in world.storage.list("")]
+    assert left == [expired_path(checked.n + 1)], f"left over: {left}"
+    assert checked.table.table_id not in world.service.tables, "the coordinator remembers it"
