@@ -160,6 +160,7 @@ def repairer(world: World, _: int) -> Callable[[Actor], None]:
         ports = world.ports(actor)
         while not world.settled():
             try:
+                world.head(ports)
                 plan = plan_repair(ports)
                 if plan.needed:
                     repair(ports, plan)

@@ -71,6 +71,12 @@ class Box:
     head: int = -1
     turns: dict[object, Session] = field(default_factory=dict)
 
+    @property
+    def used(self) -> bool:
+        """Return whether there is anything to remember."""
+        numbers = self.counters or self.last_version or self.head >= 0
+        return bool(self.held or self.queue or self.turns or numbers)
+
 
 class MemoryService:
     """The server shared by the coordinators of one process.
@@ -158,9 +164,12 @@ class MemoryService:
 
     @contextmanager
     def box(self, table: str) -> Iterator[Box]:
-        """Yield the state of a table, inside the mutex."""
+        """Yield the state of a table, inside the mutex; a table without any has no box."""
         with self._mutex:
-            yield self._boxes.setdefault(table, Box())
+            box = self._boxes.setdefault(table, Box())
+            yield box
+            if not box.used:
+                self._boxes.pop(table, None)
 
     def time(self, client: Clock) -> Instant:
         """Return the server's wall clock."""

@@ -6,6 +6,7 @@ Its number is 0, or, where a table was dropped, the number of the marker that en
 
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
+    CommitUnknown,
     OutcomeUnknown,
     TableExists,
     TableGone,
@@ -26,6 +27,7 @@ def begin_log(ports: TableContext, definition: TableCreated) -> None:
         TableExists: there is a table already.
         TableGone: a table that was dropped there has files left; no table was created.
         UnsafeStorage: the store does not honour put-if-absent.
+        CommitUnknown: the reply was lost; the table may be there, or come later.
         ClockSkew: this host's clock is off; no table was created.
     """
     check_properties(definition, definition.properties)
@@ -38,8 +40,13 @@ def begin_log(ports: TableContext, definition: TableCreated) -> None:
     )
     try:
         ports.storage.create(event_path(n), encode(event))
-    except (AlreadyExists, OutcomeUnknown):
+    except (AlreadyExists, OutcomeUnknown) as error:
         found = log.event(n)
+        if found is None and isinstance(error, OutcomeUnknown):
+            raise CommitUnknown(
+                f"{ports.uri}: the reply to the creation was lost: look whether the table is there; "
+                "if it is not, create it again"
+            ) from error
         if found is None or found.commit != commit_id:
             raise _exists(ports) from None
     if log.first() > n:  # event n had expired, so its number was free

@@ -31,15 +31,21 @@ from airflow_provider_segtable.core.errors import (
     NotFound,
     StorageError,
     TableGone,
-    VersionExpired,
 )
 from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import Event, TableCreated, TableDropped
-from airflow_provider_segtable.core.log.fold import apply, fold
+from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.log.log_errors import (
+    expired,
+    gone,
+    no_table,
+    replaced,
+    unreadable,
+)
 
 TIMELINE = "_segtable/timeline"
 CHECKPOINTS = "_segtable/checkpoints"
@@ -112,18 +118,18 @@ class EventLog:
         base, first = self._newest_checkpoint(), 0
         for _ in range(TRIES):
             start = base.n + 1 if base else first
-            state = fold(base, self.events(start))
+            state = self._newest_of(base, start)
             first = self.first()
             if first <= start:
-                return self._known(state)
+                if state is None:
+                    raise no_table(self.storage.uri)
+                return state
             base = self._base(first=first)
-        raise self._unreadable(self.first())
+        raise unreadable(self.storage.uri, CHECKPOINTS, self.first())
 
     def refresh(self, state: State) -> State:
         """Return ``state`` with all later events applied; errors as ``load``."""
-        newest = state
-        for event in self.events(state.n + 1):
-            newest = apply(newest, event)
+        newest = state if state.dropped else self._newest_of(state, state.n + 1) or state
         return self._present(newest if self.first() <= state.n + 1 else self._load(), state)
 
     def end(self) -> Event | None:
@@ -142,7 +148,7 @@ class EventLog:
     def _drop(self) -> Event | None:
         """Return the event of rule 8: that of the newest marker, or the last one of the log."""
         first = self.first()
-        if first and (kept := self.kept(first)):
+        if first and not self._begins(first) and (kept := self.kept(first)):
             return kept
         known = self._newest
         return self.event(known.n) if known and known.dropped else None
@@ -159,13 +165,10 @@ class EventLog:
     def _present(self, state: State, before: State | None) -> State:
         """Return the newest state, of the same table as an earlier one, and cache it."""
         if before is not None and before.table.table_id != state.table.table_id:
-            raise TableGone(
-                f"{self.storage.uri}: table {before.table.name!r} was dropped, and another one was "
-                "created in its place: open it again"
-            )
+            raise replaced(self.storage.uri, before)
         self.remember(state)
         if state.dropped:
-            raise self._gone(self._drop())
+            raise gone(self.storage.uri, self._drop())
         return state
 
     def at(self, n: int) -> State:
@@ -184,7 +187,7 @@ class EventLog:
         """Return the state after event ``n``, given the newest one; errors as ``at``."""
         for _ in range(TRIES):
             if not newest.keeps(n):
-                raise self._expired(f"version {n}", newest)
+                raise expired(self.storage.uri, f"version {n}", newest)
             found = self._tagged(n, newest) or self._last(lambda event: event.n <= n, most=n)
             if found is not None and found.n == n:
                 return found
@@ -212,10 +215,10 @@ class EventLog:
         base = self._base(most=most, until=until)
         start = base.n + 1 if base else self.begin()
         state = base
-        for event in self.events(start):
+        for event, following in self._steps(base, start):
             if not inside(event):
                 break
-            state = apply(state, event)
+            state = following
         return state if self.first() <= start else None
 
     def as_of(self, time: Instant) -> State:
@@ -237,7 +240,7 @@ class EventLog:
                 return found
             if found is not None or self._oldest_time() > time:
                 break
-        raise self._expired(f"the version of {iso(time)}", newest)
+        raise expired(self.storage.uri, f"the version of {iso(time)}", newest)
 
     def _oldest_time(self) -> Instant:
         oldest = self.event(self.first())
@@ -258,8 +261,9 @@ class EventLog:
         state = base
         if state is not None:
             yield None, state
-        for event in self.events(start):
-            state = apply(state, event)
+        for event, state in self._steps(base, start):
+            if state.dropped:
+                raise gone(self.storage.uri, event)
             yield event, state
         if state is None or self.first() > start:
             raise StorageError(f"{self.storage.uri}: the log expired while it was read; try again")
@@ -297,6 +301,27 @@ class EventLog:
             if isinstance(event.action, TableDropped):
                 return
             n += 1
+
+    def _steps(self, base: State | None, start: int) -> Iterator[tuple[Event, State]]:
+        """Yield events from number ``start``, each with the state after it.
+
+        What cannot follow is no damage if it expired meanwhile (rule 4): that is the end, too.
+        """
+        state = base
+        try:
+            for event in self.events(start):
+                state = apply(state, event)
+                yield event, state
+        except CorruptTable:
+            if self.first() <= start:
+                raise
+
+    def _newest_of(self, base: State | None, start: int) -> State | None:
+        """Return the last of these states, ``base`` if there is none."""
+        state = base
+        for _, following in self._steps(base, start):
+            state = following
+        return state
 
     def first(self) -> int:
         """Return the number below which events may be deleted; 0 if none expired."""
@@ -367,9 +392,9 @@ class EventLog:
         if self._begins(first):
             return
         if dropped:
-            raise self._gone(dropped)
+            raise gone(self.storage.uri, dropped)
         if self.first() == first:
-            raise self._unreadable(first)
+            raise unreadable(self.storage.uri, CHECKPOINTS, first)
 
     def _begins(self, n: int) -> bool:
         """Return whether a table was created by event ``n``, after another one was dropped."""
@@ -380,33 +405,3 @@ class EventLog:
         """Return the number of the event that created the table; 0 if that has expired."""
         first = self.first()
         return first if first and self._begins(first) else 0
-
-    def _known(self, state: State | None) -> State:
-        if state is None:
-            raise NotATable(
-                f"{self.storage.uri} holds no segtable table: "
-                "check the path, or make one with `segtable table create`"
-            )
-        return state
-
-    def _gone(self, event: Event | None) -> TableGone:
-        if event is None or not isinstance(event.action, TableDropped):
-            return TableGone(f"{self.storage.uri}: the table was dropped")
-        return TableGone(
-            f"{self.storage.uri}: table {event.action.name!r} was dropped at {iso(event.time)} by "
-            f"{event.author}; `segtable table create` makes a new one here"
-        )
-
-    def _expired(self, what: str, newest: State) -> VersionExpired:
-        tags = ", ".join(f"{name} ({n})" for name, n in sorted(newest.tags.items()))
-        also = f"; tagged are {tags}" if tags else ""
-        return VersionExpired(
-            f"{self.storage.uri}: {what} is no longer kept: the oldest kept is version "
-            f"{newest.retained_from}{also}"
-        )
-
-    def _unreadable(self, first: int) -> CorruptTable:
-        return CorruptTable(
-            f"{self.storage.uri}: the log begins with event {first} and no checkpoint from there "
-            f"on can be read: restore {CHECKPOINTS}/, or run `segtable repair`"
-        )
