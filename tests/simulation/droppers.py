@@ -6,8 +6,9 @@
    smaller or an empty one (``check_gone``). Whoever works on it is told ``TableGone``, and ends.
 3. When a drop has returned, no file is left of those that the table had when its log ended.
 4. A creator creates the next table: at once, so that it lives beside those who still work on the
-   old one; or when all of them have ended. Then nothing is left of the old table but the marker, at
-   most after another drop, which is for what late authors left (``check_left``).
+   old one; or when all of them have ended. Then nothing is left of the old table but the marker,
+   and hints that came late, an announcement or a checkpoint. Another drop deletes these, and what
+   late authors left whom faults kept from cleaning up (``check_left``).
 5. The next table has a world of its own: the same authors anew, and a ledger that refuses events
    by the old ones. So a file of it that the old ones delete is missed.
 """
@@ -25,7 +26,7 @@ from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.table.lifetime.dropping import drop
-from airflow_provider_segtable.table.log.event_log import EventLog, expired_path
+from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, expired_path
 from airflow_provider_segtable.table.table import create_table
 from tests.simulation.authors import SCHEMA
 from tests.simulation.ledger import Ledger
@@ -177,10 +178,14 @@ def check_left(world: World, actor: Actor) -> None:
     """
     checked = world.ledger.checked
     assert checked is not None
-    if not world.faults.injected.keys() <= HARMLESS:
-        client = MemoryCoordinator(actor, world.service)
-        drop(replace(world.raw_ports(actor), optional_coordinator=client))
-    left = [entry.path for entry in world.storage.list("")]
-    assert left == [expired_path(checked.n + 1)], f"left over: {left}"
-    with world.service.box(checked.table.table_id) as box:  # an announcement may have come late
-        assert not replace(box, head=-1).used, f"the coordinator remembers {box}"
+    marker, table_id = expired_path(checked.n + 1), checked.table.table_id
+    if world.faults.injected.keys() <= HARMLESS:
+        left = {entry.path for entry in world.storage.list("")} - {marker}
+        assert not {path for path in left if not path.startswith(CHECKPOINTS)}, f"left over: {left}"
+        with world.service.box(table_id) as box:
+            assert not replace(box, head=-1).used, f"the coordinator remembers {box}"
+    client = MemoryCoordinator(actor, world.service)
+    drop(replace(world.raw_ports(actor), optional_coordinator=client))
+    left = {entry.path for entry in world.storage.list("")}
+    assert left == {marker}, f"left over after another drop: {left}"
+    assert table_id not in world.service.tables, "the coordinator remembers it"

@@ -18,8 +18,10 @@ must finish: every append acknowledged, no plan pending, no id left open (conver
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from random import Random
+from unittest.mock import patch
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
@@ -33,6 +35,7 @@ from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
@@ -48,6 +51,7 @@ from tests.simulation.caretakers import (
     tolerate,
 )
 from tests.simulation.definers import alterer, repairer, restorer
+from tests.simulation.disasters import faults_of
 from tests.simulation.droppers import (
     check_gone,
     creator,
@@ -59,6 +63,8 @@ from tests.simulation.droppers import (
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import NEVER, Shape, World
 
+OFTEN = 4
+"""Events between checkpoints where they are frequent."""
 WISHES_EVERY_S = 0.2
 FAULTY_STEPS = 6_000
 MAX_STEPS = 60_000
@@ -222,9 +228,16 @@ def _check_time(world: World) -> None:
 
 def simulate(seed: int, shape: Shape | None = None) -> World:
     """Build and run one seed; returns its world for a look at what happened."""
-    world = build(seed, shape or shape_of(seed))
-    run(world)
+    world = build(seed, shape or shape_of(seed), faults_of(seed))
+    with checkpoints_of(seed):
+        run(world)
     return world
+
+
+def checkpoints_of(seed: int) -> AbstractContextManager[object]:
+    """Checkpoint often for two seeds of three, so that short logs expire."""
+    every = committer.CHECKPOINT_EVERY if seed % 3 == 0 else OFTEN
+    return patch.object(committer, "CHECKPOINT_EVERY", every)
 
 
 def shape_of(seed: int) -> Shape:
@@ -249,6 +262,8 @@ def shape_of(seed: int) -> Shape:
         restorers=random.choice((0, 0, 1)),
         restores_each=random.randint(1, 3),
         repairers=random.choice((0, 0, 1)),
+        droppers=random.choice((0, 0, 0, 1, 2)),
+        drops=random.choice((1, 1, 2)),
     )
 
 
@@ -269,9 +284,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _survives(seed: int, *, verbose: bool) -> bool:
-    world = build(seed, shape_of(seed))
+    world = build(seed, shape_of(seed), faults_of(seed))
     try:
-        run(world)
+        with checkpoints_of(seed):
+            run(world)
     except Exception as wrong:  # noqa: BLE001 - an actor may raise anything; the next seed is run
         _say(f"seed {seed}: {type(wrong).__name__}: {wrong}")
         survived = False

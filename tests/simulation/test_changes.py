@@ -23,6 +23,7 @@ from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads import scan
 from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.disasters import forgetful, lawless
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape, World
 
@@ -43,17 +44,7 @@ def calm(**changes: Any) -> Faults:
     return Faults(random=Random(1), **changes)
 
 
-def lawless(seed: int) -> Faults:
-    """Locks that get lost all the time, and a coordinator that says they hold."""
-    return Faults(random=Random(seed), delay=0.3, expiry=0.3, deaf=0.5, blind=0.9)
-
-
-def wiped(seed: int) -> Faults:
-    """A coordinator that forgets everything, and replies that get lost."""
-    return Faults(random=Random(seed), delay=0.2, expiry=0.1, wipe=0.2, lost_reply=0.1, late=0.05)
-
-
-@pytest.mark.parametrize("faults", [lawless, wiped])
+@pytest.mark.parametrize("faults", [lawless, forgetful])
 def test_seeds_survive_without_locks(faults: Any) -> None:
     """The log alone decides: changes beside compactions and cleaning need no lock to be right."""
     for seed in range(4):

@@ -1,11 +1,9 @@
 """Clocks that are set while everybody works: the log keeps the time, and all is done in the end."""
 
-from random import Random
-
 import pytest
 
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.disasters import wrong_clocks
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape
 
@@ -23,16 +21,11 @@ EVERYBODY = Shape(
 )
 
 
-def faults(seed: int) -> Faults:
-    """Clocks that jump by years and days, and back."""
-    return Faults(random=Random(seed), clock=0.05, lost_reply=0.02)
-
-
 def test_clocks_that_jump_set_no_time() -> None:
     """After each event the log is at most the bound ahead; when the clocks are right, all ends."""
     refused = 0
     for seed in range(2):
-        world = build(seed, EVERYBODY, faults(seed))
+        world = build(seed, EVERYBODY, wrong_clocks(seed))
         run(world)
         refused += sum(": ClockSkew" in line for line in world.simulation.trace)
     assert refused > 10
@@ -42,4 +35,4 @@ def test_an_unchecked_clock_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check is worth something: without the comparison the log gets ahead of time."""
     monkeypatch.setattr(TableContext, "checked_now", lambda ports: ports.clock.now())
     with pytest.raises(AssertionError, match="s ahead of time"):
-        run(build(0, EVERYBODY, faults(0)))
+        run(build(0, EVERYBODY, wrong_clocks(0)))

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.recovery import repair as repairing
 from airflow_provider_segtable.table.changes import overwriting
 from airflow_provider_segtable.table.log import committer
-from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.disasters import mixed
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape
 
@@ -50,11 +49,6 @@ REPAIRERS = Shape(appenders=1, appends_each=2, repairers=1)
 def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that short logs expire, and checkpoints keep what these events change."""
     monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
-
-
-def mixed(seed: int) -> Faults:
-    """Locks that get lost, requests that arrive late, replies that do not arrive."""
-    return Faults(random=Random(seed), delay=0.1, expiry=0.1, blind=0.5, lost_reply=0.05, late=0.05)
 
 
 def test_everybody_at_once() -> None:

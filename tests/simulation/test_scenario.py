@@ -22,6 +22,7 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.disasters import harsh, lawless, slow, unheard, wiped
 from tests.simulation.scenario import build, run, shape_of, simulate
 from tests.simulation.world import Shape
 
@@ -138,40 +139,6 @@ def carried_by_a_coarser_cut(storage: MemoryStorage) -> int:
         if isinstance(action, PlanCompleted) and action.plan_id in days:
             carried += sum(s.file_id.chunk != s.id.chunk for s in action.segments)
     return carried
-
-
-def harsh(seed: int) -> Faults:
-    return Faults(
-        random=Random(seed),
-        delay=0.1,
-        error=0.02,
-        lost_reply=0.1,
-        false_exists=0.1,
-        crash=0.01,
-        expiry=0.1,
-        wipe=0.02,
-        deaf=0.3,
-    )
-
-
-def lawless(seed: int) -> Faults:
-    """Locks that get lost all the time, and a coordinator that says they hold."""
-    return Faults(random=Random(seed), delay=0.3, expiry=0.3, deaf=0.5, blind=0.9)
-
-
-def wiped(seed: int) -> Faults:
-    """A coordinator that forgets everything, again and again."""
-    return Faults(random=Random(seed), delay=0.3, expiry=0.1, wipe=0.2, deaf=0.5)
-
-
-def unheard(seed: int) -> Faults:
-    """Replies that get lost, and reads that fail afterwards."""
-    return Faults(random=Random(seed), delay=0.1, error=0.05, lost_reply=0.3, late=0.1, expiry=0.1)
-
-
-def slow(seed: int) -> Faults:
-    """Nothing but delays, so that appends finish after the compaction that began after them."""
-    return Faults(random=Random(seed), delay=0.2)
 
 
 def caught(

@@ -44,8 +44,8 @@ def begin_log(ports: TableContext, definition: TableCreated) -> None:
         found = log.event(n)
         if found is None and isinstance(error, OutcomeUnknown):
             raise CommitUnknown(
-                f"{ports.uri}: the reply to the creation was lost: look whether the table is there; "
-                "if it is not, create it again"
+                f"{ports.uri}: the reply to the creation was lost: look whether the table is "
+                "there; if it is not, create it again"
             ) from error
         if found is None or found.commit != commit_id:
             raise _exists(ports) from None

@@ -141,17 +141,25 @@ def _ended_alone(ports: TableContext) -> Event:
 
 
 def _ended(ports: TableContext, guard: Callable[[], None] = lambda: None) -> Event:
-    """Commit the end of the log, unless another drop has; return its event."""
+    """Commit the end of the log, unless another drop has; return its event.
+
+    Raises:
+        TableGone: another drop ended it, and a new table was created in its place.
+    """
     try:
         state = ports.log.load()
         action, commit_id = _end_of(state), ports.randomness.token()
-        commit_or_raise(ports, state, Change(action=action, commit_id=commit_id, guard=guard))
+        done = commit_or_raise(
+            ports, state, Change(action=action, commit_id=commit_id, guard=guard)
+        )
     except TableGone:
-        pass  # by another drop, or by ours, whose reply was lost
-    end = ports.log.end()
-    if end is None:
-        raise CorruptTable(f"{ports.uri}: the event that dropped the table is lost: run it again")
-    return end
+        end = ports.log.end()  # by another drop, or by ours, whose reply was lost
+        if end is None:
+            raise
+        return end
+    return Event(
+        n=done.n, time=done.state.time, commit=commit_id, author=ports.author, action=action
+    )
 
 
 def _mark(ports: TableContext, end: Event) -> None:

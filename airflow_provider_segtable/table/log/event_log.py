@@ -212,10 +212,11 @@ class EventLog:
         until: Instant | None = None,
     ) -> State | None:
         """Return the last state whose event is ``inside``; None if its events have expired."""
-        base = self._base(most=most, until=until)
-        start = base.n + 1 if base else self.begin()
-        state = base
-        for event, following in self._steps(base, start):
+        begin, state = self.begin(), self._base(most=most, until=until)
+        if state is not None and state.n < begin:  # it came late, of a table that was dropped
+            state = None
+        start = state.n + 1 if state else begin
+        for event, following in self._steps(state, start):
             if not inside(event):
                 break
             state = following
