@@ -12,14 +12,16 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import (
+    CommitUnknown,
     CorruptTable,
     NotATable,
+    OutcomeUnknown,
     TableExists,
     TableGone,
     TableInUse,
     VersionExpired,
 )
-from airflow_provider_segtable.core.log.events import TableCreated, Tagged
+from airflow_provider_segtable.core.log.events import TableCreated, TableDropped, Tagged
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.planning.properties.retention import Retention
@@ -440,3 +442,119 @@ def test_a_killed_creation_is_a_table(place: Place) -> None:
     assert place.table().state().table.name == "second"
     with pytest.raises(TableExists):
         place.create()
+
+
+def test_a_creation_killed_before_its_end_is_dropped_like_any_other(place: Place) -> None:
+    """The old drop's event is still in the marker; it is not taken for the new table's."""
+    first = drop(place.ports())
+    kept = place.storage.read(marker(first.n))
+    place.create().append(rows(range(5)))
+    place.storage.replace(marker(first.n), kept)
+    again = drop(place.ports())
+    assert (again.name, again.rows) == ("second", 5)
+    assert place.paths() == [marker(again.n)]
+    assert place.create().state().n == (again.n or 0) + 1
+
+
+def test_a_drop_beside_one_that_was_faster_says_gone(place: Place) -> None:
+    """It waited for its lock while another one ended the log, and a new table was created."""
+    ports = place.ports()
+    ports.log.load()
+
+    def faster() -> None:
+        drop(place.ports())
+        place.create().append(rows(range(5)))
+
+    late = replace(ports, optional_coordinator=Waiting(ports.coordinator, faster))
+    late.log.remember(ports.log.load())
+    with pytest.raises(TableGone, match="another one was created in its place"):
+        drop(late)
+    assert numbers(place.table()) == [*range(5)]
+
+
+class Waiting:
+    """A coordinator that calls back before it grants a lock."""
+
+    def __init__(self, inner: object, call: Callable[[], None]) -> None:
+        self.inner, self.call = inner, call
+
+    def acquire(self, *given: object, **named: object) -> object:
+        """Grant the lock after the call."""
+        self.call()
+        return self.inner.acquire(*given, **named)  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+def test_a_late_checkpoint_of_the_old_table_spoils_no_version(place: Place) -> None:
+    """Every version of the new table is read from its own first event on."""
+    ports = place.ports()
+    state = ports.log.load()
+    drop(place.ports())
+    made = place.create()
+    made.append(rows(range(5)))
+    ports.log.checkpoint(state)
+    first = made.state().retained_from
+    assert len(place.table().snapshot(version=first).to_arrow()) == 0
+    assert numbers(place.table()) == [*range(5)]
+
+
+def test_an_event_of_an_author_who_was_too_late_is_no_damage(place: Place) -> None:
+    """It lies before a new table, or before an event that is not deleted yet: that is the end."""
+    ports = place.ports()
+    state = ports.log.load()
+    path = event_path(state.n + 1)
+    late = late_event(place, state)
+    drop(place.ports())
+    place.create()
+    place.storage.create(path, late)
+    with pytest.raises(TableGone, match="another one was created in its place"):
+        ports.log.refresh(state)
+    with pytest.raises(TableGone):
+        ports.log.load()
+
+
+def late_event(place: Place, state: State) -> bytes:
+    """Return the next event of a table, as an author with a later clock writes it."""
+    twin = place.copy()
+    commit_or_raise(twin.ports(), state, Change(action=Tagged(name="x", n=state.n), commit_id="x"))
+    return twin.storage.read(event_path(state.n + 1))
+
+
+def test_a_cleaning_of_a_table_that_is_dropped_meanwhile_says_gone(place: Place) -> None:
+    """No version of it is read any more, not even by its history."""
+    ports = place.ports()
+    state = ports.log.load()
+    commit_or_raise(
+        place.ports(),
+        state,
+        Change(action=TableDropped(table_id=state.table.table_id, name="t"), commit_id="d"),
+    )
+    with pytest.raises(TableGone):
+        list(ports.log.history(state.time, state.n))
+
+
+def test_a_lost_reply_to_a_creation_is_not_a_table_that_exists(place: Place) -> None:
+    """Whether it is there is unknown, and that is what is said."""
+    empty = Place(MemoryStorage(), MemoryService(), place.of)
+    ports = replace(empty.ports(), storage=Unanswered(empty.storage))
+    with pytest.raises(CommitUnknown, match="the reply to the creation was lost"):
+        create_table(ports, place.definition)
+    assert empty.create().state().n == 0
+
+
+@dataclass
+class Unanswered:
+    """A storage whose answers to new events are lost, and the requests, too."""
+
+    inner: MemoryStorage
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create what is no event."""
+        if path.startswith(TIMELINE):
+            raise OutcomeUnknown(f"{path}: no reply")
+        self.inner.create(path, data)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
