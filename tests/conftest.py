@@ -6,7 +6,8 @@
 3. Fixtures that several suites share are registered here, once: pytest rewrites the asserts of a
    plugin only if nobody has imported it before.
 4. ``workers.py`` says which tests share a process in a parallel run, and what starts first.
-5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` looks further.
+5. Hypothesis draws the same examples in every run; ``HYPOTHESIS_PROFILE=explore`` draws others, and
+   twenty times as many of each property (``examples.py``).
 """
 
 import atexit
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.class_archive import with_archive
+from tests.examples import DEFAULT, FACTORS, PROFILE
 from tests.workers import UnitScheduling, turn_of
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
@@ -59,8 +61,8 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("explore", deadline=None, max_examples=2000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+settings.register_profile("explore", deadline=None, max_examples=DEFAULT * FACTORS["explore"])
+settings.load_profile(PROFILE)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -108,6 +108,16 @@ def test_nothing_names_a_registry_or_a_machine() -> None:
     assert not found
 
 
+def test_properties_draw_more_where_more_is_asked_for() -> None:
+    """Each property names its examples by ``tests.examples``, so that a profile scales them all."""
+    fixed = [
+        named(path)
+        for path in tracked()
+        if path.name.startswith("test_") and ("max_" + "examples") in path.read_text()
+    ]
+    assert not fixed
+
+
 def test_tests_do_not_sleep_until_it_works() -> None:
     """A test sleeps while it looks for an event, or for a drawn time, never in the hope of one."""
     hopeful = [

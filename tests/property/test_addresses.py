@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segments.roots import roots_of
@@ -20,6 +20,7 @@ from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 from airflow_provider_segtable.data.sort.sorting import run_stages, sort_stages
+from tests.examples import examples
 from tests.unit.data.making import MONTH, MOVE, REWRITE, job, segment_id
 from tests.unit.data.sort_making import days, events, put_in, spec
 
@@ -178,7 +179,7 @@ def world(sizes: Sequence[int], seed: int, grain: int) -> World:
     return World(files, random.Random(seed), rows, list(segments), tables[0].schema)
 
 
-@settings(max_examples=45)
+@examples(45)
 @given(
     sizes=st.lists(st.integers(1, 300), min_size=1, max_size=4),
     seed=st.integers(0, 999),

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.deletes.predicate import Compare, Compares
@@ -31,6 +31,7 @@ from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, S
 from airflow_provider_segtable.core.tables.rollup_kind import Rollup
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity
 from airflow_provider_segtable.testing.builders import created
+from tests.examples import examples
 from tests.property.changes_model import (
     Below,
     First,
@@ -63,7 +64,7 @@ def play(steps: list[Step]) -> Ours:
     return ours
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 2**32))
 def test_changes_commute_with_compactions(seed: int) -> None:
     """After every event of any history readers find exactly what appends and changes left."""
@@ -214,7 +215,7 @@ class Predicates(Ours):
             super().play(step)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32))
 def test_a_predicate_hits_what_was_there_and_nothing_later(seed: int) -> None:
     """In a rollup table rows appended before a delete go, later ones stay, however compacted."""

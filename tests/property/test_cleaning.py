@@ -8,13 +8,14 @@ versions are tagged and untagged. The model remembers the state after every even
 import random
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.events import Action, Cleaned, Swept, Tagged, Untagged
 from airflow_provider_segtable.core.log.families.cleaning_events import Keep, cleanable
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from tests.examples import examples
 from tests.property.test_versions import History
 
 
@@ -107,7 +108,7 @@ class CleanedHistory(History):
         assert read_checkpoint(write_checkpoint(self.state)) == self.state
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.randoms(use_true_random=False))
 def test_kept_versions_stay_whole_and_the_rest_goes(draw: random.Random) -> None:
     """Whatever is cleaned when, no kept version misses a file, and at rest nothing is left over."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.tables.evolution import (
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from tests.examples import examples
 from tests.unit.table.conftest import MemoryService, new_table
 
 WIDER = {"int32": "int64", "float": "double", "int64": "int64"}
@@ -144,7 +145,7 @@ def _value(field: "pa.Field[Any]", at: int) -> Any:
     return f"s{at % 3}" if field.type == pa.string() else at
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.sampled_from(STEPS + MORE), st.integers(0, 11)), max_size=14))
 def test_rows_survive_every_chain_of_changes(steps: list[tuple[str, int]]) -> None:
     """Every version shows the rows and columns of its time, whatever was altered or compacted."""

@@ -2,10 +2,11 @@
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segments.chunks.interval_index import BLOCK, IntervalIndex
+from tests.examples import examples
 from tests.property.test_overshadow_spans import Item, item
 
 
@@ -18,7 +19,7 @@ def check(index: IntervalIndex[Item], naive: dict[tuple[int, int, int], Item]) -
     assert all(block.end == max(i.end for i in block.items) for block in index.blocks)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False), st.sampled_from([(8, 4), (40, 30), (1000, 2)]))
 def test_any_puts_and_drops_equal_a_plain_dictionary(
     draw: random.Random, shape: tuple[int, int]
@@ -43,7 +44,7 @@ def test_any_puts_and_drops_equal_a_plain_dictionary(
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=5, deadline=None)
+@examples(5)
 def test_a_wide_item_over_many_narrow_ones_costs_one_block(seed: int) -> None:
     """A query beside one wide item looks into few blocks, however many items there are."""
     draw = random.Random(seed)

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import GroupState, Timeline
 from airflow_provider_segtable.core.time.interval import Interval
+from tests.examples import examples
 from tests.property.overshadow_model import (
     CHUNK,
     Instants,
@@ -64,7 +65,7 @@ def walk(
         yield timeline, list(present)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False), st.integers(1, 14), st.integers(0, 12))
 def test_random_legal_histories_obey_druids_predicate(
     draw: random.Random, count: int, compactions: int
@@ -80,7 +81,7 @@ def test_random_legal_histories_obey_druids_predicate(
         assert timeline == Timeline.empty().with_changes(add=present)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False), st.integers(1, 8), st.integers(0, 12))
 def test_arbitrary_sets_obey_the_general_rule(draw: random.Random, count: int, groups: int) -> None:
     """Crossing and tying ranges: still one answer, whole groups only, none overlapping."""
@@ -120,7 +121,7 @@ def some_chunks(draw: random.Random) -> list[ChunkKey]:
     return chunks or [ChunkKey(Interval(0, LAST), 1)]
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_versions_and_granularities_win_instant_by_instant(
     draw: random.Random,
@@ -151,7 +152,7 @@ def check_lookup(timeline: Timeline, naive: Instants, asked: Interval | None) ->
     assert set(timeline.visible_chunks(asked)) == {v.chunk for v in found}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False))
 def test_states_follow_the_words(draw: random.Random) -> None:
     """Each group has the state that rule 4 gives it, core sets included."""

@@ -4,10 +4,11 @@ import random
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segments.chunks.spans import BLOCK, Spans
+from tests.examples import examples
 
 
 class Item(NamedTuple):
@@ -40,7 +41,7 @@ def check(spans: Spans[Item], naive: dict[tuple[int, int, int], Item]) -> None:
     assert all(0 < len(block) <= 2 * BLOCK for block in spans.blocks)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False), st.sampled_from([(8, 4), (40, 6), (1000, 2)]))
 def test_any_puts_and_drops_equal_a_plain_list(draw: random.Random, shape: tuple[int, int]) -> None:
     """After each change the items, their cells and every query are those of a fresh build."""
@@ -62,7 +63,7 @@ def test_any_puts_and_drops_equal_a_plain_list(draw: random.Random, shape: tuple
         assert spans.find(new.start, new.end, new.key) == naive.get(new.key)
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.randoms(use_true_random=False))
 def test_splices_across_many_blocks_equal_a_plain_list(draw: random.Random) -> None:
     """A range is emptied and refilled at once, wherever it begins and ends."""

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.table.log import checkpoint_writer
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.testing.builders import created
+from tests.examples import examples
 from tests.property.overshadow_model import Instants, all_groups, segments
 from tests.property.test_overshadow_random import (
     LAST,
@@ -51,7 +52,7 @@ def check(timeline: Timeline, present: list[Segment]) -> None:
             assert timeline.state(key, group) is naive.state(key, group)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.randoms(use_true_random=False), st.booleans())
 def test_packed_chunks_answer_as_decoded_ones(
     draw: random.Random,
@@ -75,7 +76,7 @@ def test_packed_chunks_answer_as_decoded_ones(
             check(timeline, list(present))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.randoms(use_true_random=False))
 def test_a_checkpoint_of_a_changed_checkpoint_is_that_of_its_state(draw: random.Random) -> None:
     """Whatever is copied from the one before: chunks come and go, ids are settled anywhere."""

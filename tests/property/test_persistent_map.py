@@ -2,14 +2,15 @@
 
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.persistent_map import LEAST_DELTA, PersistentMap
+from tests.examples import examples
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.randoms(use_true_random=False), st.sampled_from([5, 60, 4000]))
 def test_any_entries_equal_a_plain_dictionary(draw: random.Random, keys: int) -> None:
     """After each change all entries, their order and number are a dictionary's; old values stay."""
@@ -27,7 +28,7 @@ def test_any_entries_equal_a_plain_dictionary(draw: random.Random, keys: int) ->
     assert mapping == naive
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(1, 200), st.integers(1, 500))
 def test_exactly_the_newest_commits_are_kept(keep: int, events: int) -> None:
     """However many events there were, the ids of the last ``keep`` are known, oldest first."""

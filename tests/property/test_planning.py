@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.deletes.deletion import VectorFile
@@ -48,6 +48,7 @@ from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Poli
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, DEFINITION, created
+from tests.examples import examples
 
 HOURS = 30
 START = BASE - 10 * DAY_US
@@ -333,7 +334,7 @@ def _left(segment_id: SegmentId, found: Planned) -> bool:
     )
 
 
-@settings(max_examples=70, deadline=None)
+@examples(70)
 @given(st.integers(0, 2**32), st.integers(5, 40))
 def test_plans_are_sound_explained_and_come_to_an_end(seed: int, steps: int) -> None:
     """Whatever happens to a table, planning keeps its rules and comes to rest."""

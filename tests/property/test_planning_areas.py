@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.state import State
@@ -28,6 +28,7 @@ from airflow_provider_segtable.planning.ranking.selection import choose
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import candidates_in, plan_all
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from tests.examples import examples
 from tests.property.test_planning import History
 from tests.property.test_planning_regions import Weeks
 
@@ -64,7 +65,7 @@ def check(table: History) -> None:
     assert bool(hasty.chosen) == bool(expected.chosen)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32), st.integers(3, 20))
 def test_areas_of_hours_plan_as_the_whole(seed: int, steps: int) -> None:
     """Whatever happened to the table, and whatever the policy wants."""
@@ -78,7 +79,7 @@ def test_areas_of_hours_plan_as_the_whole(seed: int, steps: int) -> None:
         table.policy = table.some_policy()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2**32), st.integers(3, 15))
 def test_areas_of_weeks_and_months_plan_as_the_whole(seed: int, steps: int) -> None:
     """Also where chunks stick out over the edges of what the policy wants."""

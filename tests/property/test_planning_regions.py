@@ -12,7 +12,7 @@ planner's answer must be
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.locks.lockbox import Generation
@@ -25,6 +25,7 @@ from airflow_provider_segtable.planning.finders.major import plan_major
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.testing.builders import DEFINITION, created
+from tests.examples import examples
 from tests.property.test_planning import History, Row
 
 FIRST = parse_instant("2018-01-01")
@@ -113,7 +114,7 @@ class Weeks(History):
         assert list(violations(self.state)) == []
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 2**32), st.integers(3, 25))
 def test_regions_are_disjoint_and_no_chunk_is_forgotten(seed: int, steps: int) -> None:
     """Each chunk to be cut anew is in one plan or has a reason, and plans never overlap."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.events import Action, PlanCompleted, VersionRestored
@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.log.families.restore_events import restorati
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from tests.examples import examples
 from tests.property.test_cleaning import CleanedHistory, shown
 from tests.property.test_versions import Row
 
@@ -91,7 +92,7 @@ def played(history: RestoredHistory, steps: int) -> None:
         history.draw.choice(kinds)()
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.randoms(use_true_random=False))
 def test_a_restored_version_shows_what_it_showed(draw: random.Random) -> None:
     """Whatever happened since, and whatever happens then, every row is there exactly once."""

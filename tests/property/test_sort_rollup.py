@@ -5,7 +5,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
@@ -22,6 +22,7 @@ from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.data.rollup.distinct import groups, noted
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input, visible
 from airflow_provider_segtable.data.table_kinds.rollup_arrow import RollupArrow
+from tests.examples import examples
 from tests.property import rollup_model as model
 from tests.unit.data.making import VERSION
 from tests.unit.data.sort_making import sort, sort_key, spec
@@ -51,7 +52,7 @@ def split(files: MemoryFiles, rows: pa.Table, parts: int) -> tuple[Segment, ...]
     return tuple(segments)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     rows=model.rows(60).filter(lambda rows: rows.num_rows),
     parts=st.integers(1, 4),

@@ -4,12 +4,13 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
+from tests.examples import examples
 from tests.unit.data.making import MONTH, rich
 from tests.unit.data.sort_making import (
     check,
@@ -40,7 +41,7 @@ def inputs(sizes: list[int], seed: int, grain: int) -> tuple[MemoryFiles, list[p
         return files, tables, put_in(files, tables)
 
 
-@settings(max_examples=35)
+@examples(35)
 @given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=5),
     seed=st.integers(0, 99),
@@ -68,7 +69,7 @@ def test_rows_come_out_as_python_sorts_them(
     check(files, results, tables, what)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(
     sizes=st.lists(st.integers(1, 400), min_size=1, max_size=4),
     seed=st.integers(0, 99),
@@ -99,7 +100,7 @@ def test_z_order_keeps_rows_and_groups_equals(
         assert changes == max(0, len(set(keys)) - 1)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(seed=st.integers(0, 99), memory=memories, order=st.sampled_from(["money,day", "raw,ratio"]))
 def test_all_types_go_along(seed: int, memory: int, order: str) -> None:
     """Nested values, decimals, binaries and nulls survive, and decimals can be sorted by."""
@@ -109,7 +110,7 @@ def test_all_types_go_along(seed: int, memory: int, order: str) -> None:
     check(files, sort(files, put_in(files, tables), what), tables, what)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(seed=st.integers(0, 99), order=st.sampled_from(["carrier,flight", "tail", ""]))
 def test_sorting_again_changes_nothing(seed: int, order: str) -> None:
     """What is sorted already comes out in the same order, with fewer rows read."""

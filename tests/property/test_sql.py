@@ -10,7 +10,7 @@ from decimal import Decimal
 import duckdb
 import pyarrow as pa
 import sqlglot
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.deletes.predicate import (
@@ -31,6 +31,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
 )
 from airflow_provider_segtable.data.arrow.arrow_predicates import matches
 from airflow_provider_segtable.data.sql.sql_predicates import parse_predicate, to_sql
+from tests.examples import examples
 
 DATABASE = duckdb.connect(config={"threads": 1})
 DATABASE.execute("SET TimeZone = 'UTC'")
@@ -117,7 +118,7 @@ def by_duckdb(table: pa.Table, predicate: Predicate) -> list[bool | None]:
 
 
 @given(predicates)
-@settings(max_examples=200)
+@examples(200)
 def test_what_is_written_is_read_back(predicate: Predicate) -> None:
     """A predicate written as SQL, or as JSON, is read as the same predicate."""
     assert parse_predicate(to_sql(predicate), SCHEMA) == predicate
@@ -125,14 +126,14 @@ def test_what_is_written_is_read_back(predicate: Predicate) -> None:
 
 
 @given(rows, predicates)
-@settings(max_examples=100)
+@examples(100)
 def test_arrow_answers_as_a_database_does(table: pa.Table, predicate: Predicate) -> None:
     """For each row Arrow says true, false or unknown exactly where DuckDB does."""
     assert matches(table, predicate).to_pylist() == by_duckdb(table, predicate)
 
 
 @given(rows, predicates)
-@settings(max_examples=100)
+@examples(100)
 def test_no_row_that_matches_is_out_of_reach(table: pa.Table, predicate: Predicate) -> None:
     """Every row that a predicate holds for is within its reach, and at a time when it may hold."""
     first, last = reach(predicate, "at")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
@@ -39,6 +39,7 @@ from airflow_provider_segtable.core.segments.roots import roots_of
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.time.interval import HOUR_US, Granularity, Interval
 from airflow_provider_segtable.testing.builders import DEFINITION, created
+from tests.examples import examples
 
 Row = tuple[int, int]
 HOURS = 60
@@ -263,7 +264,7 @@ def inflight(plan: Plan, version: int, inputs: tuple) -> PlanInflight:  # type: 
     )
 
 
-@settings(max_examples=75, deadline=None)
+@examples(75)
 @given(st.randoms(use_true_random=False))
 def test_no_row_is_lost_or_doubled_whatever_completes_when(draw: random.Random) -> None:
     """Each appended row is visible exactly once after every event of any history."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -35,6 +35,7 @@ from airflow_provider_segtable.spark.writes import dataframe_rollup as in_spark
 from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest
 from airflow_provider_segtable.spark.writes.sketch_compaction import spark_rollup
 from airflow_provider_segtable.table.table import Table
+from tests.examples import examples
 from tests.property import rollup_model as model
 
 pytestmark = [pytest.mark.spark, pytest.mark.zookeeper]
@@ -46,7 +47,7 @@ def in_arrow(df: DataFrame, like: pa.Schema) -> pa.Table:
 
 
 @given(rows=model.rows(), granularity=st.sampled_from(list(QueryGranularity)))
-@settings(max_examples=12, deadline=None)
+@examples(12)
 def test_spark_and_arrow_agree(
     spark: SparkSession, granularity: QueryGranularity, rows: pa.Table
 ) -> None:

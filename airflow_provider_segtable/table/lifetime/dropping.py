@@ -11,8 +11,9 @@
 4. Deleted are: data files, deletion vectors, hints, the coordinator's records, last the events and
    older markers. While an event is left, no table can be created there. Only files whose names
    segtable gives are deleted (``table.lifetime.own_files``); the others are kept and named.
-5. The files are listed before the log is asked whether a new table begins at the marker. So
-   a dropper that was paused never deletes the new table's files.
+5. The files are listed before the log is asked whether a new table begins at the marker, or has
+   begun there and put a later marker. So a dropper that was paused deletes no file of a later
+   table, and no later marker: numbers would be used twice.
 6. Every step may be repeated: a drop that was killed is finished by another one, which also deletes
    what authors left who came too late for the first.
 
@@ -85,11 +86,25 @@ def drop(ports: TableContext, *, force: bool = False, dry_run: bool = False) -> 
         end = _ended(ports) if force else _ended_alone(ports)
     _mark(ports, end)
     files = [each for each in list_files(ports.storage) if is_own(each.path)]
-    if ports.log.event(end.n + 1) is None:  # rule 5
+    if _is_newest(ports, end):
         _delete(ports, end, [each.path for each in files])
     else:
         ports.coordinator.forget(dropped(end).table_id)
     return replace(told, n=end.n)
+
+
+def _is_newest(ports: TableContext, end: Event) -> bool:
+    """Return whether no table was created after the end of this one (rule 5).
+
+    A later marker is put before the events below it are deleted, so it is looked for afterwards.
+    """
+    following = end.n + 1
+    if ports.log.event(following) is not None:
+        return False
+    overtaken = ports.log.first() > following
+    if overtaken:
+        ports.storage.delete(expired_path(following))
+    return not overtaken
 
 
 def _told(ports: TableContext, end: Event | None) -> DropResult:

@@ -390,12 +390,11 @@ class EventLog:
             CorruptTable: its checkpoints are lost.
         """
         dropped = self.kept(first)
-        if self._begins(first):
+        if self._begins(first) or self.first() > first:
             return
         if dropped:
             raise gone(self.storage.uri, dropped)
-        if self.first() == first:
-            raise unreadable(self.storage.uri, CHECKPOINTS, first)
+        raise unreadable(self.storage.uri, CHECKPOINTS, first)
 
     def _begins(self, n: int) -> bool:
         """Return whether a table was created by event ``n``, after another one was dropped."""

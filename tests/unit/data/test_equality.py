@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.data.arrow.equality import Keys
+from tests.examples import examples
 
 NAN = float("nan")
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
@@ -36,7 +37,7 @@ def plain(row: tuple[object, ...]) -> tuple[object, ...]:
 
 
 @given(rows, rows, st.booleans())
-@settings(max_examples=200)
+@examples(200)
 def test_keys_are_found_as_by_comparing_each_with_each(
     given_rows: list[tuple[object, ...]],
     others: list[tuple[object, ...]],

@@ -368,6 +368,32 @@ def test_a_paused_drop_spares_the_new_table(place: Place) -> None:
     assert not verify(place.ports()).findings
 
 
+@pytest.mark.parametrize("later", ["dropped", "cleaned"])
+def test_a_paused_drop_spares_what_came_after_the_new_table_began(place: Place, later: str) -> None:
+    """Its first event is gone again, by a drop or a cleaning: a later marker tells of it."""
+    markers: list[str] = []
+
+    def go_on() -> None:
+        drop(place.ports())
+        made = place.create()
+        begun = event_path(made.state().n)
+        for turn in range(4):
+            made.append(rows(range(turn, turn + 1)))
+        if later == "dropped":
+            markers.append(marker(drop(place.ports()).n))
+        else:
+            made.ports.clock.sleep(3600)
+            clean(made.ports, retention=Retention(hours=0, versions=1, orphan_hours=0))
+        assert begun not in place.paths()
+
+    storage = PausedListing(place.storage, go_on)
+    drop(replace(place.ports(), storage=storage, files=RootedFiles(place.storage)))
+    if later == "dropped":
+        assert place.paths() == markers
+    else:
+        assert numbers(place.table()) == [*range(4)]
+
+
 @dataclass
 class PausedListing:
     """A storage that calls back when the marker has been put, at the next look into the log."""
