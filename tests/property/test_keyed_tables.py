@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
@@ -34,6 +34,7 @@ from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import create_table
+from tests.examples import examples
 
 FIRST_US = 1_356_998_400_000_000
 SCHEMA = pa.schema(
@@ -184,7 +185,7 @@ class World:
         return found
 
 
-@settings(max_examples=12, deadline=None)
+@examples(12)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(["", "seq"]),

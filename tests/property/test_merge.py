@@ -8,12 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.data.merge.merge_runs import merge_runs, read_runs
 from airflow_provider_segtable.data.merge.root_orders import Root
+from tests.examples import examples
 from tests.property.merge_model import FIXED, File, Record, roots_of, rules, run_of, schema, visible
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -86,7 +87,7 @@ def shuffled(chance: random.Random, some: Sequence[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["latest", "partial_update"])
-@settings(max_examples=250)
+@examples(250)
 @given(seed=seeds)
 def test_readers_see_what_the_rules_say(*, partial: bool, seed: int) -> None:
     """A merge of runs, in any order and any batches, shows the rows of the records' own merge."""
@@ -99,7 +100,7 @@ def test_readers_see_what_the_rules_say(*, partial: bool, seed: int) -> None:
 
 
 @pytest.mark.parametrize("partial", [False, True], ids=["latest", "partial_update"])
-@settings(max_examples=250)
+@examples(250)
 @given(seed=seeds)
 def test_merging_is_associative(*, partial: bool, seed: int) -> None:
     """Merging merges of any parts, in any order, stores the same rows as merging all at once."""
@@ -115,7 +116,7 @@ def test_merging_is_associative(*, partial: bool, seed: int) -> None:
     assert [row for table in runs[0] for row in table.to_pylist()] == once
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seed=seeds)
 def test_forgotten_tombstones_change_no_read(seed: int) -> None:
     """A base compaction that drops tombstones shows the same rows, also after newer records."""

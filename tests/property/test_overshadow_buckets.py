@@ -4,13 +4,14 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.segments.numbering import NARROW, WIDE
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline, Visible
 from airflow_provider_segtable.core.time.interval import Interval
+from tests.examples import examples
 from tests.property.overshadow_model import segments
 from tests.property.test_overshadow_random import legal_family, walk
 
@@ -35,7 +36,7 @@ def alone(present: Iterable[Segment], bucket: int) -> Timeline:
     return Timeline.empty().with_changes(add=(s for s in present if s.id.bucket == bucket))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False), st.integers(1, 3))
 def test_each_bucket_is_a_timeline_of_its_own(draw: random.Random, buckets: int) -> None:
     """Whatever comes and goes, one bucket's segments never hide or show another's."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
@@ -26,6 +26,7 @@ from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.table import Table
+from tests.examples import examples
 from tests.unit.table.conftest import SCHEMA, new_table
 
 HOURS = 4
@@ -221,7 +222,7 @@ def played(seed: int, length: int) -> History:
     return history
 
 
-@settings(max_examples=6, deadline=None)
+@examples(6)
 @given(st.integers(0, 2**32), st.integers(3, 18))
 def test_every_window_is_what_the_model_says(seed: int, length: int) -> None:
     """Rows added and changes are exact in every kept window, and cleaned windows are refused."""

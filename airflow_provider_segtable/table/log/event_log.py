@@ -38,14 +38,8 @@ from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
+from airflow_provider_segtable.table.log import log_errors
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
-from airflow_provider_segtable.table.log.log_errors import (
-    expired,
-    gone,
-    no_table,
-    replaced,
-    unreadable,
-)
 
 TIMELINE = "_segtable/timeline"
 CHECKPOINTS = "_segtable/checkpoints"
@@ -122,10 +116,10 @@ class EventLog:
             first = self.first()
             if first <= start:
                 if state is None:
-                    raise no_table(self.storage.uri)
+                    raise log_errors.no_table(self.storage.uri)
                 return state
             base = self._base(first=first)
-        raise unreadable(self.storage.uri, CHECKPOINTS, self.first())
+        raise log_errors.unreadable(self.storage.uri, CHECKPOINTS, self.first())
 
     def refresh(self, state: State) -> State:
         """Return ``state`` with all later events applied; errors as ``load``."""
@@ -165,10 +159,10 @@ class EventLog:
     def _present(self, state: State, before: State | None) -> State:
         """Return the newest state, of the same table as an earlier one, and cache it."""
         if before is not None and before.table.table_id != state.table.table_id:
-            raise replaced(self.storage.uri, before)
+            raise log_errors.replaced(self.storage.uri, before)
         self.remember(state)
         if state.dropped:
-            raise gone(self.storage.uri, self._drop())
+            raise log_errors.gone(self.storage.uri, self._drop())
         return state
 
     def at(self, n: int) -> State:
@@ -187,7 +181,7 @@ class EventLog:
         """Return the state after event ``n``, given the newest one; errors as ``at``."""
         for _ in range(TRIES):
             if not newest.keeps(n):
-                raise expired(self.storage.uri, f"version {n}", newest)
+                raise log_errors.expired(self.storage.uri, f"version {n}", newest)
             found = self._tagged(n, newest) or self._last(lambda event: event.n <= n, most=n)
             if found is not None and found.n == n:
                 return found
@@ -241,7 +235,7 @@ class EventLog:
                 return found
             if found is not None or self._oldest_time() > time:
                 break
-        raise expired(self.storage.uri, f"the version of {iso(time)}", newest)
+        raise log_errors.expired(self.storage.uri, f"the version of {iso(time)}", newest)
 
     def _oldest_time(self) -> Instant:
         oldest = self.event(self.first())
@@ -264,7 +258,7 @@ class EventLog:
             yield None, state
         for event, state in self._steps(base, start):
             if state.dropped:
-                raise gone(self.storage.uri, event)
+                raise log_errors.gone(self.storage.uri, event)
             yield event, state
         if state is None or self.first() > start:
             raise StorageError(f"{self.storage.uri}: the log expired while it was read; try again")
@@ -304,10 +298,7 @@ class EventLog:
             n += 1
 
     def _steps(self, base: State | None, start: int) -> Iterator[tuple[Event, State]]:
-        """Yield events from number ``start``, each with the state after it.
-
-        What cannot follow is no damage if it expired meanwhile (rule 4): that is the end, too.
-        """
+        """Yield events with the states after them; one that cannot follow as it expired ends it."""
         state = base
         try:
             for event in self.events(start):
@@ -381,9 +372,9 @@ class EventLog:
         return None
 
     def _require_beginning(self, first: int) -> None:
-        """Refuse a log whose first events expired, unless a table begins there, or begins later.
+        """Refuse a log whose first events expired, unless a table begins there, or later.
 
-        The marker is read before the event: a creation empties the marker after its event.
+        The marker is read first: a creation empties it after its event.
 
         Raises:
             TableGone: the log ended there.
@@ -393,8 +384,8 @@ class EventLog:
         if self._begins(first) or self.first() > first:
             return
         if dropped:
-            raise gone(self.storage.uri, dropped)
-        raise unreadable(self.storage.uri, CHECKPOINTS, first)
+            raise log_errors.gone(self.storage.uri, dropped)
+        raise log_errors.unreadable(self.storage.uri, CHECKPOINTS, first)
 
     def _begins(self, n: int) -> bool:
         """Return whether a table was created by event ``n``, after another one was dropped."""
