@@ -66,16 +66,16 @@ def reader(world: World, _: int) -> Callable[[Actor], None]:
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while not world.settled():
-            tolerate(actor, "read", lambda: _read(world, ports, actor))
+            tolerate(actor, "read", lambda: _read(world, ports, actor, actor.uniform()))
             actor.sleep(actor.uniform())
 
     return run
 
 
-def _read(world: World, ports: TableContext, actor: Actor) -> None:
+def _read(world: World, ports: TableContext, actor: Actor, luck: float) -> None:
     head = world.head(ports)
     kept = sorted({*range(head.retained_from, head.n + 1), *head.tags.values()})
-    n = kept[int(actor.uniform() * len(kept))]
+    n = kept[int(luck * len(kept))]
     try:
         wrong = next(world.ledger.differences(Table(ports).snapshot(version=n)), None)
     except NotFound:

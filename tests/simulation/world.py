@@ -128,12 +128,12 @@ class World:
         )
 
     def ports(self, actor: Actor) -> TableContext:
-        """Return one incarnation's ports, which had the table open before anything went wrong.
+        """Return one incarnation's ports.
 
-        So they never take another table in its place for this one.
+        Where tables are dropped, they had this one open: so they never take the next one for it.
         """
         ports = self.connected(actor)
-        if self.ledger.checked is not None:
+        if self.ledger.checked is not None and (self.shape.droppers or self.life):
             ports.log.remember(self.ledger.checked)
         return ports
 
