@@ -157,7 +157,7 @@ class World:
                 row_filter=self.row_filter(segment),
                 addressed=True,
             )
-            for row in pa.Table.from_batches(batches).to_pylist():
+            for row in (row for batch in batches for row in batch.to_pylist()):
                 address = (row.pop(ROOT), row.pop(ROW))
                 assert address not in found
                 found[address] = row
