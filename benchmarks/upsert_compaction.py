@@ -119,6 +119,7 @@ def take_turns(
                 if not line:
                     raise SystemExit(f"{name} ended; its message is above")
                 found[name].append(json.loads(line))
+                print(f"{name}: {line.strip()}", file=sys.stderr)
     finally:
         for way in ways.values():
             way.stdin.close()

@@ -11,6 +11,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     GROUPS_ONLY,
     OP,
     ROOT_PARTITION,
+    UPSERT,
     ColumnGroup,
     MergeEngine,
     MergeRules,
@@ -91,6 +92,11 @@ def test_a_row_of_groups_alone_stays_one() -> None:
     base = [*merge_runs([[paid], [row]], JOIN, ROOTS, drop_tombstones_before=601)]
     assert [found[OP] for found in rows(iter(base))] == [GROUPS_ONLY]
     assert len(rows(read_runs([base], JOIN, ROOTS, ["id"]))) == 1
+    priced = run(3, JOIN, id=[1], price=[1], priced=[1], paid=[None], paid_at=[None])
+    both = rows(merge_runs([base, [priced]], JOIN, ROOTS))
+    assert [found[OP] for found in both] == [UPSERT]
+    both = rows(merge_runs([[priced], [paid], [row]], JOIN, ROOTS, drop_tombstones_before=601))
+    assert [(found[OP], found[ROOT_PARTITION]) for found in both] == [(GROUPS_ONLY, 5)]
     refund = run(4, JOIN, [True], id=[1], price=[None], priced=[None], paid=[None], paid_at=[3])
     assert rows(read_runs([base, [refund]], JOIN, ROOTS, ["id"])) == []
 
