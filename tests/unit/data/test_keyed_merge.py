@@ -8,8 +8,10 @@ import pytest
 
 from airflow_provider_segtable.core.errors import CorruptTable, InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+    AT_OF,
     GROUPS_ONLY,
     OP,
+    ROOT_OF,
     ROOT_PARTITION,
     UPSERT,
     ColumnGroup,
@@ -83,6 +85,19 @@ def test_three_writers_fill_one_row() -> None:
     gone = run(4, JOIN, [True], id=[1], price=[None], priced=[5], paid=[None], paid_at=[None])
     found = rows(read_runs([[late], [gone], [payment], [order]], JOIN, ROOTS, names))
     assert found == [{"id": 1, "price": None, "paid": 7}]
+
+
+def test_a_row_of_one_record_keeps_no_orders() -> None:
+    """Registers have roots of their own only where they come from another record than the row."""
+    how = MergeRules(key=("id",), ordering="seq", engine=MergeEngine.PARTIAL_UPDATE)
+    whole = run(1, how, id=[1, 2], seq=[5, 5], x=[1, 1], y=[1, 1])
+    part = run(2, how, id=[1, 2], seq=[6, 6], x=[2, 2], y=[None, 2])
+    names = [ROOT_PARTITION, ROOT_OF + "x", ROOT_OF + "y", AT_OF + "x", AT_OF + "y"]
+    found = pa.concat_tables(merge_runs([[part], [whole]], how, ROOTS)).select(names).to_pylist()
+    assert [[*row.values()] for row in found] == [
+        [2, None, 1, None, 5],
+        [2, None, None, None, None],
+    ]
 
 
 def test_a_row_of_groups_alone_stays_one() -> None:
