@@ -183,7 +183,9 @@ def test_a_table_follows_another(source: SparkSession, table: Table, tmp_path: P
     other = Table.create(
         str(tmp_path / "other"), schema=EVENTS, time_column="at", zookeeper=ZOOKEEPER
     )
-    arriving = source.readStream.format("segtable").load(table.ports.uri)
+    table.advance_consumer("copy", 0)
+    reader = source.readStream.format("segtable").option("consumer", "copy")
+    arriving = reader.load(table.ports.uri)
 
     def stream(rows: DataFrame = arriving, checkpoint: str = "checkpoint") -> int:
         writer = rows.writeStream.format("segtable").option("zookeeper", ZOOKEEPER)
@@ -197,6 +199,8 @@ def test_a_table_follows_another(source: SparkSession, table: Table, tmp_path: P
     table.append(table.scan(where="n < 4").to_arrow())
     assert stream() == 93
     assert other.state().n == 2
+    assert stream() == 93
+    assert table.scan(consumer="copy").count() == 0
     with pytest.raises(StreamingQueryException, match=r"SchemaMismatch: .*missing: n, a\.b"):
         stream(arriving.select("at"), "elsewhere")
     with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: a stream has no end"):

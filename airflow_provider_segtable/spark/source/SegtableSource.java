@@ -94,6 +94,9 @@ public class SegtableSource
 
     /** Returns a DataFrame of what came after a version, up to another one; "" is the beginning. */
     Object rows(Object session, String after, String upTo);
+
+    /** Notes that a version and all before it were processed. */
+    Object done(String upTo);
   }
 
   /** A table that a stream is written to. */
@@ -354,6 +357,10 @@ public class SegtableSource
       String after = start.isDefined() ? ((Offset) start.get()).json() : "";
       Dataset rows = (Dataset) checked(feed.rows(session, after, end.json()));
       return session.internalCreateDataFrame(rows.queryExecution().toRdd(), schema, true);
+    }
+
+    public void commit(Offset end) {
+      checked(feed.done(end.json()));
     }
 
     public void stop() {}

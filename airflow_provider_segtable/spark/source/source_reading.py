@@ -6,7 +6,7 @@
 2. Spark plans a query more than once while it runs; the last plan's frame is kept for that.
 3. A feed's offset is a version. Its first batch is what the request asks for; without a start that
    is the whole table. Each later one is the window since the batch before. Columns are those that
-   the table had when the stream was started.
+   the table had when the stream was started. A consumer advances to what Spark has processed.
 """
 
 from dataclasses import dataclass, field, replace
@@ -33,6 +33,7 @@ from airflow_provider_segtable.spark.source.jvm_answers import (
 from airflow_provider_segtable.spark.source.pushed_filters import time_condition
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.window import settled, version_read
+from airflow_provider_segtable.table.versions.consumers import advance
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject
@@ -162,3 +163,9 @@ class SourceFeed:
         if after:
             request = replace(request, since_version=int(after), since=None, consumer=None)
         return java_of(Asked.of(self.ports, request).rows(session_of(self.context, session)))
+
+    @answered
+    def done(self, up_to: str) -> None:
+        """Advance the consumer, if the stream reads as one."""
+        if self.request.consumer is not None:
+            advance(self.ports, self.request.consumer, int(up_to))
