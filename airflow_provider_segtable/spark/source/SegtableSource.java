@@ -154,7 +154,7 @@ public class SegtableSource
     }
     Map options = options(parameters);
     Target target = (Target) checked(tables.receive(context.sparkSession(), options));
-    return new Received(target);
+    return new Received((SparkSession) context.sparkSession(), target);
   }
 
   static BaseRelation relation(SQLContext context, Object answer) {
@@ -372,9 +372,11 @@ public class SegtableSource
 
   /** A target as Spark's streaming sink. */
   public static class Received implements Sink {
+    private final SparkSession started; // a micro-batch has a copy, which knows no streams
     private final Target target;
 
-    Received(Target target) {
+    Received(SparkSession started, Target target) {
+      this.started = started;
       this.target = target;
     }
 
@@ -388,7 +390,7 @@ public class SegtableSource
       try {
         checked(target.add(query, batch, plain));
       } catch (RuntimeException error) {
-        StreamingQuery stream = session.streams().get(query);
+        StreamingQuery stream = started.streams().get(query);
         if (stream != null && !stream.isActive()) throw stopped();
         throw error;
       }

@@ -7,6 +7,7 @@
 3. A way to read that ``read_request`` learns is one line in ``_READS``.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -123,6 +124,7 @@ def _parsed(
     uri = rest.pop("path", None)
     if not uri:
         raise InvalidInput("the table's path is missing: give load(path) or option('path', ...)")
+    uri = re.sub(r"^file:/(?!/)", "file:///", uri)  # as Hadoop writes paths
     stores = {name for name in rest if name.startswith(_STORAGE)}
     place = Place(
         uri=uri,

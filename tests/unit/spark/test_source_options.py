@@ -43,6 +43,7 @@ def test_a_read_has_the_arguments_of_a_read_request() -> None:
         checked=False,
     )
     assert to_read({"path": "t"})[1] == ReadRequest()
+    assert to_read({"path": "file:/lake/t"})[0].uri == "file:///lake/t"
 
 
 @pytest.mark.parametrize(
