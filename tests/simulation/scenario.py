@@ -60,6 +60,7 @@ from tests.simulation.droppers import (
     successor,
     until_gone,
 )
+from tests.simulation.followers import follower
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import NEVER, Shape, World
 
@@ -159,6 +160,7 @@ def populate(world: World) -> None:
         (reader, shape.readers, 1_000_000),
         (tagger, shape.taggers, 1_000_000),
         (repairer, shape.repairers, 1_000_000),
+        (follower, shape.followers, 1_000_000),
         (dropper, shape.droppers, 2_000_000),
         (creator, min(shape.droppers, 1), 0),
     ):
@@ -264,6 +266,7 @@ def shape_of(seed: int) -> Shape:
         repairers=random.choice((0, 0, 1)),
         droppers=random.choice((0, 0, 0, 1, 2)),
         drops=random.choice((1, 1, 2)),
+        followers=random.choice((0, 0, 1)),
     )
 
 

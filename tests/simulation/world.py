@@ -64,6 +64,7 @@ class Shape:
     repairers: int = 0
     droppers: int = 0
     drops: int = 1
+    followers: int = 0
 
 
 @dataclass(slots=True)

@@ -1,0 +1,101 @@
+"""A follower of windows beside everybody who writes, compacts, restores and cleans."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from airflow_provider_segtable.core.log.events import VersionRestored
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.read_request import ReadRequest
+from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.table.log import committer
+from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.reads import change_feed, window
+from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.scenario import build, run
+from tests.simulation.world import Shape
+
+FOLLOWED = Shape(
+    appenders=2,
+    appends_each=3,
+    compactors=2,
+    chunks=1,
+    asks=1,
+    cleaners=1,
+    changers=2,
+    changes_each=2,
+    overwriters=1,
+    overwrites_each=2,
+    alterers=1,
+    alterations_each=2,
+    restorers=1,
+    restores_each=2,
+    followers=1,
+)
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short logs expire."""
+    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
+
+
+def mixed(seed: int) -> Faults:
+    """Crashes, locks that get lost, requests that arrive late, replies that do not arrive."""
+    return Faults(random=Random(seed), delay=0.1, expiry=0.1, lost_reply=0.05, late=0.05)
+
+
+def test_a_copy_by_changes_is_the_table() -> None:
+    """After each window, whatever was compacted, cleaned and restored meanwhile."""
+    for seed in range(3):
+        run(build(seed, FOLLOWED, mixed(seed)))
+
+
+def restores_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore is taken for an event that changes no row."""
+    right = change_feed.effects
+    monkeypatch.setattr(
+        change_feed,
+        "effects",
+        lambda action: () if isinstance(action, VersionRestored) else right(action),
+    )
+
+
+def consumers_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cleaners do not ask for consumers."""
+    monkeypatch.setattr(cleaning, "_held", lambda *_: ())
+
+
+def everything_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The feed begins an event too early."""
+    right = window.start_read
+
+    def early(log: EventLog, request: ReadRequest, end: State) -> State | None:
+        start = right(log, request, end)
+        return log.at(start.n - 1) if start and start.n > end.retained_from else start
+
+    monkeypatch.setattr("airflow_provider_segtable.table.table.start_read", early)
+
+
+@pytest.mark.parametrize(
+    ("plant", "message"),
+    [
+        (restores_unnoticed, "by its changes"),
+        (consumers_unnoticed, "yet to read was cleaned"),
+        (everything_added, "by its changes"),
+    ],
+)
+def test_planted_errors_are_seen(
+    plant: Callable[[pytest.MonkeyPatch], None], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower finds each of them, in one of a few seeds."""
+    plant(monkeypatch)
+    found = []
+    for seed in range(4):
+        try:
+            run(build(seed, FOLLOWED, mixed(seed)))
+        except AssertionError as error:
+            found.append(str(error))
+            break
+    assert any(message in text for text in found), found
