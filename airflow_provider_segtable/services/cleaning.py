@@ -114,11 +114,16 @@ class CleaningRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """The findings of one read of the table."""
+    """The findings of one read of the table.
+
+    ``given_up`` are the consumers whose positions were read and found too old: versions by name.
+    The head may have others, which came while the log was read.
+    """
 
     head: State
     found: Cleanable
     run: CleaningRun
+    given_up: Mapping[str, int]
 
     @property
     def worth_an_event(self) -> bool:
@@ -198,7 +203,8 @@ def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Lo
         log_from=log_from,
         log_files=log_files,
     )
-    return _Look(head=head, found=found, run=run)
+    given_up = passed_over(newest, found.retained_from)
+    return _Look(head=head, found=found, run=run, given_up=given_up)
 
 
 def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[list[State], State]:
@@ -291,7 +297,7 @@ def _cleaned(ports: TableContext, look: _Look) -> State | None:
         retained_from=found.retained_from,
         ids=found.ids,
         tags=head.tags,
-        consumers=passed_over(head, found.retained_from),
+        consumers=look.given_up,
     )
     change = Change(action=action, commit_id=ports.randomness.token())
     match try_commit(ports, head, change):

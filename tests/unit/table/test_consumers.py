@@ -1,5 +1,9 @@
 """Consumers: positions of readers in the log, which cleaning honours for a bounded time."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from airflow_provider_segtable.core.errors import (
@@ -16,6 +20,7 @@ from airflow_provider_segtable.health.doctor import examine
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
+from airflow_provider_segtable.table.log.event_log import CHECKPOINTS
 from airflow_provider_segtable.table.table import Table
 from tests.unit.table.conftest import rows
 from tests.unit.table.test_windows import added, compacted
@@ -143,3 +148,33 @@ def test_the_doctor_finds_consumers_that_lag(table: Table) -> None:
     table.ports.clock.sleep(DAY)
     kept(table)
     assert "its position, version 2, was cleaned" in codes(table)["lost-consumer"]
+
+
+class DuringLook:
+    """A storage that lets another process act while a cleaner reads the log, after its head."""
+
+    def __init__(self, inner: object, act: Callable[[], object]) -> None:
+        self.inner, self.acts = inner, [act]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def list(self, prefix: str, **given: Any) -> Any:
+        """Let the other act first, once."""
+        if prefix == CHECKPOINTS and self.acts:
+            self.acts.pop()()
+        return self.inner.list(prefix, **given)  # type: ignore[attr-defined]
+
+
+def test_a_consumer_that_comes_while_a_cleaner_reads_keeps_its_position(table: Table) -> None:
+    """The cleaner has seen its event, but did not weigh it: it looks again."""
+    compacted(table, "major")
+    table.ports.clock.sleep(DAY)
+    racing = DuringLook(table.ports.storage, lambda: table.advance_consumer("billing", 2))
+    run = clean(
+        replace(table.ports, storage=racing),  # type: ignore[arg-type]
+        retention=Retention(hours=0, versions=1, orphan_hours=0),
+    )
+    assert not racing.acts
+    assert run.retained_from == 2
+    assert added(table.scan(consumer="billing")) == [*range(20, 40)]
