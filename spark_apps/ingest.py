@@ -7,7 +7,9 @@
     spark-submit $APP --table URI --zookeeper ADDRESS --source folder \
         --format csv --checkpoint folder --trigger available-now
 
-With ``--commit-id`` a repeated run appends or overwrites once; a stream always appends once.
+A table with a primary key is upserted; ``--deleted`` names the column of the rows that says which
+of them delete their key. With ``--commit-id`` a repeated run appends or overwrites once; a stream
+always appends once.
 """
 
 import argparse
@@ -16,10 +18,12 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, RowsChanged
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.spark.driver.application import DONE, App, Outcome, pair, parser, run
 from airflow_provider_segtable.spark.reads.input_source import read_source, read_stream_source
@@ -56,6 +60,19 @@ def arguments() -> argparse.ArgumentParser:
         help="of Spark's reader, e.g. nullValue=NA",
     )
     made.add_argument("--commit-id", help="equal ids append or overwrite once")
+    _add_overwrite(made)
+    made.add_argument(
+        "--deleted",
+        metavar="COLUMN",
+        help="boolean column of the rows, not of the table: they delete their key (primary key)",
+    )
+    made.add_argument("--rows-per-segment", type=int, help="rows a segment, about")
+    made.add_argument("--checkpoint", metavar="DIR", help="read as a stream; its state is here")
+    made.add_argument("--trigger", default="available-now", help="or an interval: '10 seconds'")
+    return made
+
+
+def _add_overwrite(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--overwrite",
         metavar="START/END",
@@ -71,10 +88,6 @@ def arguments() -> argparse.ArgumentParser:
         action="store_true",
         help="report how many rows an overwrite would replace, write nothing",
     )
-    made.add_argument("--rows-per-segment", type=int, help="rows a segment, about")
-    made.add_argument("--checkpoint", metavar="DIR", help="read as a stream; its state is here")
-    made.add_argument("--trigger", default="available-now", help="or an interval: '10 seconds'")
-    return made
 
 
 def work(app: App) -> Outcome:
@@ -91,7 +104,7 @@ def work(app: App) -> Outcome:
 def _batch(app: App) -> Outcome:
     given = app.arguments
     state = app.ports.log.load()
-    schema = to_arrow(state.table.schema)
+    schema = _read_by(state, given.deleted)
     rows = reduce(
         DataFrame.unionByName,
         (
@@ -107,6 +120,7 @@ def _batch(app: App) -> Outcome:
         commit_id=given.commit_id,
         rows_per_segment=given.rows_per_segment,
         wait_s=given.wait_s,
+        deleted=given.deleted,
     )
     return Outcome(code=DONE, facts={"event": committed.n, **_appended(app, committed.n)})
 
@@ -152,7 +166,7 @@ def _appended(app: App, n: int) -> dict[str, int]:
 def _stream(app: App) -> Outcome:
     given = app.arguments
     state = app.ports.log.load()
-    schema = to_arrow(state.table.schema)
+    schema = _read_by(state, given.deleted)
     if len(given.source) > 1:
         raise InvalidInput(f"a stream reads one folder, not {len(given.source)}: {given.source}")
     rows = read_stream_source(
@@ -165,9 +179,16 @@ def _stream(app: App) -> Outcome:
         trigger=_trigger(given.trigger),
         rows_per_segment=given.rows_per_segment,
         wait_s=given.wait_s,
+        deleted=given.deleted,
     )
     stream.wait()
     return Outcome(code=DONE, facts={"event": app.ports.log.load().n})
+
+
+def _read_by(state: State, deleted: str | None) -> pa.Schema:
+    """Return the types that text is read in: the table's, and that of the column ``deleted``."""
+    schema = to_arrow(state.table.schema)
+    return schema if deleted is None else schema.append(pa.field(deleted, pa.bool_()))
 
 
 def _trigger(text: str) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ def ingest_files(
             def append(file: InputFile = file, name: str | None = name) -> Facts:
                 again = name is not None and name in table.state().commits
                 rows = _read(spark, table, file, columns)
-                committed = ingest(table.ports, rows, commit_id=name)
+                committed = ingest(table.ports, rows, commit_id=name, deleted=columns.deleted)
                 return append_facts(table, committed.n, file.place, again=again)
 
             yield append
@@ -85,7 +85,7 @@ def overwrite_by_files(
 def _read(spark: SparkSession, table: Table, file: InputFile, columns: FileColumns) -> DataFrame:
     """Return a file's rows; texts are read in the table's types, like by the local engine."""
     definition = table.state().table
-    schema = given_schema(definition)
+    schema = columns.with_flag(given_schema(definition))
     kind, place = file.format, file.place
     if not file.remote:
         place = "file:" + re.sub(r"([*?\[\]{}\\,])", r"\\\1", str(Path(place).absolute()))

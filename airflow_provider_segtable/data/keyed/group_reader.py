@@ -9,6 +9,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.keyed_files import run_of
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -27,13 +28,17 @@ class GroupReader:
         return physical_schema(to_arrow(self.table.schema), self.table.kind)
 
     def runs(
-        self, segments: Iterable[Segment], columns: Sequence[str] | None = None
+        self,
+        segments: Iterable[Segment],
+        columns: Sequence[str] | None = None,
+        where: Condition | None = None,
     ) -> list[Iterator[pa.Table]]:
         """Return a run for each atomic update group among the segments.
 
         Args:
             segments: segments of one file group.
             columns: the columns to read, hidden ones among them; all if None.
+            where: only rows that match; its columns are among those read.
         """
         ordered = sorted(segments, key=lambda s: (s.shard.group, s.id))
         return [
@@ -44,6 +49,7 @@ class GroupReader:
                 time_column=self.table.time_column,
                 columns=columns,
                 checked=self.checked,
+                where=where,
             )
             for _, some in groupby(ordered, key=lambda s: s.shard.group)
         ]

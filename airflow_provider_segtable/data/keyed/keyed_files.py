@@ -20,6 +20,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.merge.keyed_rows import with_root
 from airflow_provider_segtable.data.merge.root_orders import SCHEMA, Root
@@ -109,6 +110,7 @@ def run_of(
     time_column: str,
     columns: Sequence[str] | None = None,
     checked: bool = True,
+    where: Condition | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the rows of one group's files, with their roots.
 
@@ -119,6 +121,7 @@ def run_of(
         time_column: the event time.
         columns: the columns to read, hidden ones among them; all if None.
         checked: compare bytes with their checksums.
+        where: only rows that match; its columns are among those read.
     """
     for segment in (one for one in segments if one.rows):
         for batch in read_segment(
@@ -128,5 +131,7 @@ def run_of(
             time_column=time_column,
             columns=columns,
             checked=checked,
+            where=where,
         ):
-            yield with_root(pa.Table.from_batches([batch]), segment.file_id.partition)
+            kept = batch if where is None else where.keep(batch)
+            yield with_root(pa.Table.from_batches([kept]), segment.file_id.partition)

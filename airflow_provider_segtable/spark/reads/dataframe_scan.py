@@ -52,6 +52,7 @@ from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.arrow_scan import NAMES, arrow_scan
 from airflow_provider_segtable.spark.reads.file_columns import FileColumns, identified
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, place, spark_paths
+from airflow_provider_segtable.spark.reads.keyed_scan import Clipped, keyed_scan
 from airflow_provider_segtable.spark.reads.row_bitmaps import Words, united, unmarked, words_of
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
@@ -138,16 +139,11 @@ def read(
     tested = known.names if where is None else where.columns
     names = wanted if request.where is None else tuple(dict.fromkeys([*wanted, *tested]))
 
-    def stored(schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
-        asked = _Asked(
-            spark, snapshot, schema, list(columns), addressed=addressed, carried=tuple(carried)
-        )
-        return asked.rows(_visible(snapshot, request.interval, where, pushed))
-
-    if request.rolled_up:
-        frame = spark_kind_of(table.kind).merged(stored, known, names, table.time_column)
-    else:
-        frame = stored(known, names)
+    given = tuple(each for each in (where, pushed) if each)
+    asked = _Stored(spark, snapshot, request.interval, given, addressed, tuple(carried))
+    frame = spark_kind_of(table.kind).shown(
+        asked, known, names, table.time_column, rolled_up=request.rolled_up
+    )
     if request.where is not None:
         with translated("looking for the rows to read"):
             frame = frame.where(request.where)
@@ -180,23 +176,64 @@ def _parsed(where: Where | None, schema: pa.Schema, time_column: str) -> Conditi
 
 
 def _visible(
-    snapshot: Snapshot, interval: Interval | None, *conditions: Condition | None
-) -> Iterator[tuple[Interval | None, Segment]]:
+    snapshot: Snapshot, interval: Interval | None, conditions: Sequence[Condition]
+) -> Iterator[Clipped]:
     """Yield the visible segments with the interval to clip them to; None: do not clip."""
     time_column = snapshot.state.table.time_column
-    given = [condition for condition in conditions if condition]
     for clip, segment in _clipped(snapshot.visible(interval)):
         times = (segment.time_min, segment.time_max)
-        if all(condition.may_hold(time_column, *times) for condition in given):
+        if all(condition.may_hold(time_column, *times) for condition in conditions):
             yield clip, segment
 
 
-def _clipped(groups: Iterable[Visible]) -> Iterator[tuple[Interval | None, Segment]]:
+def _clipped(groups: Iterable[Visible]) -> Iterator[Clipped]:
     for found in groups:
         for segment in (segment for segment in found.segments if segment.rows):
             times = (segment.time_min, segment.time_max)
             whole = all(map(found.interval.holds, times))
             yield None if whole else found.interval, segment
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The rows of a snapshot that a request may want: ``Stored`` of ``spark_kind``."""
+
+    spark: SparkSession
+    snapshot: Snapshot
+    interval: Interval | None
+    conditions: tuple[Condition, ...]
+    addressed: bool
+    carried: tuple[str, ...]
+
+    def rows(self, schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
+        """Return columns of all rows, given the schema of the files."""
+        visible = _visible(self.snapshot, self.interval, self.conditions)
+        return self._read(schema, columns, visible)
+
+    def rows_by_key(self, columns: Sequence[str]) -> DataFrame:
+        """Return columns of one row for each primary key."""
+        return keyed_scan(
+            self.spark,
+            self.snapshot,
+            columns,
+            self._read,
+            interval=self.interval,
+            conditions=self.conditions,
+            carried=self.carried,
+        )
+
+    def _read(
+        self, schema: pa.Schema, columns: Sequence[str], files: Iterable[Clipped]
+    ) -> DataFrame:
+        asked = _Asked(
+            self.spark,
+            self.snapshot,
+            schema,
+            list(columns),
+            addressed=self.addressed,
+            carried=self.carried,
+        )
+        return asked.rows(files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +262,7 @@ class _Asked:
     carried: tuple[str, ...] = ()
     row_filters: dict[SegmentId, RowFilter] = field(default_factory=dict)
 
-    def rows(self, visible: Iterable[tuple[Interval | None, Segment]]) -> DataFrame:
+    def rows(self, visible: Iterable[Clipped]) -> DataFrame:
         """Return the rows of segments, each clipped to its interval."""
         found = list(visible)
         segments = dict.fromkeys(segment for _, segment in found)

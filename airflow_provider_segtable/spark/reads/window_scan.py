@@ -4,25 +4,32 @@
    row filters, and the change of each part's rows. Tasks read them.
 2. Parts are read so, and not by Spark's own reader, because each has its own choice of rows, and in
    a change feed its own constants: a plan with a branch for each event would not be practical.
-3. A condition that only Spark evaluates is applied to all rows of the window.
+3. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). Its change
+   feed is computed by the driver, because it goes from event to event.
+4. A condition that only Spark evaluates is applied to all rows of the window.
 """
 
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.keyed_scan import merged_rows
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.tasks.reading import near
 from airflow_provider_segtable.spark.tasks.window_reading import Piece, WindowTask
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.reads.merged_scan import groups_to_read
 from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.reads.window import start_read
 
 
@@ -66,6 +73,8 @@ def _narrowed(asked: Scan, request: ReadRequest) -> Scan:
 def _read(spark: SparkSession, scan: Scan) -> DataFrame:
     """Return the rows of the scan's parts, in its columns."""
     kinds = spark_schema(readable(scan.schema))
+    if scan.state.table.kind.rules is not None:
+        return _of_keys(spark, scan, kinds)
     pieces = [
         Piece(segment=p.segment, row_filter=p.row_filter, clip=p.clip, change=p.change)
         for p in scan.parts()
@@ -84,3 +93,16 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
     )
     tasks = min(len(pieces), spark.sparkContext.defaultParallelism * 4)
     return spark.range(0, len(pieces), 1, tasks).mapInArrow(task.run, kinds)
+
+
+def _of_keys(spark: SparkSession, scan: Scan, kinds: StructType) -> DataFrame:
+    """Return the rows or changes of a window of a primary-key table."""
+    if scan.request.changes:
+        target = to_arrow_schema(kinds, timezone="UTC")
+        changes = near(scan.to_arrow(), target, scan.state.table.time_column)
+        return spark.createDataFrame(changes, kinds)
+    snapshot = Snapshot(ports=scan.ports, state=scan.state, checked=scan.request.checked)
+    groups = [*groups_to_read(scan.state, scan.request.interval, scan.start)]
+    given = [] if scan.where is None else [scan.where]
+    names = scan.schema.names or [scan.state.table.time_column]  # to count rows
+    return merged_rows(spark, snapshot, names, groups, given, start=scan.start)

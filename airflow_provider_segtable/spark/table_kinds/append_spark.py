@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from airflow_provider_segtable.core.tables.append_kind import Append
-from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming, Read
+from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,15 @@ class AppendSpark:
         del time_column
         yield Incoming(rows=rows, schema=shown)
 
-    def merged(
-        self, read: Read, shown: pa.Schema, wanted: Sequence[str], time_column: str
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
     ) -> DataFrame:
-        """Return the columns as they are read."""
-        del time_column
-        return read(shown, wanted)
+        """Return the columns as they are stored."""
+        del time_column, rolled_up
+        return stored.rows(known, wanted)

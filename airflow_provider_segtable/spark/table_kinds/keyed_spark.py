@@ -1,15 +1,14 @@
-"""Primary-key tables in Spark."""
+"""Primary-key tables in Spark: tasks make records of rows, and merge records into rows."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming, Read
+from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,30 +17,21 @@ class KeyedSpark:
 
     kind: PrimaryKey
 
-    def incoming(
-        self, rows: DataFrame, shown: pa.Schema, time_column: str
-    ) -> AbstractContextManager[Incoming]:
-        """Refuse: Spark does not write records yet.
+    @contextmanager
+    def incoming(self, rows: DataFrame, shown: pa.Schema, time_column: str) -> Iterator[Incoming]:
+        """Yield the rows; tasks make records of them (``writes.keyed.dataframe_upsert``)."""
+        del time_column
+        yield Incoming(rows=rows, schema=shown)
 
-        Raises:
-            InvalidInput: use the local engine.
-        """
-        del rows, shown, time_column
-        raise InvalidInput(_not_yet("written"))
-
-    def merged(
-        self, read: Read, shown: pa.Schema, wanted: Sequence[str], time_column: str
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
     ) -> DataFrame:
-        """Refuse: Spark does not merge records yet.
-
-        Raises:
-            InvalidInput: use the local engine.
-        """
-        del read, shown, wanted, time_column
-        raise InvalidInput(_not_yet("read"))
-
-
-def _not_yet(what: str) -> str:
-    return (
-        f"tables with a primary key are not {what} by Spark yet: use --engine local, or the library"
-    )
+        """Return one row for each key."""
+        del known, time_column, rolled_up
+        return stored.rows_by_key(wanted)

@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
-from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming, Read
-from airflow_provider_segtable.spark.writes.dataframe_rollup import from_input, rolled_up
+from airflow_provider_segtable.spark.table_kinds.spark_kind import Incoming, Stored
+from airflow_provider_segtable.spark.writes.dataframe_rollup import from_input
+from airflow_provider_segtable.spark.writes.dataframe_rollup import rolled_up as rolled_up_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +31,19 @@ class RollupSpark:
         finally:
             rolled.unpersist()
 
-    def merged(
-        self, read: Read, shown: pa.Schema, wanted: Sequence[str], time_column: str
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
     ) -> DataFrame:
-        """Return one row for each group; merging needs all columns."""
-        known = physical_schema(shown, self.kind)
-        merged = rolled_up(read(known, known.names), self.kind, time_column=time_column)
+        """Return stored rows, or one row for each group; merging needs all columns."""
+        if not rolled_up:
+            return stored.rows(known, wanted)
+        physical = physical_schema(known, self.kind)
+        rows = stored.rows(physical, physical.names)
+        merged = rolled_up_rows(rows, self.kind, time_column=time_column)
         return merged.select([column(merged, name) for name in wanted])

@@ -1,6 +1,6 @@
 """A kind of table in Spark: prepare the rows of an ingest, merge the rows of a scan."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,8 +8,17 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-Read = Callable[[pa.Schema, Sequence[str]], DataFrame]
-"""Reads columns of a snapshot, given the schema of its files and the columns' names."""
+
+class Stored(Protocol):
+    """The wanted rows of a snapshot, as files hold them."""
+
+    def rows(self, schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
+        """Return columns of all rows, given the schema of the files."""
+        ...
+
+    def rows_by_key(self, columns: Sequence[str]) -> DataFrame:
+        """Return columns of one row for each primary key."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +51,22 @@ class SparkKind(Protocol):
         """
         ...
 
-    def merged(
-        self, read: Read, shown: pa.Schema, wanted: Sequence[str], time_column: str
+    def shown(
+        self,
+        stored: Stored,
+        known: pa.Schema,
+        wanted: Sequence[str],
+        time_column: str,
+        *,
+        rolled_up: bool,
     ) -> DataFrame:
-        """Return some columns of a snapshot, with rows of equal keys merged.
+        """Return some columns of a snapshot, as readers see its rows.
 
         Args:
-            read: reads the snapshot.
-            shown: the columns that readers see.
+            stored: the rows in the files.
+            known: the columns that readers see.
             wanted: the columns to return; they are among these.
             time_column: the event time.
+            rolled_up: merge rows of equal dimensions, if the kind rolls up.
         """
         ...

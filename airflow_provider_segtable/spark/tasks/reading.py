@@ -55,6 +55,9 @@ class ReadTask:
                 checked=self.checked,
             ):
                 table = copies(pa.Table.from_batches([rows]), self.carried)
-                near = floored(table, self.time_column).select(self.target.names)
-                near = near.cast(self.target, safe=False)
-                yield from near.to_batches()
+                yield from near(table, self.target, self.time_column).to_batches()
+
+
+def near(rows: pa.Table, target: pa.Schema, time_column: str) -> pa.Table:
+    """Return rows in the columns of ``target``, with the nearest values that Spark can hold."""
+    return floored(rows, time_column).select(target.names).cast(target, safe=False)

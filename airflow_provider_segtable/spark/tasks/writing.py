@@ -8,7 +8,7 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -27,6 +27,7 @@ from airflow_provider_segtable.data.jobs.segment_writer import (
     check_rows,
     write_segment,
 )
+from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, restored
 from airflow_provider_segtable.spark.tasks.faults import reported
 
@@ -65,39 +66,83 @@ class WriteTask:
             wrote: called with each path that the task leaves behind when it succeeds.
         """
         files = open_files(self.uri, self.storage_options)
-        paths: list[str] = []
-        try:
-            for slot, group in groupby(by_slot(batches), key=itemgetter(0)):
-                segment = write_segment(
-                    files,
-                    (checked for _, rows in group for checked in self._checked(rows)),
-                    segment_id=self.ids[slot],
-                    time_column=self.time_column,
-                    created=self.created,
-                    token=secrets.token_hex(8),
-                    placement=self.placements[slot] if self.placements else None,
-                    definition=self.definition,
-                )
-                paths.append(segment.path)
-                yield _result(segment=json.dumps(encode_segment(segment)))
-        except SegtableError as error:
-            kind, message = reported(error)
-            yield _result(error=kind, message=message)
-        except BaseException:
-            for path in paths:
-                files.delete(path)
-            raise
-        for path in paths:
-            wrote(path)
+        yield from results(files, self._written(files, batches), wrote)
 
-    def _checked(self, rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-        copies = (PREFIX + name for name in self.carried)
-        table = pa.Table.from_batches([rows]).rename_columns([*self.schema.names, *copies])
-        exact = restored(table, self.schema)
-        batches: list[pa.RecordBatch] = check_rows(
-            exact, self.schema, self.time_column
-        ).to_batches()
-        return batches
+    def _written(self, files: DataFiles, batches: Iterable[pa.RecordBatch]) -> Iterator[Segment]:
+        for slot, group in groupby(by_slot(batches), key=itemgetter(0)):
+            yield write_segment(
+                files,
+                (checked for _, rows in group for checked in self._checked(rows).to_batches()),
+                segment_id=self.ids[slot],
+                time_column=self.time_column,
+                created=self.created,
+                token=secrets.token_hex(8),
+                placement=self.placements[slot] if self.placements else None,
+                definition=self.definition,
+            )
+
+    def _checked(self, rows: pa.RecordBatch) -> pa.Table:
+        return checked(pa.Table.from_batches([rows]), self.schema, self.time_column, self.carried)
+
+
+def checked(
+    rows: pa.Table, schema: pa.Schema, time_column: str, carried: Sequence[str]
+) -> pa.Table:
+    """Return rows as the files of a table hold them.
+
+    Args:
+        rows: the columns of ``schema`` in their order, then copies, under any names.
+        schema: the columns of the files.
+        time_column: the event time.
+        carried: the columns whose copies follow (``exact_columns``).
+
+    Raises:
+        SchemaMismatch, TimeOutOfRange: the rows do not fit.
+    """
+    copies = (PREFIX + name for name in carried)
+    named = rows.rename_columns([*schema.names, *copies])
+    return check_rows(restored(named, schema), schema, time_column)
+
+
+def results(
+    files: DataFiles, segments: Iterable[Segment], wrote: Callable[[str], None]
+) -> Iterator[pa.RecordBatch]:
+    """Yield a result for every segment that a task writes.
+
+    Args:
+        files: the data files that it writes to.
+        segments: writes the segments.
+        wrote: called with each path that the task leaves behind when it succeeds.
+    """
+    paths: list[str] = []
+    try:
+        for segment in segments:
+            paths.append(segment.path)
+            yield _result(segment=json.dumps(encode_segment(segment)))
+    except SegtableError as error:
+        kind, message = reported(error)
+        yield _result(error=kind, message=message)
+    except BaseException:
+        for path in paths:
+            files.delete(path)
+        raise
+    for path in paths:
+        wrote(path)
+
+
+class Writing(Protocol):
+    """A task that writes files."""
+
+    def run(
+        self, batches: Iterable[pa.RecordBatch], wrote: Callable[[str], None]
+    ) -> Iterator[pa.RecordBatch]:
+        """Write the rows of one partition; yield a result for every file.
+
+        Args:
+            batches: the rows.
+            wrote: called with each path that the task leaves behind when it succeeds.
+        """
+        ...
 
 
 class Paths(Protocol):
@@ -110,13 +155,13 @@ class Paths(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedWrite:
-    """A write task that reports the paths it leaves behind to the driver."""
+    """A writing task that reports the paths it leaves behind to the driver."""
 
-    task: WriteTask
+    task: Writing
     left: Paths
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the rows of one partition; yield a result for every slot."""
+        """Write the rows of one partition; yield a result for every file."""
         return self.task.run(batches, self._note)
 
     def _note(self, path: str) -> None:

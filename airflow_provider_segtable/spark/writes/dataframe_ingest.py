@@ -10,7 +10,9 @@
 5. Balance check: both passes must see equal row counts per chunk, or nothing is committed. The
    files of a failed ingest are deleted.
 6. The same ``commit_id`` appends once.
-7. A rollup table takes its input columns. Spark rolls them up first and keeps the result for both
+7. Rows of a table with a primary key are upserted instead (``dataframe_upsert``), without ids,
+   sizes and locks.
+8. A rollup table takes its input columns. Spark rolls them up first and keeps the result for both
    passes; the balance check counts input rows.
 """
 
@@ -43,6 +45,7 @@ from airflow_provider_segtable.spark.tasks.writing import (
     decode_result,
 )
 from airflow_provider_segtable.spark.writes.chunk_counts import Census, take_census
+from airflow_provider_segtable.spark.writes.keyed.dataframe_upsert import upsert_some
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import given_schema
@@ -69,8 +72,9 @@ def ingest(
     rows_per_segment: int | None = None,
     target_size: int | None = None,
     wait_s: float = 60.0,
+    deleted: str | None = None,
 ) -> AppendResult:
-    """Append the rows of a DataFrame.
+    """Append the rows of a DataFrame; upsert them if the table has a primary key.
 
     Args:
         ports: the table's ports.
@@ -80,9 +84,10 @@ def ingest(
         rows_per_segment: approximate rows of a segment; overrides ``target_size``.
         target_size: approximate bytes of a segment; the table's policy by default.
         wait_s: how long to wait for the coordinator, in seconds.
+        deleted: of an upsert: the name of a boolean column that says which rows delete their key.
 
     Raises:
-        SchemaMismatch, TimeOutOfRange, InvalidInput: nothing was written.
+        SchemaMismatch, TimeOutOfRange, InvalidInput: nothing was committed.
         RowsOutOfBalance: the source changed between the passes; nothing is left.
         ExecutionFailed: Spark failed; nothing was committed.
         LockLost, CommitConflict, CommitUnknown: see ``table.writes.append``.
@@ -93,6 +98,7 @@ def ingest(
         commit_id=commit_id or ports.randomness.token(),
         sizing=Sizing(rows_per_segment=rows_per_segment, target_size=target_size),
         wait_s=wait_s,
+        deleted=deleted,
     )
     if committed is None:
         raise InvalidInput(f"there are no rows to append to {ports.uri}: the source is empty")
@@ -128,11 +134,14 @@ def ingest_some(
     commit_id: str,
     sizing: Sizing,
     wait_s: float = 60.0,
+    deleted: str | None = None,
 ) -> AppendResult | None:
     """Append the rows of a DataFrame like ``ingest``; return None if it is empty."""
     state = ports.log.load()
     if commit_id in state.commits:
         return made_before(ports.log, state, commit_id)
+    if deleted is not None or state.table.kind.rules is not None:
+        return upsert_some(ports, df, commit_id=commit_id, deleted=deleted, state=state)
     table, schema = state.table, to_arrow(state.table.schema)
     rows = check_columns(df, given_schema(table), table.time_column)
     with spark_kind_of(table.kind).incoming(rows, schema, table.time_column) as coming:

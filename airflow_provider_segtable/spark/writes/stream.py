@@ -54,7 +54,7 @@ class StreamIngest:
         self.query.stop()
 
 
-def ingest_stream(
+def ingest_stream(  # noqa: PLR0913 - each is an option of a user
     ports: TableContext,
     stream_df: DataFrame,
     checkpoint_location: str,
@@ -64,8 +64,9 @@ def ingest_stream(
     rows_per_segment: int | None = None,
     target_size: int | None = None,
     wait_s: float = 60.0,
+    deleted: str | None = None,
 ) -> StreamIngest:
-    """Start to append a stream.
+    """Start to append a stream; upsert it if the table has a primary key.
 
     Args:
         ports: the table's ports.
@@ -77,6 +78,7 @@ def ingest_stream(
         rows_per_segment: see ``ingest``.
         target_size: see ``ingest``.
         wait_s: see ``ingest``.
+        deleted: see ``ingest``.
     """
     sizing = Sizing(rows_per_segment=rows_per_segment, target_size=target_size)
     failures: list[SegtableError] = []
@@ -84,7 +86,7 @@ def ingest_stream(
     def append(batch: DataFrame, number: int) -> None:
         query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         try:
-            append_batch(ports, batch, query, number, sizing=sizing, wait_s=wait_s)
+            append_batch(ports, batch, query, number, sizing=sizing, wait_s=wait_s, deleted=deleted)
         except SegtableError as error:
             failures.append(error)
             raise
@@ -104,12 +106,20 @@ def append_batch(
     *,
     sizing: Sizing,
     wait_s: float,
+    deleted: str | None = None,
 ) -> None:
     """Append a micro-batch of a query, by the query's id and the batch's number, once."""
     if not query:  # a made-up id could repeat another stream's, and its batches would be dropped
         raise ExecutionFailed(f"Spark does not say which query this is ({_QUERY_ID} is not set)")
     batch.persist()
     try:
-        ingest_some(ports, batch, commit_id=f"{query}-{number}", sizing=sizing, wait_s=wait_s)
+        ingest_some(
+            ports,
+            batch,
+            commit_id=f"{query}-{number}",
+            sizing=sizing,
+            wait_s=wait_s,
+            deleted=deleted,
+        )
     finally:
         batch.unpersist()

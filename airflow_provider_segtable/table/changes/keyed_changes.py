@@ -18,13 +18,15 @@ from airflow_provider_segtable.core.requests.change_request import (
     Update,
     check_fits,
 )
+from airflow_provider_segtable.data.keyed.log_files import Records
+from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.table.changes.arrow_engine import check_together, condition_of
 from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.changes.updating import assigned, new_values
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.append import made_before
-from airflow_provider_segtable.table.writes.upsert import Flags, Records, merge_rules, upsert
+from airflow_provider_segtable.table.writes.upsert import merge_rules, upsert
 
 
 def change_keys(ports: TableContext, request: ChangeRequest, state: State) -> ChangeResult:

@@ -29,13 +29,14 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
+from airflow_provider_segtable.data.keyed.file_groups import within
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.change_feed import ChangeFeed
 from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
-from airflow_provider_segtable.table.reads.merged_scan import MergedScan, within
+from airflow_provider_segtable.table.reads.merged_scan import MergedScan
 from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted
 from airflow_provider_segtable.table.reads.window import added_part
 
@@ -174,7 +175,7 @@ class Scan:
         if self.start is not None and self.state.table.kind.rules is not None:
             raise InvalidInput(
                 f"{self.ports.uri} has a primary key: its windows are read by key, in this process "
-                "(Table.scan, the command line), not by parts of files as Spark does"
+                "(Table.scan, the command line), not by parts of files"
             )
         if self.start is not None and self.request.changes:
             yield from ChangeFeed(self.reader, self.ports.log, wanted).parts(self.start, self.state)

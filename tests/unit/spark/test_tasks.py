@@ -10,15 +10,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.spark.driver.archive import package_archive
 from airflow_provider_segtable.spark.tasks.groups import run_group
+from airflow_provider_segtable.spark.tasks.log_writing import LogTask
+from airflow_provider_segtable.spark.tasks.merged_reading import MergedReadTask
 from airflow_provider_segtable.spark.tasks.packing import packed
 from airflow_provider_segtable.spark.tasks.reading import ReadTask
 from airflow_provider_segtable.spark.tasks.sketches import CheckTask, SampleTask
 from airflow_provider_segtable.spark.tasks.writing import SLOT, WriteTask, decode_result
+from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.testing.bare import bare_python
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
@@ -76,6 +84,46 @@ def test_rows_are_written_checked_and_read_back(tmp_path: Path, arriving: Arrivi
     )
     (found,) = arriving(read.run, [pa.record_batch([pa.array([0])], names=["id"])])
     assert found == rows(1, 2)
+
+
+def test_records_are_written_and_merged(tmp_path: Path, arriving: Arriving) -> None:
+    """Log files of two tasks are merged by a third: the later records win."""
+    plain = TableCreated(
+        table_id="00000000-0000-0000-0000-000000000041",
+        name="keyed",
+        schema=from_arrow(SCHEMA),
+        time_column="at",
+        granularity=Granularity.DAY,
+    )
+    table = of_kind(plain, PrimaryKey(key=("row",), buckets=1))
+    rules = table.kind.rules
+    assert rules is not None
+    segments = []
+    for instant, numbers, gone in ((1, (1, 2, 3), False), (2, (3, 2), True)):
+        write = LogTask(
+            uri=str(tmp_path),
+            storage_options={},
+            table=table,
+            rules=rules,
+            layout=Layout(granularity=Granularity.DAY),
+            base_version=0,
+            instant=instant,
+            schema=SCHEMA,
+        )
+        flagged = [pa.array([gone] * len(numbers)), *rows(*numbers).columns]
+        (told,) = arriving(write.run, [pa.record_batch(flagged, names=["0", "1", "2"])], len)
+        assert told["message"].to_pylist() == [None]
+        segments.append(decode_result(told["segment"][0].as_py()))
+    read = MergedReadTask(
+        uri=str(tmp_path),
+        storage_options={},
+        table=table,
+        groups=SimpleNamespace(value=[FileGroup(tuple(segments), None)]),
+        merged=MergedRead(rules=rules, columns=("at", "row")),
+        target=SCHEMA,
+    )
+    (found,) = arriving(read.run, [pa.record_batch([pa.array([0])], names=["id"])])
+    assert found == rows(1)
 
 
 def test_rows_are_packed_and_weighed(arriving: Arriving) -> None:

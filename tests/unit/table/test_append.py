@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
 from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
+from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.files.local_files import LocalFiles
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TableContext
@@ -36,7 +37,6 @@ from airflow_provider_segtable.table.writes.append import (
     append,
     append_request,
 )
-from airflow_provider_segtable.table.writes.incoming import split_by_chunk
 from airflow_provider_segtable.testing.builders import first
 from tests.unit.table.conftest import SCHEMA, files, numbers, rows
 

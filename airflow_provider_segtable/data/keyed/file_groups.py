@@ -1,0 +1,140 @@
+"""File groups: the visible files of a bucket, and their merged rows.
+
+1. The files of one update group are one run; log files are runs of their own. A group with one run
+   is merged already: its rows without tombstones are what readers see.
+2. Conditions and intervals hold for merged rows: a record that does not match may hide one that
+   does. Conditions on the key alone hold for all records of a key or for none, so they are
+   evaluated before.
+3. Only the key, the columns that order records, and the columns asked for are read.
+4. Of a window, a row is read if one of the records that it consists of completed in the window,
+   by the roots that records keep: also if it was compacted since.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.deletes.predicate import AllOf, Predicate, columns_of
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.timeline import Visible
+from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+    ROOT_OF,
+    ROOT_PARTITION,
+    MergeRules,
+)
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
+from airflow_provider_segtable.data.arrow.conditions import by_predicate
+from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.keyed_files import roots_in
+from airflow_provider_segtable.data.merge.key_groups import numbers, valid, whole
+from airflow_provider_segtable.data.merge.merge_runs import read_runs
+from airflow_provider_segtable.data.merge.root_orders import RootOrders
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """The files of a bucket, in the part of time in which they are visible.
+
+    Attributes:
+        segments: the segments with rows.
+        clip: the interval of the rows; None if all lie inside.
+    """
+
+    segments: tuple[Segment, ...]
+    clip: Interval | None
+
+    @property
+    def merged(self) -> bool:
+        """Return whether the files are one run, which has nothing to be merged with."""
+        return len({segment.shard.group for segment in self.segments}) == 1
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all files."""
+        return sum(segment.size for segment in self.segments)
+
+
+def file_groups(found: Iterable[Visible], interval: Interval | None) -> Iterator[FileGroup]:
+    """Yield the file groups with rows.
+
+    Args:
+        found: the visible update groups, those of a bucket one after another.
+        interval: only rows with event times in it are wanted.
+    """
+    for _, together in groupby(found, key=lambda each: (each.interval, each.chunk)):
+        groups = [*together]
+        segments = tuple(s for each in groups for s in each.segments if s.rows)
+        wanted = groups[0].interval.clip(interval or ALL_TIME)
+        if segments and wanted:
+            inside = all(wanted.holds(s.time_min) and wanted.holds(s.time_max) for s in segments)
+            yield FileGroup(segments, None if inside else wanted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedRead:
+    """A read of merged rows.
+
+    Attributes:
+        rules: how the records of a key become its row.
+        columns: the columns of the rows.
+        by_key: a condition on the key alone.
+        since: only rows of which a record completed after this time.
+    """
+
+    rules: MergeRules
+    columns: tuple[str, ...]
+    by_key: Predicate | None = None
+    since: Instant | None = None
+
+    def rows(self, reader: GroupReader, group: FileGroup) -> Iterator[pa.Table]:
+        """Yield the rows of a group, sorted by key."""
+        time, clip = reader.table.time_column, group.clip
+        stored = reader.schema.names
+        roots = () if self.since is None else tuple(filter(_is_root, stored))
+        read = (*self.columns, *self.rules.key[:1], *((time,) if clip else ()), *roots)
+        needed = dict.fromkeys([*self.rules.needed(read, stored), *roots])
+        where = None if self.by_key is None else by_predicate(self.by_key, time)
+        orders = RootOrders.of_table(roots_in(reader.files, group.segments))
+        runs = reader.runs(group.segments, list(needed), where=where)
+        for rows in read_runs(runs, self.rules, orders, list(dict.fromkeys(read))):
+            new = rows if self.since is None else _added(rows, roots, orders, self.since)
+            yield within(new, time, clip).select(list(self.columns))
+
+
+def _is_root(name: str) -> bool:
+    return name == ROOT_PARTITION or name.startswith(ROOT_OF)
+
+
+def _added(rows: pa.Table, roots: Sequence[str], orders: RootOrders, since: Instant) -> pa.Table:
+    """Return the rows of which a record completed after a time."""
+    late = np.zeros(rows.num_rows, bool)
+    for name in roots:
+        column = whole(rows.column(name))
+        places = np.flatnonzero(valid(column))
+        late[places] |= orders.completions_of(numbers(column)[places]) > since
+    return rows.filter(pa.array(late))
+
+
+def key_condition(tests: Iterable[object], key: Collection[str]) -> Predicate | None:
+    """Return those parts of conditions that are on the key alone; None if none are.
+
+    Args:
+        tests: what matching rows satisfy (``Condition.test``).
+        key: the columns of the key.
+    """
+    parts = [part for each in tests for part in (each.of if isinstance(each, AllOf) else (each,))]
+    known = tuple(p for p in parts if isinstance(p, Predicate) and {*columns_of(p)} <= {*key})
+    return AllOf(known) if known else None
+
+
+def within(rows: pa.Table, time_column: str, clip: Interval | None) -> pa.Table:
+    """Return the rows with event times in an interval; all if it is None."""
+    if clip is None:
+        return rows
+    times = instants(rows.column(time_column))
+    return rows.filter(pc.and_(pc.greater_equal(times, clip.start), pc.less(times, clip.end)))

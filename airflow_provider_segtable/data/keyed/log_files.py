@@ -1,0 +1,133 @@
+"""Log files of one write: records are split by time chunk and bucket, sorted, and written.
+
+1. A library or a Spark task writes them; only the driver of a write commits.
+2. Ids are provisional: the event that publishes a file gives it its id. Tokens are unguessable, so
+   no two attempts ever share a name.
+3. Of equal keys in one write the later record wins: in a file by its place, of two files of a
+   bucket by their versions.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.keyed.keyed_files import log_path
+from airflow_provider_segtable.data.merge.bucketing import buckets_of
+from airflow_provider_segtable.data.merge.key_groups import Flags
+from airflow_provider_segtable.data.merge.keyed_rows import log_rows
+from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
+from airflow_provider_segtable.ports.files import DataFiles, Sink
+
+LOG_BYTES = 128 * 1024 * 1024
+"""Decoded bytes of rows from which on a write rolls over to another log file of the bucket."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Upserts, and deletes of keys, in order: of one key the later row wins.
+
+    ``rows`` are in the table's columns; ``deleted`` says which rows delete their key.
+    """
+
+    rows: pa.Table
+    deleted: Flags
+
+
+def deletions(column: pa.ChunkedArray | None, name: str) -> Flags:
+    """Return which rows delete their key, as a column of a user's says.
+
+    Raises:
+        InvalidInput: the column is missing, null or not boolean.
+    """
+    if column is None or not pa.types.is_boolean(column.type) or column.null_count:
+        found = "missing" if column is None else f"{column.type}, {column.null_count} null"
+        raise InvalidInput(
+            f"column {name!r} says which rows are deleted, so it is boolean and never null: it is "
+            f"{found}"
+        )
+    return np.asarray(column.to_numpy())
+
+
+def _commit(sink: Sink) -> None:
+    sink.commit()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogWriter:
+    """Writes the log files of one write, or of one task of it.
+
+    Attributes:
+        files: the data files to write to.
+        table: the table's definition.
+        rules: how the records of a key become its row.
+        layout: the layout of time chunks.
+        base_version: the table's first version.
+        instant: when the write began.
+        token: returns 16 unguessable hex digits.
+        commit: commits a file, or begins to.
+        versions: the last version of each bucket.
+    """
+
+    files: DataFiles
+    table: TableCreated
+    rules: MergeRules
+    layout: Layout
+    base_version: Instant
+    instant: Instant
+    token: Callable[[], str]
+    commit: Callable[[Sink], None] = _commit
+    versions: dict[ChunkKey, int] = field(default_factory=dict)
+
+    def written(self, records: Records) -> Iterator[Segment]:
+        """Write records by time chunk and bucket; yield the segments.
+
+        Raises:
+            InvalidInput: a key is null, or there are no rows.
+        """
+        definition = encode_definition(self.table, self.base_version)
+        for chunk, part in self._by_bucket(records):
+            rows = log_rows(part.rows, self.rules, part.deleted)
+            step = max(1, LOG_BYTES // max(1, rows.nbytes // rows.num_rows))
+            for start in range(0, rows.num_rows, step):
+                yield self._file(chunk, rows.slice(start, step), definition)
+
+    def _file(self, chunk: ChunkKey, rows: pa.Table, definition: bytes) -> Segment:
+        version = self.versions[chunk] = self.versions.get(chunk, -1) + 1
+        token = self.token()
+        ids = chunk.numbering.provisional
+        segment_id = chunk.segment(ids.start + int(token, 16) % len(ids))
+        return write_segment(
+            self.files,
+            rows,
+            segment_id=segment_id,
+            time_column=self.table.time_column,
+            created=self.instant,
+            token=token,
+            definition=definition,
+            commit=self.commit,
+            path=log_path(segment_id, self.instant, version, token),
+        )
+
+    def _by_bucket(self, records: Records) -> Iterator[tuple[ChunkKey, Records]]:
+        """Yield the records of each file group, in their order."""
+        flag, place = "\0deleted", "\0place"  # no column has these names
+        rows = records.rows.append_column(flag, pa.array(records.deleted))
+        rows = rows.append_column(place, pa.array(np.arange(rows.num_rows)))
+        for interval, part in split_by_chunk(rows, self.table.time_column, self.layout).items():
+            ordered = part.sort_by(place)
+            buckets = buckets_of(ordered, self.rules.key, self.table.kind.buckets)
+            for bucket in np.unique(buckets).tolist():
+                some = ordered.filter(pa.array(buckets == bucket))
+                flags: Flags = np.asarray(some.column(flag).to_numpy())
+                chunk = ChunkKey(interval, self.base_version, bucket)
+                yield chunk, Records(rows=some.drop_columns([flag, place]), deleted=flags)

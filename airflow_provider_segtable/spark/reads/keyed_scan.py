@@ -1,0 +1,127 @@
+"""Read a primary-key table as a DataFrame: one row for each key.
+
+1. File groups with one run, such as a base file without later log files, are read by Spark's own
+   Parquet reader, without tombstones: compacted data is read at its speed.
+2. The files of each other group are merged by the kernel, in tasks (``data.keyed.file_groups``).
+   Conditions on the key alone are evaluated before the merge, all others after it, by Spark.
+3. So are windows: the kernel compares the roots of records with the window.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
+from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, key_condition
+from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.reads.spark_times import column
+from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
+from airflow_provider_segtable.spark.tasks.merged_reading import MergedReadTask
+from airflow_provider_segtable.storage.table_paths import absolute
+from airflow_provider_segtable.table.reads.merged_scan import groups_to_read
+from airflow_provider_segtable.table.reads.snapshot import Snapshot
+from airflow_provider_segtable.table.writes.upsert import merge_rules
+
+Clipped = tuple[Interval | None, Segment]
+ReadFiles = Callable[[pa.Schema, Sequence[str], Iterable[Clipped]], DataFrame]
+"""Reads columns of files, given their schema; each file clipped to an interval, if any."""
+
+
+def keyed_scan(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    read_files: ReadFiles,
+    *,
+    interval: Interval | None = None,
+    conditions: Sequence[Condition] = (),
+    carried: Sequence[str] = (),
+) -> DataFrame:
+    """Return the rows of a version, with copies of the columns ``carried``.
+
+    Args:
+        spark: the session.
+        snapshot: the version.
+        columns: the columns of the rows.
+        read_files: reads files as they are.
+        interval: only rows with event times in it.
+        conditions: rows for which one does not hold may be left out.
+        carried: columns of which a copy is added (``tasks.exact_columns``).
+    """
+    time = snapshot.state.table.time_column
+    found = groups_to_read(snapshot.state, interval)
+    groups = [group for group in found if all(_may_hold(each, group, time) for each in conditions)]
+    columns = columns or merge_rules(snapshot.state, snapshot.ports.uri).key[:1]  # to count rows
+    names = [*columns, *(PREFIX + name for name in carried)]
+    plain = [group for group in groups if group.merged]
+    frames = []
+    if plain or not groups:
+        schema = physical_schema(snapshot.schema, snapshot.state.table.kind)
+        files = [(group.clip, segment) for group in plain for segment in group.segments]
+        frame = read_files(schema, [*columns, OP], files)
+        frames.append(frame.where(F.col(OP) != DELETE).select([column(frame, n) for n in names]))
+    others = [group for group in groups if not group.merged]
+    if others:
+        frames.append(merged_rows(spark, snapshot, columns, others, conditions, carried=carried))
+    return reduce(DataFrame.union, frames)
+
+
+def merged_rows(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    groups: Sequence[FileGroup],
+    conditions: Sequence[Condition],
+    *,
+    carried: Sequence[str] = (),
+    start: State | None = None,
+) -> DataFrame:
+    """Return the merged rows of file groups, with copies of the columns ``carried``.
+
+    Of a window, that begins after the version ``start``, only rows with later records.
+    """
+    known, table = snapshot.schema, snapshot.state.table
+    rules = merge_rules(snapshot.state, snapshot.ports.uri)
+    copies = [copied(known.field(name)) for name in carried]
+    shown = pa.schema([*(known.field(name) for name in columns), *copies])
+    kinds = spark_schema(readable(shown))
+    tasks = min(len(groups), spark.sparkContext.defaultParallelism * 4)
+    if not tasks:
+        return spark.createDataFrame([], kinds)
+    task = MergedReadTask(
+        uri=absolute(snapshot.ports.uri),
+        storage_options=snapshot.ports.storage_options,
+        table=table,
+        groups=spark.sparkContext.broadcast(_dealt(groups, tasks)),
+        merged=MergedRead(
+            rules=rules,
+            columns=tuple(columns),
+            by_key=key_condition((each.test for each in conditions), rules.key),
+            since=None if start is None else start.time,
+        ),
+        target=to_arrow_schema(kinds, timezone="UTC"),
+        carried=tuple(carried),
+        checked=snapshot.checked,
+    )
+    return spark.range(0, len(groups), 1, tasks).mapInArrow(task.run, kinds)
+
+
+def _may_hold(condition: Condition, group: FileGroup, time_column: str) -> bool:
+    """Return whether a record of a group may match, by the event times in its files."""
+    times = ((segment.time_min, segment.time_max) for segment in group.segments)
+    return any(condition.may_hold(time_column, first, last) for first, last in times)
+
+
+def _dealt(groups: Sequence[FileGroup], tasks: int) -> list[FileGroup]:
+    """Return the groups in an order in which each task gets large and small ones."""
+    ordered = sorted(groups, key=lambda group: -group.size)
+    return [group for task in range(tasks) for group in ordered[task::tasks]]

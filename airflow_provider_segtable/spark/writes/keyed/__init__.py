@@ -1,0 +1,1 @@
+"""Writes of primary-key tables."""
