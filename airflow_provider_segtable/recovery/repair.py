@@ -263,7 +263,8 @@ def _event(
 
 
 def _free(segment_id: SegmentId, state: State) -> bool:
-    return segment_id.partition not in state.voided.get(segment_id.chunk, frozenset())
+    voided = state.voided.get(segment_id.chunk, frozenset())
+    return not segment_id.provisional and segment_id.partition not in voided
 
 
 def _changes(event: TableRepaired, log: LogLeft) -> bool:

@@ -109,7 +109,7 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901 - one case a fami
         case Tagged() | Untagged():
             return tag_events.apply(state, event.action)
         case TableRepaired():
-            return repair_events.apply(state, event.action, event.n)
+            return repair_events.apply(state, event.action, event)
         case VersionRestored():
             return restore_events.apply(state, event.action, event)
         case ConsumerAdvanced() | ConsumerDropped():

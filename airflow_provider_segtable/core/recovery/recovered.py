@@ -105,7 +105,8 @@ def holes(segments: Iterable[Segment], seen: Iterable[SegmentId]) -> tuple[Segme
     for segment in segments:
         chunks.setdefault(segment.id.chunk, []).append(segment)
     taken = {segment.id for members in chunks.values() for segment in members}
-    found = {i for i in seen if i.chunk in chunks and i not in taken}
+    given = (i for i in seen if not i.provisional)
+    found = {i for i in given if i.chunk in chunks and i not in taken}
     for chunk, members in chunks.items():
         spans = [(s.shard.root_start, s.shard.root_end) for s in members]
         covered = {p for start, end in spans for p in range(start, end)}

@@ -1,6 +1,8 @@
 """Recovery: rebuild a table's state from the descriptors of its files alone.
 
 1. If two files have one id, both are listed and neither is used: the log's choice is unknown.
+   Files with provisional ids get the next ids of their chunk, in the order in which they were made:
+   their rows are merged by what the files say, whatever ids they have.
 2. In each chunk, an atomic update group that is not full hides nothing and is left out. If a group
    has several full attempts, one is chosen: they were made from the same roots. They must have
    equally many events, apart from deleted ones.
@@ -92,7 +94,10 @@ class _Work:
 
     def take(self, segments: Iterable[Segment], also: frozenset[str]) -> None:
         """Add segments, leaving out equal ids and torn groups; rules 1 and 2."""
-        by_id = sorted(set(segments), key=lambda s: (s.id, s.path in also, s.path))
+        given = set(segments)
+        unnamed = (segment for segment in given if segment.id.provisional)
+        self.renamed += sorted(unnamed, key=lambda s: (s.created, s.id))
+        by_id = sorted(given.difference(self.renamed), key=lambda s: (s.id, s.path in also, s.path))
         single: list[Segment] = []
         for _, group in groupby(by_id, key=lambda s: s.id):
             same = list(group)
@@ -280,7 +285,7 @@ class _Work:
         if version is None:
             here = [s.id.version for s in self.alive.values() if s.id.interval.overlaps(interval)]
             version = max(here, default=segment.id.version)
-        chunk = ChunkKey(interval, version)
+        chunk = ChunkKey(interval, version, segment.id.bucket)
         partition = self.following.get(chunk, 0)
         self.following[chunk] = partition + 1
         if self.alive.get(segment.id) == segment:  # not so if another file has its id

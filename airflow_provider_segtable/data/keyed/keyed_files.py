@@ -71,15 +71,24 @@ def roots_in(files: DataFiles, segments: Iterable[Segment]) -> pa.Table:
     """Return the roots of the records in some files, as a table of ``root_orders.SCHEMA``."""
     tables = [SCHEMA.empty_table()]
     for segment in (one for one in segments if one.rows):
-        with SegmentFiles(files, [segment]).open(segment.path) as source:
-            entry = read_footer(source).metadata.get(ROOTS)
-        if entry is None:
+        described = described_roots(files, segment)
+        if described is None:
             own = own_root(segment)
             row = {name: [getattr(own, name)] for name in SCHEMA.names}
-            tables.append(pa.table(row, schema=SCHEMA))
-        else:
-            tables.append(_decoded(entry, segment))
+            described = pa.table(row, schema=SCHEMA)
+        tables.append(described)
     return pa.concat_tables(tables)
+
+
+def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
+    """Return the roots that a file's footer describes; None of a log file, which is its own root.
+
+    Raises:
+        CorruptTable: the entry of the footer is broken.
+    """
+    with SegmentFiles(files, [segment]).open(segment.path) as source:
+        entry = read_footer(source).metadata.get(ROOTS)
+    return None if entry is None else _decoded(entry, segment)
 
 
 def roots_entry(roots: pa.Table) -> dict[bytes, bytes]:

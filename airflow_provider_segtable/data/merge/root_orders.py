@@ -63,12 +63,17 @@ class RootOrders:
 
     @staticmethod
     def of_table(table: pa.Table) -> "RootOrders":
-        """Return the order of the roots in a table; equal rows count once.
+        """Return the order of the roots in a table; a root counts once.
+
+        A repair publishes log files anew, while compacted files have the times of before: of
+        several completion times of one root, the latest counts.
 
         Raises:
             CorruptTable: two rows describe one root differently.
         """
-        table = table.select(SCHEMA.names).group_by(SCHEMA.names).aggregate([])
+        author = [name for name in SCHEMA.names if name != "completed"]
+        table = table.group_by(author).aggregate([("completed", "max")])
+        table = table.rename_columns([*author, "completed"])
         partitions = np.asarray(table.column("partition"))
         order = np.argsort(partitions)
         twice = np.flatnonzero(np.diff(partitions[order]) == 0)

@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.log.families.table_events import (
     encode_table,
 )
 from airflow_provider_segtable.core.log.segment_words import amount
+from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish, settle, void
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId
@@ -107,8 +108,10 @@ KINDS = (
 )
 
 
-def apply(state: State, action: TableRepaired, n: int) -> State:
+def apply(state: State, action: TableRepaired, stamp: Stamp) -> State:
     """Return the state with the lost segments removed and the restored facts added."""
+    kind = (action.table or state.table).kind
+    segments = tuple(s if s.completed else kind.published(s, stamp.time) for s in action.segments)
     left = replace(state, timeline=state.timeline.with_changes(remove=action.lost))
     roots = (  # the roots of compacted segments were published once, with or without files now
         segment.id.chunk.segment(partition)
@@ -118,7 +121,7 @@ def apply(state: State, action: TableRepaired, n: int) -> State:
     settled = settle(left, (*roots, *action.voided))
     voided = void(settled, action.voided)
     overrides = state.overrides if action.overrides is None else action.overrides
-    published = delete_rows(publish(voided, action.segments), action.vectors, n)
+    published = delete_rows(publish(voided, segments), action.vectors, stamp.n)
     return replace(published, overrides=overrides, table=action.table or state.table)
 
 

@@ -9,6 +9,8 @@
    other columns come before it (``TableKind.tie_columns``), only the order's own are compared.
 4. Root addresses: the hidden columns exist exactly if ``roots`` requires them. Every row has an
    address, its root is one of ``roots``, and no two rows have the same address.
+5. Records of primary-key tables: sorted by key, keys unique, roots known
+   (``data.keyed.record_check``).
 """
 
 from collections.abc import Callable, Iterator
@@ -35,6 +37,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.files.segment_files import check_bytes
+from airflow_provider_segtable.data.keyed.record_check import RecordCheck
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, read_segment
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
@@ -119,7 +122,9 @@ def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> lis
         NotFound: the file is missing.
     """
     seen = _Seen(segment=segment, table=table)
+    rules = table.kind.rules
     try:
+        seen.records = None if rules is None else RecordCheck.of(files, segment, rules)
         for batch in read_segment(
             files,
             segment,
@@ -144,6 +149,7 @@ class _Seen:
     rows: int = 0
     events: int = 0
     last: pa.RecordBatch | None = None
+    records: RecordCheck | None = None
     problems: dict[str, Problem] = field(default_factory=dict)
     numbers: dict[str, list[Numbers]] = field(default_factory=dict)
 
@@ -157,7 +163,11 @@ class _Seen:
             self.events += pc.sum(batch.column(EVENTS)).as_py() or 0
         if not self.segment.traced:
             self._addresses(batch)
-        self._order(batch)
+        if self.records is None:
+            self._order(batch)
+            return
+        for code, what in self.records.look(batch):
+            self._say(code, what.__str__)
 
     def close(self) -> None:
         """Check the totals."""
@@ -232,7 +242,7 @@ class _Seen:
         for name in order.columns:
             yield name, batch.column(name)
         time = self.table.time_column
-        if self.table.kind.tie_columns(time)[0] == time:
+        if time in self.table.kind.tie_columns(time)[:1]:
             yield "__time", instants(batch.column(time))
 
 

@@ -1,0 +1,112 @@
+"""Repair of primary-key tables: what the files say of each record is enough."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.recovery.repair import plan_repair, repair
+from airflow_provider_segtable.storage.system_clock import SystemClock
+
+AT_US = 1_356_998_400_000_000
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.int64(), nullable=False),
+        ("at", pa.timestamp("us", "UTC")),
+        ("seq", pa.int64()),
+        ("text", pa.string()),
+        ("gone", pa.bool_()),
+    ]
+)
+Change = Callable[[Table], Any]
+
+
+def upserted(first: int, seq: int, *, gone: bool = False) -> Change:
+    """Return a change that writes four keys."""
+    rows = [
+        {"key": first + at, "at": AT_US, "seq": seq, "text": f"{first}.{seq}", "gone": gone}
+        for at in range(4)
+    ]
+    return lambda table: table.upsert(pa.Table.from_pylist(rows, SCHEMA), deleted="gone")
+
+
+def compacted(kind: str) -> Change:
+    """Return a compaction."""
+    return lambda table: table.compact(kind)
+
+
+HISTORIES = {
+    "log files": [upserted(0, 5), upserted(2, 3), upserted(1, 7, gone=True)],
+    "a base": [upserted(0, 5), upserted(3, 6), compacted("semi-major"), upserted(5, 1, gone=True)],
+    "log compaction": [
+        *(upserted(0, 2), upserted(1, 9), compacted("semi-major")),
+        *(upserted(2, 4), upserted(0, 7, gone=True), compacted("minor"), upserted(3, 1)),
+    ],
+    "a late record": [upserted(0, 5, gone=True), compacted("semi-major"), upserted(0, 4)],
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """An empty table with a primary key."""
+    made = Table.create(
+        str(tmp_path / "t"),
+        schema=SCHEMA.remove(4),
+        time_column="at",
+        granularity="all",
+        primary_key="key",
+        buckets=2,
+        ordering="seq",
+    )
+    coordinator = MemoryCoordinator(SystemClock(), MemoryService())
+    return Table(replace(made.ports, optional_coordinator=coordinator))
+
+
+def rows_of(table: Table) -> list[dict[str, Any]]:
+    """Return what readers see."""
+    rows: list[dict[str, Any]] = table.scan().to_arrow().sort_by("key").to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+@pytest.mark.parametrize("lost", ["all of the log", "the last event"])
+def test_a_lost_log_is_rebuilt_from_files(table: Table, history: str, lost: str) -> None:
+    """The rows are those of before, whatever order the files get; and work goes on."""
+    for change in HISTORIES[history]:
+        change(table)
+    before, log = rows_of(table), Path(table.ports.uri.removeprefix("file://"), "_segtable")
+    if lost == "the last event":
+        events = sorted((log / "timeline").glob("*.json"))
+        events[-1].write_text("torn")
+    else:
+        rmtree(log)
+    plan = plan_repair(table.ports)
+    assert not plan.blocking
+    repair(table.ports, plan)
+    assert not plan_repair(table.ports).needed
+    assert rows_of(table) == before
+    assert table.verify(deep=True, all_versions=True).sound
+    upserted(0, 8)(table)
+    after = rows_of(table)
+    table.compact("semi-major")
+    assert rows_of(table) == after
+    assert {row["text"] for row in after if row["key"] in (0, 3)} >= {"0.8"}
+
+
+def test_a_tombstone_outlives_a_repair(table: Table) -> None:
+    """The completion time of a record is lost with the log: it counts from the repair on."""
+    upserted(0, 5, gone=True)(table)
+    rmtree(Path(table.ports.uri.removeprefix("file://"), "_segtable"))
+    repair(table.ports, plan_repair(table.ports))
+    table.compact("semi-major")
+    upserted(0, 4)(table)
+    assert rows_of(table) == []
