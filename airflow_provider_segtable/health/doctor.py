@@ -38,6 +38,7 @@ from airflow_provider_segtable.planning.findings.health_findings import (
     Progress,
     diagnose,
 )
+from airflow_provider_segtable.planning.findings.keyed_findings import keyed_findings
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.planning.reasons import Planned
@@ -124,10 +125,16 @@ def examine(
             *findings,
             *diagnose(seen, bounds),
             *_stray_nodes(ports, workers.strays),
-            *undone_deletions(seen),
+            *_unmerged(seen),
             *_lost_vectors(ports, state, deletes),
         ),
     )
+
+
+def _unmerged(seen: Observed) -> Iterator[Finding]:
+    """Yield what readers leave out or merge, because no compaction does."""
+    yield from undone_deletions(seen)
+    yield from keyed_findings(seen)
 
 
 def _consumers(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:

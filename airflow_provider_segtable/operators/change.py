@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from airflow_provider_segtable.core.arguments import plain
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.log.events import RowsChanged
+from airflow_provider_segtable.core.log.events import Appended, RowsChanged
 from airflow_provider_segtable.core.requests.change_arguments import arguments_of, columns_in
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
@@ -139,9 +139,11 @@ class SegtableChangeOperator(SegtableCommitOperator):
     def logged(self, ports: TableContext, n: int) -> dict[str, Any] | None:
         """Return the change of event ``n``."""
         event = ports.log.event(n)
-        if event is None or not isinstance(event.action, RowsChanged):
+        action = event.action if event else None
+        if isinstance(action, Appended) and ports.log.load().table.kind.rules is not None:
+            return self._of_keys(n, sum(segment.rows for segment in action.segments))
+        if not isinstance(action, RowsChanged):
             return None
-        action = event.action
         return {
             "kind": action.kind,
             "event": n,
@@ -151,6 +153,12 @@ class SegtableChangeOperator(SegtableCommitOperator):
             "seconds": None,
             "dry_run": False,
         }
+
+    def _of_keys(self, n: int, rows: int) -> dict[str, Any]:
+        """Return a change of a primary-key table, whose event has one record for each row."""
+        inserted = 0 if self.kind == "delete" else rows
+        counts = {"matched": rows, "deleted": rows, "inserted": inserted}
+        return {"kind": self.kind, "event": n, **counts, "seconds": None, "dry_run": False}
 
     def reported(
         self,

@@ -114,7 +114,7 @@ class SegtableFilesOperator(SegtableCommitOperator):
             )
         rows = []
         for file in self._there(files, ports.storage_options):
-            rows.append(rows_of(file, state))
+            rows.append(self.rows_of(file, state))
             self.log.info("%s: %s", file.place, counted(rows[-1].num_rows, "row"))
         told = self.written(ports, pa.concat_tables(rows), commit_id)
         return {**told, self.before: False}
@@ -124,6 +124,10 @@ class SegtableFilesOperator(SegtableCommitOperator):
     ) -> dict[str, Any]:
         """Write rows in this process, and return the result."""
         raise NotImplementedError
+
+    def rows_of(self, file: "InputFile", state: State) -> "pa.Table":
+        """Return a file's rows, checked."""
+        return rows_of(file, state)
 
     def only_spark(self, state: State, files: Sequence[str], stored: Mapping[str, str]) -> str:
         """Return why only Spark can do it; empty if this process can.
@@ -194,22 +198,41 @@ class SegtableFilesOperator(SegtableCommitOperator):
 class SegtableIngestOperator(SegtableFilesOperator):
     """Append files to one table, in the task itself or on Spark.
 
+    If the table has a primary key, the rows are upserted by it.
+
     Returns ``{"event", "segments", "rows", "bytes", "appended_before"}``.
 
     Args:
+        deleted: of a primary-key table: a boolean column of the files, not of the table; where it
+            is true, the row deletes its key.
         kwargs: see ``SegtableFilesOperator``.
     """
 
     done = "appended"
     ui_color = "#e4dff5"
+    template_fields: Sequence[str] = ("deleted", *SegtableFilesOperator.template_fields)
+
+    def __init__(self, *, deleted: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.deleted = deleted
+
+    def asked(self, commit_id: str | None) -> Sequence[str]:
+        """Return the application's arguments."""
+        gone = (option("deleted", self.deleted),) if self.deleted else ()
+        return (*super().asked(commit_id), *gone)
+
+    def rows_of(self, file: "InputFile", state: State) -> "pa.Table":
+        """Return a file's rows, checked, with the column that says which are deleted."""
+        return rows_of(file, state, self.deleted or None)
 
     def written(
         self, ports: TableContext, rows: "pa.Table", commit_id: str | None
     ) -> dict[str, Any]:
-        """Append rows in this process, and return the result."""
-        from airflow_provider_segtable.table.table import Table
+        """Append or upsert rows in this process, and return the result."""
+        from airflow_provider_segtable.table.writes.given import append_rows
 
-        return self.logged(ports, Table(ports).append(rows, commit_id=commit_id).n)
+        done = append_rows(ports, rows, commit_id=commit_id, deleted=self.deleted or None)
+        return self.logged(ports, done.n)
 
 
 def given_files(files: str | Sequence[str]) -> list[str]:
@@ -231,8 +254,8 @@ def given_files(files: str | Sequence[str]) -> list[str]:
     return [plain("files", file) for file in found]
 
 
-def rows_of(file: "InputFile", state: State) -> "pa.Table":
-    """Return a file's rows in the table's columns and types.
+def rows_of(file: "InputFile", state: State, deleted: str | None = None) -> "pa.Table":
+    """Return a file's rows in the table's columns and types, and the column ``deleted``.
 
     Raises:
         InvalidInput: it cannot be read, or its rows do not fit; the message names the file.
@@ -240,10 +263,10 @@ def rows_of(file: "InputFile", state: State) -> "pa.Table":
     from airflow_provider_segtable.data.files.input_files import read_rows
     from airflow_provider_segtable.data.jobs.segment_writer import check_rows
     from airflow_provider_segtable.table.lifetime.definition import given_schema
+    from airflow_provider_segtable.table.writes.given import flagged_rows
 
-    schema = given_schema(state.table)
-    rows = read_rows(file, schema)
+    rows = read_rows(file, given_schema(state.table))
     try:
-        return check_rows(rows, schema, state.table.time_column)
+        return flagged_rows(rows, state, deleted, check_rows)
     except InvalidInput as error:
         raise type(error)(f"{file.place}: {error}") from error

@@ -224,6 +224,7 @@ class Table(TableChanges, TableVersions):
         consumer: str | None = None,
         changes: bool = False,
         rolled_up: bool = False,
+        base_only: bool = False,
         checked: bool = True,
     ) -> Scan:
         """Return a scan, read by ``to_arrow``, ``to_pandas``, ``to_polars``, ``to_reader``...
@@ -246,6 +247,8 @@ class Table(TableChanges, TableVersions):
                 ``_segtable_change``, ``_segtable_version`` and ``_segtable_completion_time``;
                 ``load_cdf`` of deltalake.
             rolled_up: one row for each group of a rollup table; ``where`` filters these.
+            base_only: of a primary-key table, only its base files, which need no merging: each
+                bucket as of its last semi-major compaction, so **older rows** than the newest.
             checked: compare data files with their checksums.
 
         Raises:
@@ -267,6 +270,7 @@ class Table(TableChanges, TableVersions):
                 consumer=consumer,
                 changes=changes,
                 rolled_up=rolled_up,
+                base_only=base_only,
                 checked=checked,
             )
         )

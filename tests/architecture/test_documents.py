@@ -54,6 +54,10 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
     },
     "docs/guides/runbook.md": {"console": "unit/cli/test_guides.py"},
     "docs/guides/spark.md": {"python": "spark/test_spark_guide.py"},
+    "docs/guides/upserts.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "unit/library/test_upsert_guide.py",
+    },
     "docs/guides/zookeeper.md": {"console": "integration/test_zookeeper_access.py"},
 }
 

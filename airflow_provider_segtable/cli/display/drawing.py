@@ -94,7 +94,8 @@ def describe(facts: Facts) -> RenderableType:
     rolled = (
         f" of {counted(counts['events'], 'event')}" if counts["events"] != counts["rows"] else ""
     )
-    rows = f"{counted(counts['rows'], 'row')}{rolled}"
+    word = "record" if facts["file_groups"] else "row"  # several records may be one row
+    rows = f"{counted(counts['rows'], word)}{rolled}"
     holds.add_row("holds", f"{rows}, {size}, in {counted(counts['chunks'], 'chunk')}")
     if gone := _deleted(counts):
         holds.add_row("of them", f"{gone}, not yet removed from files")
@@ -104,6 +105,8 @@ def describe(facts: Facts) -> RenderableType:
         "segments", f"{visible:,} visible, {counts['hidden_segments']:,} hidden behind them"
     )
     holds.add_row("small", _small(small, visible, health))
+    if facts["file_groups"]:
+        holds.add_row("log files", _log_files(facts["file_groups"]))
     pending = facts["pending_plans"]
     holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
     parts: list[RenderableType] = [definition(facts), settings(facts), holds]
@@ -138,6 +141,19 @@ def _small(small: int, visible: int, health: Facts) -> Text:
     worst = short_interval(str(health["worst_interval"]))
     most = f"most in {worst} ({health['worst_small_segments']})"
     return Text(f"{small:,} of {visible:,} under {below}; {most}", style="yellow")
+
+
+def _log_files(groups: Facts) -> Text:
+    """Describe what readers of a primary-key table merge."""
+    if not groups["log_files"]:
+        return Text(f"none above the base files of {counted(groups['buckets'], 'bucket')}", "green")
+    where = f"{short_interval(str(groups['worst_interval']))} bucket {groups['worst_bucket']}"
+    return Text(
+        f"{groups['log_files']:,} ({describe_size(groups['log_bytes'])}, "
+        f"{groups['log_share']:.0%} of the bytes) in {counted(groups['buckets'], 'bucket')}, most "
+        f"in {where} ({groups['worst_log_files']}); a read merges "
+        f"{groups['read_amplification']:g} runs a bucket"
+    )
 
 
 def plans(title: str, pending: Iterable[Facts]) -> Table:
@@ -181,14 +197,17 @@ def _chunk(title: str, members: Sequence[Facts]) -> Table:
     """Draw a chunk; events and order have a column only if they add information."""
     rolled = any(segment["events"] != segment["rows"] for segment in members)
     ordered = any(segment["clustering"] for segment in members)
-    numbers = ["partition", "root", "minor", "rows", *(["events"] if rolled else [])]
+    keyed = ["bucket"] if members[0]["file"] else []
+    numbers = [*keyed, "partition", "root", "minor", "rows", *(["events"] if rolled else [])]
     numbers += ["size", "row groups"]
     order = ["sorted by"] if ordered else []
-    table = grid(title, *numbers, *order, "state", right=numbers)
+    file = ["file"] if keyed else []
+    table = grid(title, *numbers, *order, *file, "state", right=numbers)
     for segment in members:
         start, end = segment["root"]
         state = "tombstone" if segment["tombstone"] else segment["state"]
         table.add_row(
+            *([str(segment["bucket"])] if keyed else []),
             str(segment["partition"]),
             Text(f"[{start}, {end})"),
             str(segment["minor_version"]),
@@ -197,6 +216,7 @@ def _chunk(title: str, members: Sequence[Facts]) -> Table:
             describe_size(segment["bytes"]),
             str(segment["row_groups"]),
             *([escape(segment["clustering"])] if ordered else []),
+            *([segment["file"]] if keyed else []),
             Text(state, style=STATE_STYLES[state], no_wrap=True),
         )
     return table
@@ -248,10 +268,16 @@ def plan(facts: Facts) -> RenderableType:
 def skipped(entries: Iterable[Facts]) -> Table:
     """Draw the skipped intervals and the reasons."""
     table = grid("Skipped", "by", "interval", "partitions", "why")
-    lines = ([e["interval"], e["kind"], partitions(e["partitions"]), e["reason"]] for e in entries)
+    lines = ([e["interval"], e["kind"], _place(e), e["reason"]] for e in entries)
     for interval, kind, where, reason in joined(lines):
         table.add_row(kind, short_interval(interval), where, Text(reason))
     return table
+
+
+def _place(entry: Facts) -> str:
+    """Return the partitions of a skipped part, with their bucket if there is one."""
+    bucket = "" if entry["bucket"] is None else f"bucket {entry['bucket']}: "
+    return f"{bucket}{partitions(entry['partitions'])}"
 
 
 def partitions(numbers: list[int]) -> str:

@@ -11,8 +11,10 @@ from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanState
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.tables.keyed.slices import is_base, slices
 from airflow_provider_segtable.core.time.interval import Interval, iso
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -63,7 +65,7 @@ def describe_facts(uri: str, state: State) -> Facts:
         ],
         "policy": asdict(policy),
         "counts": {
-            "chunks": sum(summary.rows > 0 for summary in shown.values()),
+            "chunks": len({chunk.interval for chunk, summary in shown.items() if summary.rows}),
             "segments": segments,
             "rows": rows,
             "deleted_rows": round(deleted_rows),
@@ -77,7 +79,29 @@ def describe_facts(uri: str, state: State) -> Facts:
             **health_facts(state.timeline, policy),
             "deleted_share": round(deleted_rows / max(1, rows), 4),
         },
+        "file_groups": file_group_facts(state) if state.table.kind.buckets else None,
         "pending_plans": [plan_facts(known) for known in state.pending_plans()],
+    }
+
+
+def file_group_facts(state: State) -> Facts:
+    """Return how much of a primary-key table is in log files, and what a read merges.
+
+    ``read_amplification`` is the mean number of sorted runs that a read of a bucket merges.
+    """
+    known = list(slices(state.timeline))
+    size, logs = sum(each.size for each in known), sum(each.log_bytes for each in known)
+    worst = max(known, key=lambda each: (each.runs, each.log_bytes), default=None)
+    return {
+        "buckets": len(known),
+        "base_files": sum(each.base_files for each in known),
+        "log_files": sum(each.log_files for each in known),
+        "log_bytes": logs,
+        "log_share": round(logs / max(1, size), 4),
+        "read_amplification": round(sum(each.runs for each in known) / max(1, len(known)), 2),
+        "worst_interval": str(worst.chunk.interval) if worst else None,
+        "worst_bucket": worst.chunk.bucket if worst else None,
+        "worst_log_files": worst.log_files if worst else 0,
     }
 
 
@@ -157,6 +181,8 @@ def segment_facts(segment: Segment, state: str) -> Facts:
         "state": state,
         "interval": str(segment.id.interval),
         "version": segment.id.version,
+        "bucket": None if segment.id.bucket == NO_BUCKET else segment.id.bucket,
+        "file": None if segment.id.bucket == NO_BUCKET else _file(segment),
         "partition": shard.partition,
         "root": [shard.root_start, shard.root_end],
         "minor_version": shard.minor_version,
@@ -176,6 +202,10 @@ def segment_facts(segment: Segment, state: str) -> Facts:
     }
 
 
+def _file(segment: Segment) -> str:
+    return "base" if is_base(segment) else "log"
+
+
 def event_facts(event: Event) -> Facts:
     """Return one event of the log."""
     return {
@@ -193,6 +223,7 @@ def skipped_facts(skipped: Skipped) -> Facts:
     return {
         "kind": skipped.kind,
         "interval": str(skipped.chunk.interval),
+        "bucket": None if skipped.chunk.bucket == NO_BUCKET else skipped.chunk.bucket,
         "partitions": list(skipped.partitions),
         "reason": skipped.reason,
     }

@@ -1,8 +1,7 @@
 """Recovery: rebuild a table's state from the descriptors of its files alone.
 
 1. If two files have one id, both are listed and neither is used: the log's choice is unknown.
-   Files with provisional ids get the next ids of their chunk, in the order in which they were made:
-   their rows are merged by what the files say, whatever ids they have.
+   Files with provisional ids get the next ids of their chunk: their rows say how they are merged.
 2. In each chunk, an atomic update group that is not full hides nothing and is left out. If a group
    has several full attempts, one is chosen: they were made from the same roots. They must have
    equally many events, apart from deleted ones.
@@ -31,6 +30,7 @@ from airflow_provider_segtable.core.recovery.version_claims import (
     agreed,
     attempts,
     begins,
+    by_name,
     claims,
     covered,
     granularity_of,
@@ -94,14 +94,13 @@ class _Work:
 
     def take(self, segments: Iterable[Segment], also: frozenset[str]) -> None:
         """Add segments, leaving out equal ids and torn groups; rules 1 and 2."""
-        given = set(segments)
-        unnamed = (segment for segment in given if segment.id.provisional)
-        self.renamed += sorted(unnamed, key=lambda s: (s.created, s.id))
-        by_id = sorted(given.difference(self.renamed), key=lambda s: (s.id, s.path in also, s.path))
+        named, self.renamed = by_name(segments)
+        by_id = sorted(named, key=lambda s: (s.id, s.path in also, s.path))
         single: list[Segment] = []
         for _, group in groupby(by_id, key=lambda s: s.id):
             same = list(group)
-            self._note_ids(same[0])
+            known, end = same[0].id.chunk, same[0].shard.root_end
+            self.following[known] = max(self.following.get(known, 0), end)
             chosen = [s for s in same if s.path not in also] or same[:1]
             self.renamed += [s for s in same if s not in chosen]
             if len(chosen) == 1:
@@ -117,10 +116,6 @@ class _Work:
             )
             self.dropped += torn
             self.torn[chunk] = torn
-
-    def _note_ids(self, segment: Segment) -> None:
-        chunk, shard = segment.id.chunk, segment.shard
-        self.following[chunk] = max(self.following.get(chunk, 0), shard.root_end)
 
     def _groups(self, members: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
         """Return the segments of one full attempt per group, and all other segments."""

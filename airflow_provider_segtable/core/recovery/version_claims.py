@@ -129,6 +129,13 @@ class Deletes:
         return all(count <= whole and (self.unknown or whole <= count + gone) for count in made)
 
 
+def by_name(segments: Iterable[Segment]) -> tuple[frozenset[Segment], list[Segment]]:
+    """Return the segments with ids, and those with provisional ones, as old as they are."""
+    given = frozenset(segments)
+    named = frozenset(segment for segment in given if not segment.id.provisional)
+    return named, sorted(given - named, key=lambda s: (s.created, s.id))
+
+
 def attempts(members: Iterable[Segment]) -> dict[GroupKey, list[list[Segment]]]:
     """Return the segments of each group by attempt, the oldest attempt first."""
     found: dict[GroupKey, dict[tuple[Instant, int], list[Segment]]] = {}

@@ -36,6 +36,7 @@ class ReadRequest:
         consumer: only what was committed after the position of this consumer.
         changes: of a window, each change of a row instead of the rows added.
         rolled_up: of a rollup table, one row for each group; ``where`` filters these.
+        base_only: of a primary-key table, only base files, without merging: older rows.
         checked: compare data files with their checksums.
     """
 
@@ -50,6 +51,7 @@ class ReadRequest:
     consumer: str | None = None
     changes: bool = False
     rolled_up: bool = False
+    base_only: bool = False
     checked: bool = True
 
     def __post_init__(self) -> None:
@@ -68,6 +70,10 @@ class ReadRequest:
             )
         if self.rolled_up and self.windowed:
             raise InvalidInput("rolled_up reads a whole version: leave it out to read a window")
+        if self.base_only and self.windowed:
+            raise InvalidInput(
+                "base_only leaves out the newest records, a window asks for them: leave out one"
+            )
         if self.columns is not None and len({*self.columns}) < len(self.columns):
             raise InvalidInput(f"columns {', '.join(self.columns)}: name each once")
         if isinstance(self.where, str) and not self.where.strip():
@@ -98,6 +104,7 @@ def read_request(  # noqa: PLR0913 - each selects data to read
     consumer: str | None = None,
     changes: bool = False,
     rolled_up: bool = False,
+    base_only: bool = False,
     checked: bool = True,
 ) -> ReadRequest:
     """Return a read request from a user's arguments; naive times are UTC.
@@ -119,6 +126,7 @@ def read_request(  # noqa: PLR0913 - each selects data to read
         consumer=consumer,
         changes=changes,
         rolled_up=rolled_up,
+        base_only=base_only,
         checked=checked,
     )
 

@@ -115,12 +115,15 @@ def diagnose(seen: Observed, bounds: Bounds) -> tuple[Finding, ...]:
 def _coordinator(seen: Observed) -> Iterator[Finding]:
     if seen.locks is not None:
         return
+    keyed = seen.state.table.kind.buckets > 0
     yield Finding(
         code="no-coordinator",
         severity=Severity.CRITICAL if seen.silence else Severity.UNCHECKED,
         where="ZooKeeper",
         what=seen.silence or "no ZooKeeper address is known, so locks were not checked",
-        why="appends and compactions fail without ZooKeeper; reads work",
+        why="compactions fail without ZooKeeper; upserts, deletes and reads work"
+        if keyed
+        else "appends and compactions fail without ZooKeeper; reads work",
         do="segtable zookeeper start --background, or give an address: --zookeeper host:port"
         " (SEGTABLE_ZOOKEEPER)",
     )

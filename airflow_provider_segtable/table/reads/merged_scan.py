@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.keyed.slices import bases
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import (
@@ -36,6 +37,7 @@ class MergedScan:
         where: a condition on merged rows.
         interval: only rows with event times in it.
         checked: compare data files with their checksums.
+        base_only: read base files only (``core.tables.keyed.slices``).
         start: the version after which records completed, if only rows with such are read.
     """
 
@@ -46,6 +48,7 @@ class MergedScan:
     where: Condition | None
     interval: Interval | None
     checked: bool
+    base_only: bool = False
     start: State | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -59,7 +62,8 @@ class MergedScan:
             since=None if start is None else start.time,
         )
         reader = GroupReader(self.files, self.state.table, checked=self.checked)
-        for group in groups_to_read(self.state, self.interval, start):
+        found = groups_to_read(self.state, self.interval, start, base_only=self.base_only)
+        for group in found:
             for rows in merged.rows(reader, group):
                 for batch in rows.to_batches():
                     kept = batch if where is None else where.keep(batch)
@@ -67,7 +71,11 @@ class MergedScan:
 
 
 def groups_to_read(
-    state: State, interval: Interval | None, start: State | None = None
+    state: State,
+    interval: Interval | None,
+    start: State | None = None,
+    *,
+    base_only: bool = False,
 ) -> Iterator[FileGroup]:
     """Yield the file groups that may have wanted rows.
 
@@ -75,7 +83,9 @@ def groups_to_read(
         state: the version.
         interval: only rows with event times in it.
         start: the version after which records completed, if only rows with such are wanted.
+        base_only: of each, only the base.
     """
-    for group in file_groups(state.timeline.lookup(interval), interval):
+    found = state.timeline.lookup(interval)
+    for group in file_groups(bases(found) if base_only else found, interval):
         if start is None or any(each.id not in start.timeline for each in group.segments):
             yield group

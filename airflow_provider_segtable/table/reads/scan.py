@@ -67,6 +67,11 @@ class Scan:
         """Compare the request with the table."""
         known, where = self._columns, self.request.where
         columns_read(self.request, self._known.names)
+        if self.request.base_only and self.state.table.kind.rules is None:
+            raise InvalidInput(
+                f"base_only reads the base files of a primary-key table, and {self.ports.uri} has "
+                "no primary key: leave it out"
+            )
         found = None if where is None else condition(where, known, self.state.table.time_column)
         object.__setattr__(self, "where", found)
 
@@ -255,6 +260,7 @@ class Scan:
             where=self.where,
             interval=self.request.interval,
             checked=self.request.checked,
+            base_only=self.request.base_only,
             start=self.start,
         ).batches()
 

@@ -4,7 +4,10 @@ Columns may be left out of rows to upsert where records fill each other (``parti
 delete their key. Otherwise the check decides: a missing column would be set to null.
 """
 
+import pyarrow as pa
+
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.jobs.segment_writer import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
@@ -12,7 +15,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.writes.append import AppendResult, append, made_before
 from airflow_provider_segtable.table.writes.incoming import Check, check_filled, incoming
-from airflow_provider_segtable.table.writes.upsert import upsert_rows
+from airflow_provider_segtable.table.writes.upsert import records_of, upsert_rows
 
 
 def append_rows(
@@ -40,13 +43,8 @@ def append_rows(
         return made_before(ports.log, state, commit_id)
     rules = state.table.kind.rules
     if rules is not None:
-        whole = not rules.partial and deleted is None
-        return upsert_rows(
-            *(ports, rows),
-            deleted=deleted,
-            commit_id=commit_id,
-            check=check if whole else check_filled,
-        )
+        fitting = check_for(state, deleted, check)
+        return upsert_rows(ports, rows, deleted=deleted, commit_id=commit_id, check=fitting)
     if deleted is not None:
         raise InvalidInput(
             f"column {deleted!r} is to delete keys, but {ports.uri} has no primary key: delete the "
@@ -57,3 +55,18 @@ def append_rows(
     stored = arrow_kind_of(state.table.kind).prepared(checked, time_column)
     name = commit_id or ports.randomness.token()
     return append(ports, incoming(ports, stored, state), commit_id=name, state=state)
+
+
+def check_for(state: State, deleted: str | None, check: Check) -> Check:
+    """Return the check of rows: another one where columns may be left out."""
+    rules = state.table.kind.rules
+    some = rules is not None and (rules.partial or deleted is not None)
+    return check_filled if some else check
+
+
+def flagged_rows(rows: Rows, state: State, deleted: str | None, check: Check) -> pa.Table:
+    """Return rows to upsert, checked and with all columns, and with the column ``deleted``."""
+    records = records_of(rows, state, deleted, check=check_for(state, deleted, check))
+    if deleted is None:
+        return records.rows
+    return records.rows.append_column(deleted, pa.array(records.deleted))

@@ -99,3 +99,17 @@ def test_rollup(run: Run, facts: Facts) -> None:
     well(run, *commands("rollup.md"))
     names = [each["name"] for each in facts("table", "describe", "visits")["schema"]]
     assert names == ["at", "page", "visits", "total_ms", "slowest", "latest"]
+
+
+def test_upserts(run: Run, facts: Facts) -> None:
+    """The shop of the guide is made, filled, compacted and read."""
+    rows = trips(4).append_column("order_id", [[0, 1, 2, 3]])
+    rows = rows.append_column("changed", [[1, 1, 1, 1]])
+    rows = rows.rename_columns(["placed", "status", "amount", "order_id", "changed"])
+    pq.write_table(rows.drop_columns(["amount"]), "orders.parquet")
+    line = '{"order_id": %d, "placed": "2013-01-01T00:00:00Z", "changed": 2, "status": "new", '
+    with open("changes.jsonl", "w") as file:  # noqa: PTH123 - the test's folder is current
+        file.writelines((line + '"gone": %s}\n') % each for each in ((1, "true"), (9, "false")))
+    well(run, *commands("upserts.md"))
+    found = facts("table", "scan", "shop", "--columns", "order_id")["rows"]
+    assert sorted(row["order_id"] for row in found) == [0, 2, 3]

@@ -130,3 +130,60 @@ def test_only_a_primary_key_has_deleted_rows(run: Run, facts: Facts, table: str)
     result = run("ingest", table, "trips.parquet", "--deleted", "gone")
     assert result.exit_code == 2
     assert "has no primary key: delete the rows by a condition" in " ".join(result.stderr.split())
+
+
+def test_what_readers_merge_is_shown(facts: Facts, run: Run) -> None:
+    """Log files, base files, buckets and the runs of a read; old base files are read on request."""
+    facts("table", "create", "t", *ORDERS)
+    lines("rows.jsonl", *(whole(key, 1, "old") for key in range(8)))
+    facts("ingest", "t", "rows.jsonl")
+    assert facts("table", "scan", "t", "--base-only", "--count")["rows"] == 0
+    assert len(facts("compact", "t", "--kind", "semi-major")["plans"]) == 2
+    lines("more.jsonl", *(whole(key, 2, "new") for key in range(8)))
+    facts("ingest", "t", "more.jsonl")
+    described = facts("table", "describe", "t")
+    groups = described["file_groups"]
+    assert (groups["buckets"], groups["base_files"], groups["log_files"]) == (2, 2, 2)
+    assert (groups["read_amplification"], described["counts"]["chunks"]) == (2.0, 1)
+    assert 0.3 < groups["log_share"] < 0.7
+    found = facts("table", "segments", "t")["segments"]
+    assert [(each["bucket"], each["file"]) for each in found] == [
+        *((0, "base"), (0, "log"), (1, "base"), (1, "log"))
+    ]
+    assert set(texts(facts, "--base-only").values()) == {"old"}
+    assert set(texts(facts).values()) == {"new"}
+    assert {each["bucket"] for each in facts("plan", "t")["skipped"]} == {0, 1}
+    for command in (("table", "describe"), ("table", "segments"), ("plan",)):
+        assert "bucket" in run(*command, "t").stdout
+
+
+def test_only_keys_have_base_files(run: Run, table: str) -> None:
+    """Other tables, and windows, are read as a whole."""
+    result = run("table", "scan", table, "--base-only")
+    assert "has no primary key: leave it out" in " ".join(result.stderr.split())
+    result = run("table", "scan", table, "--base-only", "--since-version", "0")
+    assert "base_only leaves out the newest records" in " ".join(result.stderr.split())
+
+
+def test_the_life_of_a_table(facts: Facts, run: Run) -> None:
+    """Tags, restores, cleaning, checks and a drop work as for other tables."""
+    facts("table", "create", "t", *ORDERS, "--property", "retention.versions=1")
+    for seq in range(1, 4):
+        lines("rows.jsonl", *(whole(key, seq, f"at {seq}") for key in range(4)))
+        facts("ingest", "t", "rows.jsonl")
+        facts("compact", "t", "--kind", "semi-major")
+        if seq == 1:
+            facts("tag", "t", "first")
+    assert texts(facts, "--tag", "first") == dict.fromkeys(range(4), "at 1")
+    facts("clean", "t", "--retention-hours", "0", "--orphan-hours", "0")
+    assert texts(facts, "--tag", "first") == dict.fromkeys(range(4), "at 1")
+    facts("table", "restore", "t", "--tag", "first", "--yes")
+    assert texts(facts) == dict.fromkeys(range(4), "at 1")
+    lines("rows.jsonl", *(whole(key, 2, "again") for key in range(2)))
+    facts("ingest", "t", "rows.jsonl")
+    facts("compact", "t", "--kind", "semi-major")
+    assert texts(facts) == {0: "again", 1: "again", 2: "at 1", 3: "at 1"}
+    assert run("verify", "t", "--deep", "--all-versions").exit_code == 0
+    assert facts("doctor", "t")["findings"] == []
+    facts("table", "drop", "t", "--yes")
+    assert run("table", "describe", "t").exit_code != 0

@@ -81,6 +81,14 @@ class ReadOptions:
     rolled_up: Annotated[
         bool, typer.Option("--rolled-up", help="Of a rollup table, one row for each group.")
     ] = False
+    base_only: Annotated[
+        bool,
+        typer.Option(
+            "--base-only",
+            help="Of a primary-key table, base files alone, without merging: faster, and older "
+            "rows, as of each bucket's last semi-major compaction.",
+        ),
+    ] = False
     unchecked: Annotated[
         bool,
         typer.Option("--unchecked", help="Do not compare data files with their checksums."),
@@ -100,6 +108,7 @@ class ReadOptions:
             consumer=self.consumer,
             changes=self.changes,
             rolled_up=self.rolled_up,
+            base_only=self.base_only,
             checked=not self.unchecked,
         )
 
@@ -139,6 +148,7 @@ def scan(
     [green]segtable table scan ./flights --version 3 --checksum[/]
     [green]segtable table scan ./flights --since-version 3 --changes[/]
     [green]segtable table scan ./daily --rolled-up --checksum[/]
+    [green]segtable table scan ./orders --base-only --count[/]
     """
     from airflow_provider_segtable.table.table import Table
 

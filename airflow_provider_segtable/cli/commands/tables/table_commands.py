@@ -305,7 +305,8 @@ def segments(
 
     "root" is the range \[start, end) of appended partitions that a segment
     stands for; "minor" counts its generations of minor compaction. The files
-    also hold deleted rows: read them by "table scan".
+    also hold deleted rows: read them by "table scan". A primary-key table has
+    in each bucket "log" files, and at most one "base" that merges all before it.
     """
     wanted = Interval.parse(interval) if interval else None
     state = open_table(table, storage_options).snapshot(version=version).state

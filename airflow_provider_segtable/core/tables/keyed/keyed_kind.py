@@ -40,6 +40,8 @@ from airflow_provider_segtable.core.tables.table_kind import DeletionForm, Table
 from airflow_provider_segtable.core.time.interval import Granularity, Instant
 
 DEFAULT_BUCKETS = 4
+BUCKET_BYTES = 256 * 1024 * 1024
+"""About so much of a time chunk should be in a bucket."""
 MOST_BUCKETS = 65536
 
 
