@@ -3,7 +3,8 @@
 Appenders; changers, who delete, update and merge; overwriters (``authors``); alterers of columns
 and properties, restorers, repairers (``definers``); planners (minor); askers, who want semi-major
 and major compactions, some of which cut time anew; compactors, who carry out whatever is pending;
-cleaners, taggers and readers of old versions (``caretakers``); droppers, and who creates another
+cleaners, taggers and readers of old versions (``caretakers``); followers, who keep a copy by the
+changes that they read (``followers``); droppers, and who creates another
 table in the same place, which then has a crowd of its own (``droppers``).
 
     python -m tests.simulation.scenario --seed 42      # one, with its trace

@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segments.segment import SegmentId
+from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
@@ -185,7 +186,8 @@ class Scan:
         if self.start is not None and self.request.changes:
             yield from ChangeFeed(self.reader, self.ports.log, wanted).parts(self.start, self.state)
             return
-        found = [*wanted.among(self.state, roots)]
+        old = self.start.timeline if self.start is not None else Timeline.empty()
+        found = [each for each in wanted.among(self.state, roots) if each[0].id not in old]
         filters = row_filters(self.ports.files, self.state, (segment for segment, _ in found))
         for segment, clip in found:
             part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
