@@ -7,7 +7,7 @@
 3. Every round asks every question of every way once. Reported are medians, and their ratios to
    Spark's own reader. The answers are compared.
 
-Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N]``.
+Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N] [--native]``.
 """
 
 import argparse
@@ -129,27 +129,31 @@ def asked() -> Mapping[str, Callable[[DataFrame], object]]:
     }
 
 
-def ways(spark: SparkSession, table: Table) -> Mapping[str, DataFrame]:
-    """Return the DataFrames of a table's rows."""
+def ways(spark: SparkSession, table: Table, *, native: bool) -> Mapping[str, DataFrame]:
+    """Return the DataFrames of a table's rows; ``native`` leaves out the source in Python."""
     root = Path(table.ports.uri)
     files = [str(root / segment.path) for segment in table.snapshot().segments()]
-    python = spark.read.format("python_source").option("files", ",".join(files))
-    return {
+    found = {
         "spark.read.parquet": spark.read.schema(COLUMNS).parquet(*files),
         "segtable": spark.read.format("segtable").load(table.ports.uri),
-        "a source in Python": python.load(),
     }
+    if not native:
+        python = spark.read.format("python_source").option("files", ",".join(files))
+        found["a source in Python"] = python.load()
+    return found
 
 
 def measured(
-    spark: SparkSession, table: Table, rounds: int, *, exact: bool
+    spark: SparkSession, table: Table, rounds: int, *, exact: bool, native: bool
 ) -> Mapping[tuple[str, str], float]:
     """Return the median seconds of each question, asked of each way."""
     seconds: dict[tuple[str, str], list[float]] = {}
     for turn in range(rounds + 1):  # the first round warms up
         for question, ask in asked().items():
             answers = {}
-            for way, rows in ways(spark, table).items():  # the one in Python keeps pushed filters
+            for way, rows in ways(
+                spark, table, native=native
+            ).items():  # made anew: Python's keeps filters
                 began = time.perf_counter()
                 answers[way] = str(ask(rows))
                 if turn:
@@ -176,7 +180,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--days", type=int, default=8)
     parser.add_argument("--rows", type=int, default=1_250_000, help="rows a day")
+    parser.add_argument("--native", action="store_true", help="leave out the source in Python")
     asked_for = parser.parse_args(argv)
+    native = asked_for.native
     rows, rounds = (20_000, 1) if asked_for.quick else (asked_for.rows, asked_for.rounds)
     with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
         spark = session("scan", "local[2]", {"spark.driver.extraJavaOptions": "", PUSHED: "true"})
@@ -190,10 +196,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         for number in range(asked_for.days):
             table.append(day(number, rows))
-        shown("without deletes", measured(spark, table, rounds, exact=True))
+        shown("without deletes", measured(spark, table, rounds, exact=True, native=native))
         gone = table.delete("n % 100 = 0")
         print(f"\n{gone.deleted} of {asked_for.days * rows} rows deleted")
-        shown("with deletes", measured(spark, table, rounds, exact=False))
+        shown("with deletes", measured(spark, table, rounds, exact=False, native=native))
         spark.stop()
     return 0
 
