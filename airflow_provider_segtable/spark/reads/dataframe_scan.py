@@ -128,6 +128,8 @@ def read(
     Of the columns ``carried``, the last columns are exact copies (``tasks.exact_columns``). Rows
     for which ``pushed`` does not hold may be left out: the caller filters by it.
     """
+    if request.base_only:
+        raise InvalidInput("base_only is read without Spark: Table.scan(base_only=True)")
     if request.windowed:
         return window_scan(spark, ports, state, request)
     snapshot = Snapshot(ports=ports, state=state, checked=request.checked)

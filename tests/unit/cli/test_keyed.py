@@ -187,3 +187,18 @@ def test_the_life_of_a_table(facts: Facts, run: Run) -> None:
     assert facts("doctor", "t")["findings"] == []
     facts("table", "drop", "t", "--yes")
     assert run("table", "describe", "t").exit_code != 0
+
+
+def test_the_planner_compacts_what_pays(facts: Facts) -> None:
+    """As a DAG run does: plans are requested with reasons, carried out, and the rows stay."""
+    facts("table", "create", "t", *ORDERS, "--property", "compaction.min_segments=3")
+    for seq in range(4):
+        lines("rows.jsonl", *(whole(key, seq, f"at {seq}") for key in range(4)))
+        facts("ingest", "t", "rows.jsonl")
+    chosen = facts("plan", "t", "--request")["chosen"]
+    assert {each["kind"] for each in chosen} <= {"minor", "semi-major"}
+    done = facts("compact", "t", "--all")["plans"]
+    assert {each["plan"] for each in chosen} == {each["plan"] for each in done}
+    groups = facts("table", "describe", "t")["file_groups"]
+    assert (groups["buckets"], groups["read_amplification"]) == (2, 1.0)
+    assert texts(facts) == dict.fromkeys(range(4), "at 3")
