@@ -164,7 +164,12 @@ def look_at_table(state: State, policy: Policy, now: Instant) -> PlannerContext:
 
 
 def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContext:
-    """Return the planner context of a table without reading any segment."""
+    """Return the planner context of a table without reading any segment.
+
+    Ages are never negative, even if a host with a clock that is ahead wrote the newest event.
+    """
+    skip_from = _skip_from(state, policy, now)
+    now = max(now, state.time)
     rest_us = policy.retry_aborted_minutes * MINUTE_US
     claims: dict[SegmentId, str] = {}
     resting: dict[type[Plan], dict[SegmentId, str]] = {kind: {} for kind in kinds()}
@@ -182,7 +187,7 @@ def planner_context(state: State, policy: Policy, now: Instant) -> PlannerContex
         state=state,
         policy=policy,
         now=now,
-        skip_from=_skip_from(state, policy, now),
+        skip_from=skip_from,
         claims=claims,
         resting=resting,
         pending=state.pending_plans(),

@@ -130,6 +130,9 @@ class Ledger:
             if problems:
                 raise AssertionError(f"version {n}, read at the end: {problems[0]}")
 
+    def _model_of(self, table: TableCreated) -> Model:
+        return Model.of(table)
+
     def _move(self, event: Event) -> None:
         """Move the model by an event."""
         model = self.models.get(event.n - 1, Model())
@@ -137,7 +140,7 @@ class Ledger:
         if event.n > self.first and not by.endswith(self.crowd):
             raise AssertionError(f"event {event.n} is by {by}, who works on an earlier table")
         if isinstance(event.action, TableCreated):
-            model = Model.of(event.action)
+            model = self._model_of(event.action)
         if isinstance(event.action, Appended | RowsChanged | TableAltered | VersionRestored):
             if event.commit in self.landed:
                 raise AssertionError(f"event {event.n} is commit {event.commit} a second time")

@@ -10,7 +10,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from airflow_provider_segtable.core.log.events import (
     Action,
@@ -313,7 +313,19 @@ class Alter:
         return replace(model, schemas=schemas, properties={**kept, **self.set})
 
 
-Intention: TypeAlias = Append | Delete | Update | Merge | Overwrite | Restore | Alter
+class Intention(Protocol):
+    """What one commit is to do."""
+
+    @property
+    def kind(self) -> str:
+        """Return a word for it."""
+
+    def done(self, model: Model, landing: Landing, /) -> Model:
+        """Return the model after it.
+
+        Raises:
+            AssertionError: the log says that something else was done.
+        """
 
 
 def _of(model: Model, intervals: Sequence[Interval]) -> dict[int, Row]:

@@ -37,7 +37,6 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log import committer
-from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.faulty import (
@@ -226,7 +225,7 @@ def _check_time(world: World) -> None:
     """Refuse a log whose time was set by a clock that is off."""
     state = world.ledger.checked
     ahead_us = state.time - world.simulation.now if state else 0
-    assert ahead_us <= MOST_SKEW_S * 1e6, f"the log is {ahead_us / 1e6:.0f} s ahead of time"
+    assert ahead_us <= world.most_skew_s * 1e6, f"the log is {ahead_us / 1e6:.0f} s ahead of time"
 
 
 def simulate(seed: int, shape: Shape | None = None) -> World:

@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.testing.faulty import (
     Faults,
@@ -65,6 +66,8 @@ class Shape:
     droppers: int = 0
     drops: int = 1
     followers: int = 0
+    upserters: int = 0
+    upserts_each: int = 3
 
 
 @dataclass(slots=True)
@@ -85,6 +88,7 @@ class World:
     had: frozenset[str] = frozenset()
     looked: Sequence[str] = ()
     after: "World | None" = None
+    most_skew_s: float = MOST_SKEW_S
 
     @property
     def newest(self) -> "World":
@@ -126,6 +130,7 @@ class World:
             clock=actor,
             randomness=actor,
             author=self.named("checker"),
+            most_skew_s=self.most_skew_s,
         )
 
     def ports(self, actor: Actor) -> TableContext:
@@ -149,6 +154,7 @@ class World:
             clock=actor,
             randomness=actor,
             author=f"{actor.name}.{actor.incarnation}",
+            most_skew_s=self.most_skew_s,
             optional_coordinator=FaultyCoordinator(
                 client,
                 actor,
@@ -202,6 +208,7 @@ def commit_ids(shape: Shape) -> Iterator[str]:
         (overwrite_id, shape.overwriters, shape.overwrites_each),
         (alter_id, shape.alterers, shape.alterations_each),
         (restore_id, shape.restorers, shape.restores_each),
+        (upsert_id, shape.upserters, shape.upserts_each),
     ):
         yield from (name(number, turn) for number in range(authors) for turn in range(turns))
 
@@ -229,6 +236,11 @@ def alter_id(alterer: int, turn: int) -> str:
 def restore_id(restorer: int, turn: int) -> str:
     """Return the id of a restorer's restore number ``turn``."""
     return f"restore-{restorer}-{turn}"
+
+
+def upsert_id(upserter: int, turn: int) -> str:
+    """Return the id of an upserter's upsert number ``turn``."""
+    return f"upsert-{upserter}-{turn}"
 
 
 def failed(actor: Actor, what: str, error: SegtableError) -> None:

@@ -1,15 +1,21 @@
 """Semi-major compaction: all groups of a chunk, as of the plan, become one sorted group.
 
-Its segments are well sized. Appends go on beside it; later segments stay beside its outputs. In a
-rollup table rows are rolled up within the inputs.
+1. Its segments are well sized. Appends go on beside it; later segments stay beside its outputs.
+2. In a rollup table rows are rolled up within the inputs.
+3. In a primary-key table the group is a *base file*, so it begins at the first root of its bucket:
+   a slice has one base file, and everything older is in it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.group_plan import GroupPlan
 from airflow_provider_segtable.core.plans.plan import decoded_fields
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
+from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.segments.segment_codec import Json
 
 
@@ -29,6 +35,13 @@ class SemiMajorPlan(GroupPlan):
         """Return the clustering of the outputs."""
         return self.clustering
 
+    def admit_request(self, state: State) -> Conflict | None:
+        """Refuse also a base file that would not begin at the first root."""
+        if not may_begin(self.chunk, self.root_start):
+            where = f"{self.id} at root {self.root_start}"
+            return Conflict(reason=f"a base file begins at the first root, and {where}")
+        return GroupPlan.admit_request(self, state)
+
     def encode(self) -> Json:
         """Return the plan as JSON."""
         own = {"clustering": self.clustering} if self.clustering else {}
@@ -40,3 +53,8 @@ class SemiMajorPlan(GroupPlan):
         start, end = body["root"]
         clustering = body.get("clustering", "")
         return cls(**decoded_fields(body), root_start=start, root_end=end, clustering=clustering)
+
+
+def may_begin(chunk: ChunkKey, root: int) -> bool:
+    """Return whether a sorted group of a chunk may begin at a root (rule 3)."""
+    return chunk.bucket == NO_BUCKET or root == chunk.numbering.first.start

@@ -8,7 +8,7 @@
    segments stay beside the sorted ones until the chunk is due again.
 3. If a live writer's ids separate the groups, or some groups rest after an aborted plan, the
    longest run of neighbours (by bytes) is chosen; the others get a reason. No plan waits for a
-   slow writer.
+   slow writer. In a primary-key table only the run of the first root is chosen: it is a base file.
 4. If the chunk is due but other plans over it are pending, no new plan is made there until they
    are done.
 5. The ids of the outputs are allocated before their number is known: twice the number that the
@@ -27,7 +27,7 @@ from typing import ClassVar
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
-from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
+from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan, may_begin
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
@@ -157,7 +157,10 @@ def unsorted(segments: tuple[Segment, ...], clustering: str) -> int:
 
 
 def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) -> Run:
-    """Return the longest run of free neighbours (by bytes); add reasons for the others."""
+    """Return the longest run of free neighbours (by bytes); add reasons for the others.
+
+    It is empty if no run may be sorted (``may_begin``).
+    """
     free: list[Group] = []
     for group in found.groups(chunk):
         claim = found.claim(group.segments, SemiMajorPlan)
@@ -166,8 +169,9 @@ def longest_run(found: PlannerContext, chunk: ChunkKey, skipped: list[Skipped]) 
         else:
             free.append(group)
     runs = tuple(found.runs(chunk, free))
-    longest = max(runs, key=lambda run: (run_size(run), len(run)), default=())
-    for run in runs:
+    able = (run for run in runs if may_begin(chunk, run[0].start))
+    longest = max(able, key=lambda run: (run_size(run), len(run)), default=())
+    for run in runs if longest else ():
         if run is not longest:
             reason = (
                 f"not next to the larger run of partitions [{longest[0].start}, "

@@ -4,12 +4,13 @@
    Both have the ordering value of the row that they saw, and a later instant: so they win over that
    row, and lose against a row with a higher ordering value, whenever it arrives.
 2. Nothing is locked, and no change ever conflicts with another.
-3. The engine is Arrow: conditions and values that only Spark evaluates are refused.
+3. If the version that is read expires meanwhile, the newest one is read instead.
+4. The engine is Arrow: conditions and values that only Spark evaluates are refused.
 """
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.errors import InvalidInput, NotFound
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.requests.change_request import (
     ChangeRequest,
@@ -25,7 +26,7 @@ from airflow_provider_segtable.table.changes.row_change import ChangeResult
 from airflow_provider_segtable.table.changes.updating import assigned, new_values
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.append import made_before
+from airflow_provider_segtable.table.writes.append import TRIES, made_before
 from airflow_provider_segtable.table.writes.upsert import merge_rules, upsert
 
 
@@ -50,7 +51,7 @@ def change_keys(ports: TableContext, request: ChangeRequest, state: State) -> Ch
         before = made_before(ports.log, state, commit_id)
         return _result(request, before.n, before.state, before.rows or 0)
     check_fits(request, state.table.schema, state.table.time_column)
-    rows = _matching(request, Snapshot(ports=ports, state=state))
+    state, rows = _found(request, ports, state)
     if isinstance(request, Update):
         rows = _updated(rows, request, state, ports.uri)
     if request.dry_run or not rows.num_rows:
@@ -58,6 +59,18 @@ def change_keys(ports: TableContext, request: ChangeRequest, state: State) -> Ch
     deleted: Flags = _all(rows, isinstance(request, Delete))
     done = upsert(ports, Records(rows=rows, deleted=deleted), commit_id=commit_id, state=state)
     return _result(request, done.n, done.state, rows.num_rows)
+
+
+def _found(request: Delete | Update, ports: TableContext, state: State) -> tuple[State, pa.Table]:
+    """Return the rows that match, and the version that has them; the newest if one expires."""
+    for _ in range(TRIES):
+        try:
+            return state, _matching(request, Snapshot(ports=ports, state=state))
+        except NotFound:
+            before, state = state, ports.log.refresh(state)
+            if state.keeps(before.n):
+                raise
+    return state, _matching(request, Snapshot(ports=ports, state=state))
 
 
 def _matching(request: Delete | Update, snapshot: Snapshot) -> pa.Table:

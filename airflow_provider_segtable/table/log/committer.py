@@ -100,13 +100,15 @@ class Retry:
 class Change:
     """An action to commit, its commit id, and a guard to call right before each put.
 
-    ``ready`` waits until the files that the action names are durable; None if they are.
+    ``ready`` waits until the files that the action names are durable; None if they are. The event
+    is not earlier than ``begun``, even if the author's clock was set back meanwhile.
     """
 
     action: Action
     commit_id: str
     guard: Callable[[], None] = field(default=lambda: None)
     ready: Ready | None = None
+    begun: Instant = 0
 
 
 def commit(
@@ -306,7 +308,7 @@ class _Loop:
     def _put(self, action: Action, now: Instant) -> Outcome | None:
         event = Event(
             n=self.state.n + 1,
-            time=max(now, self.state.time + 1),
+            time=max(now, self.state.time + 1, self.change.begun),
             commit=self.change.commit_id,
             author=self.ports.author,
             action=action,

@@ -4,8 +4,9 @@
    provisional ids; the event gives them their ids, in order of completion.
 2. No lock is taken, no id is allocated, no coordinator is needed. Nobody waits, and nobody can
    conflict: records that meet are merged by their order, whenever they complete.
-3. The *instant* of the records is when this write began. Of records with equal ordering values, the
-   later instant wins.
+3. The *instant* of the records is when this write began, and later than everything that its author
+   had read, however far clocks are apart. Of records with equal ordering values, the later instant
+   wins. The event is not earlier than the instant.
 4. Writes with the same commit id take effect once. The files of a writer that died are orphans.
 
 Source of the idea: Apache Hudi RFC-66, "Writing Log Files Separately In Sequence".
@@ -118,14 +119,19 @@ def commit_logs(
     log = ports.log
     if commit_id in state.commits:
         return made_before(log, state, commit_id)
-    instant = ports.checked_now()
+    instant = instant_after(ports, state)
     outcome = Conflict(reason="nothing was tried")
     for _ in range(TRIES):
         files = NewFiles()
         segments = tuple(write(state, instant, files))
         if not segments:
             raise InvalidInput(f"there are no rows to upsert to {ports.uri}")
-        change = Change(action=Appended(segments=segments), commit_id=commit_id, ready=files.ready)
+        change = Change(
+            action=Appended(segments=segments),
+            commit_id=commit_id,
+            ready=files.ready,
+            begun=instant,
+        )
         done = commit_files(ports, state, change, segments)
         if isinstance(done, Unknown):
             raise CommitUnknown(way_out(ports, change, done.n))
@@ -134,6 +140,15 @@ def commit_logs(
             return AppendResult(n=done.n, state=done.state, rows=rows, segments=len(segments))
         outcome, state = done, log.refresh(state)
     raise CommitConflict(f"upsert to {ports.uri} was refused {TRIES} times: {outcome.reason}")
+
+
+def instant_after(ports: TableContext, state: State) -> Instant:
+    """Return the instant of a writer that has read a version: later than all that it read.
+
+    Raises:
+        ClockSkew: the author's clock is off.
+    """
+    return max(ports.checked_now(), state.time + 1)
 
 
 def merge_rules(state: State, uri: str) -> MergeRules:
