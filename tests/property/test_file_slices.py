@@ -300,6 +300,16 @@ def test_a_log_compaction_keeps_the_place_of_its_inputs() -> None:
     history.check()
 
 
+def test_a_base_file_begins_at_the_first_root() -> None:
+    """While the oldest log is being merged, no base file is made of the later ones alone."""
+    history = History()
+    for name in ("w1", "w2", "w3"):
+        history.begin(name)
+        history.end(name)
+    assert not history.request("b1", SemiMajorPlan, history.groups()[1:])
+    assert history.request("b0", SemiMajorPlan, history.groups())
+
+
 def at(history: History, now: int) -> History:
     """Return the history at a time, which must lie ahead."""
     assert now * T > history.now, f"it is {history.now / T} already"

@@ -34,6 +34,7 @@ from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.testing.clock import FakeClock
 from tests.examples import examples
 
 FIRST_US = 1_356_998_400_000_000
@@ -217,6 +218,15 @@ def test_filters_and_intervals_see_merged_rows(tmp_path: Path) -> None:
     second = Interval(FIRST_US + DAY_US, FIRST_US + 2 * DAY_US)
     rows = table.scan(columns=["key"], interval=second).to_arrow()
     assert sorted(rows.column("key").to_pylist()) == [1, 4]
+
+
+def test_a_clock_that_is_behind_deletes_what_it_saw(tmp_path: Path) -> None:
+    """A delete wins over the row that it found, though the row's author had a later clock."""
+    table = keyed_table(str(tmp_path), PrimaryKey(key=("key",), ordering="seq"))
+    table.upsert(batch([{"key": 1, "seq": 1, "text": "a", GONE: False}]), deleted=GONE)
+    behind = FakeClock(SystemClock().now() - 50_000_000)
+    Table(replace(table.ports, clock=behind)).delete("key = 1")
+    assert table.scan().count() == 0
 
 
 def test_null_keys_are_refused_before_anything_is_written(tmp_path: Path) -> None:
