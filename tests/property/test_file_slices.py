@@ -32,6 +32,7 @@ from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.testing.builders import BASE, JANUARY, first, merged
+from tests.examples import examples
 from tests.property.slices_model import (
     BaseFile,
     LogFile,
@@ -317,7 +318,7 @@ def at(history: History, now: int) -> History:
     return history
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_every_version_has_the_slices_of_the_rfc(draw: random.Random) -> None:
     """Writers, log and base compactions, begun and ended in any order, some never or in vain."""
