@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
@@ -318,7 +318,7 @@ def at(history: History, now: int) -> History:
     return history
 
 
-@settings(max_examples=examples(60), deadline=None)
+@examples(60)
 @given(st.randoms(use_true_random=False))
 def test_every_version_has_the_slices_of_the_rfc(draw: random.Random) -> None:
     """Writers, log and base compactions, begun and ended in any order, some never or in vain."""
