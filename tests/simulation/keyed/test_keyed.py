@@ -1,7 +1,7 @@
 """Primary-key tables under disasters: many writers, no locks, clocks five minutes apart."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,9 +10,8 @@ import pytest
 
 from airflow_provider_segtable.core.locks.lock_types import Generation
 from airflow_provider_segtable.core.plans.group_plan import GroupPlan
-from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.data.table_kinds import keyed_arrow
-from airflow_provider_segtable.table.reads.merged_scan import MergedScan
+from airflow_provider_segtable.table.reads import merged_scan
 from airflow_provider_segtable.table.writes import upsert
 from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.keyed.scenario import build, shape_of
@@ -71,14 +70,16 @@ def test_no_writer_is_aborted_that_was_not_killed() -> None:
 
 def slices_by_instant(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log file belongs to the slice in whose time its writer began, not in which it completed."""
-    right = MergedScan._merged
+    right = merged_scan.groups_to_read
 
-    def merged(scan: MergedScan, groups: Sequence[Visible]) -> Any:
-        base = groups[0].segments[0]
-        kept = [g for g in groups[1:] if g.segments[0].created > base.created]
-        return right(scan, [groups[0], *kept] if base.clustering else groups)
+    def by_instant(*args: Any, **named: Any) -> Iterator[Any]:
+        for group in right(*args, **named):
+            bases = [s.created for s in group.segments if s.clustering]
+            since = max(bases, default=0)
+            kept = [s for s in group.segments if s.clustering or s.created > since]
+            yield replace(group, segments=tuple(kept))
 
-    monkeypatch.setattr(MergedScan, "_merged", merged)
+    monkeypatch.setattr(merged_scan, "groups_to_read", by_instant)
 
 
 def tombstones_go_early(monkeypatch: pytest.MonkeyPatch) -> None:
