@@ -14,6 +14,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, NotFound
 from airflow_provider_segtable.hooks.submission import Submission
+from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.ingest import (
     SegtableIngestOperator,
     given_files,
@@ -70,6 +71,36 @@ class Recorded:
 
 def ingester(**fields: Any) -> SegtableIngestOperator:
     return SegtableIngestOperator(task_id="ingest", **{"table": "flights", **fields})
+
+
+def test_a_table_with_a_key_is_upserted(flights: Flights, tmp_path: Path) -> None:
+    """Files upsert and delete keys, deletes and updates do, and each retry finds its event."""
+    place = f"{flights.table.ports.uri.rpartition('/')[0]}/orders"
+    schema = pa.schema(
+        [("id", pa.int64()), ("day", pa.timestamp("us", "UTC")), ("text", pa.string())]
+    )
+    orders = Table.create(
+        place, schema=schema, time_column="day", granularity="all", primary_key="id"
+    )
+    line = '{"id": %d, "day": "2013-01-05T00:00:00Z", "text": "%s"%s}\n'
+    (tmp_path / "a.jsonl").write_text("".join(line % (n, "old", "") for n in range(4)))
+    gone = [line % (0, "new", ', "gone": false'), line % (1, "", ', "gone": true')]
+    (tmp_path / "b.jsonl").write_text("".join(gone))
+    ingester(table="orders", files=str(tmp_path / "a.jsonl")).execute(RUN)
+    later = {"ti": OTHER_TI}
+    load = ingester(table="orders", files=str(tmp_path / "b.jsonl"), deleted="gone")
+    told = load.execute(later)
+    assert (told["event"], told["rows"]) == (2, 2)
+    assert load.execute(later) == {**told, "appended_before": True}
+    rows = orders.scan(columns=["id", "text"]).to_arrow().sort_by("id").to_pydict()
+    assert rows == {"id": [0, 2, 3], "text": ["new", "old", "old"]}
+    delete = SegtableDeleteOperator(task_id="forget", table="orders", where="text = 'old'")
+    run = {"ti": SimpleNamespace(**{**vars(OTHER_TI), "task_id": "forget"})}
+    first, again = delete.execute(run), delete.execute(run)
+    assert (first["matched"], first["deleted"], first["inserted"]) == (2, 2, 0)
+    timeless = {"seconds": None, "changed_before": True}
+    assert again == {**first, **timeless}
+    assert orders.scan().count() == 1
 
 
 def test_files_of_all_formats_are_one_append_and_a_retry_counts_once(
