@@ -159,6 +159,22 @@ def followed(driver: Driver) -> Sequence[object]:
     return [sorted(row.row for row in found), rows_of(other), feed.count()]
 
 
+def keyed(driver: Driver) -> Sequence[object]:
+    """Upsert rows twice, delete some keys, and compact; read before and after."""
+    table = driver.table("keyed", primary_key="row", buckets=2)
+    found = []
+    for number, kind in enumerate(("minor", "semi-major")):
+        driver.give(table, 0, 0)
+        gone = driver.spark.createDataFrame(numbered(0, 60)).selectExpr("*", "true gone")
+        ingest(table.ports, gone.where(f"row % 10 = {number}"), deleted="gone")
+        for _ in range(2):
+            rows = scan(driver.spark, table.snapshot(), columns=["row"]).collect()
+            found.append(sorted(row.row for row in rows))
+            if len(found) % 2:
+                driver.compact(table, kind)
+    return found
+
+
 def read_by_arrow(driver: Driver) -> Sequence[object]:
     """Scan columns that Spark's own reader does not know, in tasks."""
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.timestamp("ns"))])
@@ -176,6 +192,7 @@ STEPS: dict[str, Callable[[Driver], Sequence[object]]] = {
     "sketches": lambda driver: rolled_up(driver, *METRICS, *SKETCHES),
     "streamed": streamed,
     "followed": followed,
+    "keyed": keyed,
     "read by Arrow": read_by_arrow,
 }
 

@@ -84,6 +84,12 @@ def test_the_data_source(steps: Steps) -> None:
     assert found(steps, "followed") == [rows, rows, 61]
 
 
+def test_primary_keys(steps: Steps) -> None:
+    """Upserts, deletes, merges on read and both compactions leave one row a key that is there."""
+    wanted = [[row for row in range(60) if row % 10 != number] for number in (0, 0, 1, 1)]
+    assert found(steps, "keyed") == wanted
+
+
 def test_a_scan_in_tasks(steps: Steps) -> None:
     """What Spark's reader cannot read, tasks read by Arrow, without deleted rows."""
     assert found(steps, "read by Arrow") == [9]

@@ -1,10 +1,10 @@
 """What Spark asks of the data source, answered by segtable: ``SegtableSource.Tables``.
 
 1. A read opens no connection to ZooKeeper. A write opens one and closes it.
-2. Modes of a batch: ``append`` appends. ``overwrite`` replaces an interval, the chunks of the rows,
-   the rows of a condition, or all rows, in one event. ``ignore`` and Spark's default, ``error``,
-   write to no table that exists; a table that does not is made by ``Table.create``, which asks for
-   the event time.
+2. Modes of a batch: ``append`` appends, or upserts into a table with a primary key. ``overwrite``
+   replaces an interval, the chunks of the rows, the rows of a condition, or all rows, in one event.
+   ``ignore`` and Spark's default, ``error``, write to no table that exists; a table that does not
+   is made by ``Table.create``, which asks for the event time.
 """
 
 from collections.abc import Iterator
@@ -76,7 +76,12 @@ class JvmTables:
             if mode == "Append":
                 commit_id = request.commit_id or ports.randomness.token()
                 ingest_some(
-                    ports, frame, commit_id=commit_id, sizing=request.sizing, wait_s=request.wait_s
+                    ports,
+                    frame,
+                    commit_id=commit_id,
+                    sizing=request.sizing,
+                    wait_s=request.wait_s,
+                    deleted=request.deleted,
                 )
             elif mode == "Overwrite":
                 overwrite(
@@ -118,7 +123,13 @@ class StreamTarget:
         frame = frame_of(self.context, rows)
         with _writable(self.place) as ports:
             append_batch(
-                ports, frame, query, batch, sizing=self.request.sizing, wait_s=self.request.wait_s
+                ports,
+                frame,
+                query,
+                batch,
+                sizing=self.request.sizing,
+                wait_s=self.request.wait_s,
+                deleted=self.request.deleted,
             )
 
 

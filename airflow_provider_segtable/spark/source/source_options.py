@@ -49,6 +49,7 @@ _READS: Mapping[str, tuple[str, Parse]] = {
 """Options of a read, with the arguments of ``read_request``."""
 _WRITES: Mapping[str, tuple[str, Parse]] = {
     "commitId": ("commit_id", str),
+    "deleted": ("deleted", str),
     "interval": ("interval", str),
     "where": ("where", str),
     "partitionOverwriteMode": ("mode", str),
@@ -73,6 +74,7 @@ class WriteRequest:
 
     Attributes:
         commit_id: equal ids write once; random by default.
+        deleted: of an upsert: the column of the rows that says which delete their key.
         interval: of an overwrite: the event times to replace, or ``chunks``.
         where: of an overwrite, instead: the rows to replace.
         sizing: the target size of segments.
@@ -80,6 +82,7 @@ class WriteRequest:
     """
 
     commit_id: str | None = None
+    deleted: str | None = None
     interval: str | None = None
     where: str | None = None
     sizing: Sizing = field(default_factory=Sizing)
