@@ -66,12 +66,10 @@ def test_named_modules_hold_what_they_say(kind: str, module: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_module_is_forgotten(kind: str) -> None:
     """Each module that defines an Airflow class of a kind is named under it."""
-    folder = import_module(f"airflow_provider_segtable.{kind}")
-    names = {
-        f"{folder.__name__}.{path.stem}"
-        for path in Path(str(folder.__file__)).parent.glob("*.py")
-        if path.stem != "__init__" and defines(KINDS[kind], f"{folder.__name__}.{path.stem}")
-    }
+    folder = Path(str(import_module(f"airflow_provider_segtable.{kind}").__file__)).parent
+    paths = (path.relative_to(folder.parent.parent) for path in folder.rglob("*.py"))
+    modules = {".".join(path.with_suffix("").parts) for path in paths if path.stem != "__init__"}
+    names = {module for module in modules if defines(KINDS[kind], module)}
     assert names == {module for known, module in named_modules() if known == kind}
 
 

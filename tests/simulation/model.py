@@ -149,6 +149,26 @@ class Landing:
             for number, at in zip(numbers, times, strict=True)
         }
 
+    def found(self, model: Model, numbers: Sequence[int]) -> frozenset[int]:
+        """Return which of these rows a change found in its snapshot, and that are there now.
+
+        It may miss rows that a restore brought back after the version that it looked at, as it
+        may miss rows that are appended after it, and no other rows.
+        """
+        assert isinstance(self.action, RowsChanged)
+        here = model.rows.keys() & numbers
+        for n in range(self.action.seen, -1, -1):
+            try:
+                there = self.before(n).rows.keys() & numbers
+            except KeyError:  # an event before those that are checked
+                break
+            missed = here - there
+            if len(there) == self.action.matched and all(
+                model.rows[number].loaded > n for number in missed
+            ):
+                return frozenset(here & there)
+        return frozenset(here)
+
     def _names(self, ids: Mapping[str, int]) -> frozenset[str]:
         """Return the names that were given by the attempt that wrote files with these columns.
 
@@ -182,9 +202,10 @@ class Delete:
     kind: ClassVar = "delete"
     rows: tuple[int, ...]
 
-    def done(self, model: Model, _: Landing) -> Model:
+    def done(self, model: Model, landing: Landing) -> Model:
         """Return the model after it."""
-        left = {number: row for number, row in model.rows.items() if number not in self.rows}
+        found = landing.found(model, self.rows)
+        left = {number: row for number, row in model.rows.items() if number not in found}
         return replace(model, rows=left)
 
 
@@ -195,9 +216,9 @@ class Update:
     kind: ClassVar = "update"
     rows: tuple[int, ...]
 
-    def done(self, model: Model, _: Landing) -> Model:
+    def done(self, model: Model, landing: Landing) -> Model:
         """Return the model after it."""
-        found = {number: row for number, row in model.rows.items() if number in self.rows}
+        found = {number: model.rows[number] for number in landing.found(model, self.rows)}
         counted = {number: row.counted(row.count + 1) for number, row in found.items()}
         return replace(model, rows={**model.rows, **counted})
 
