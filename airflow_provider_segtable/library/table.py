@@ -85,6 +85,7 @@ class Table(base.Table):
         segments: Sequence[SegmentId | str] | None = None,
         granularity: Granularity | str | None = None,
         clustering: str | None = None,
+        buckets: int | None = None,
         wait_s: float | None = None,
     ) -> CompactionResult:
         """Compact the table in this process, while others append to it and read it.
@@ -102,6 +103,7 @@ class Table(base.Table):
             granularity: with ``major``: the new length of time chunks.
             clustering: with ``semi-major`` or ``major``: sort by these columns,
                 ``"carrier,origin"`` or ``"zorder(carrier,origin)"``.
+            buckets: with ``major`` and a primary key: the new number of buckets of these chunks.
             wait_s: how long to wait for locks; by default as long as the kind is worth.
 
         Raises:
@@ -117,6 +119,7 @@ class Table(base.Table):
             segments=segments,
             granularity=granularity,
             clustering=clustering,
+            buckets=buckets,
             wait_s=wait_s,
         )
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.planning.finders.finder import Finder, finders_for
+from airflow_provider_segtable.planning.finders.finder import Finder, finders
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     looking_at,
@@ -51,7 +51,7 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
 
 def candidates_in(found: PlannerContext, skipped: list[Skipped]) -> list[Candidate]:
     """Return the candidates of the context's interval; add reasons for the rest."""
-    largest_first = finders_for(found.state.table.kind)[::-1]
+    largest_first = finders()[::-1]
     due = [finder.in_interval(found, skipped) for finder in largest_first]
     draining = [one for some in due for one in some if isinstance(one, Draining)]
     ranked: list[Candidate] = []

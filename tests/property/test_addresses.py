@@ -78,11 +78,11 @@ class World:
     def named(self, counts: dict) -> dict:
         """Name outputs as a major compaction does, in a version of their own."""
         return {
-            interval: tuple(
-                (SegmentId(interval, self.ids, p), Shard.first_generation(p, core=count))
+            place: tuple(
+                (SegmentId(place.interval, self.ids, p), Shard.first_generation(p, core=count))
                 for p in range(count)
             )
-            for interval, count in counts.items()
+            for place, count in counts.items()
         }
 
     def compact(self, kind: str, outputs: int, memory: int) -> None:

@@ -4,6 +4,7 @@ The model is a dictionary: of the records of a key, the highest ordering value w
 write, then the later row.
 """
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,18 +23,24 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 )
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.ports.job import Done, Job
 from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import open_context
 from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.table import create_table
+from airflow_provider_segtable.table.writes.upsert import records_of, upsert
 from airflow_provider_segtable.testing.clock import FakeClock
 from tests.examples import examples
 
@@ -47,6 +54,8 @@ SCHEMA = pa.schema(
     ]
 )
 KEYS = 12
+CUTS = [Granularity.HOUR, Granularity.DAY, Granularity.WEEK, Granularity.MONTH, Granularity.ALL]
+AFTER = [FIRST_US + day * DAY_US for day in (1, 2, 3)]
 GONE = "gone"
 
 
@@ -83,6 +92,7 @@ class World:
     ordered: bool
     written: int = 0
     best: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
+    seen: State | None = None
     past: dict[int, dict[int, Any]] = field(default_factory=dict)
     bests: dict[int, dict[int, Any]] = field(default_factory=dict)
     copy: dict[int, str] = field(default_factory=dict)
@@ -103,7 +113,14 @@ class World:
             order = (value is not None, value or 0, self.written)
             if record["key"] not in self.best or order > self.best[record["key"]][0]:
                 self.best[record["key"]] = (order, record)
-        self.table.upsert(batch(records), deleted=GONE)
+        known = self.seen or self.table.state()
+        upsert(
+            self.table.ports,
+            records_of(batch(records), known, GONE),
+            commit_id=str(self.written),
+            state=known,
+        )
+        self.seen = self.draw.choice([known, None])
 
     def delete(self) -> None:
         """Delete by a condition: the tombstones win over what they saw."""
@@ -127,6 +144,30 @@ class World:
         """Merge log files, or make base files."""
         with suppress(InvalidInput):  # there may be nothing to compact
             self.table.compact(self.draw.choice(["minor", "semi-major"]))
+
+    def divide(self) -> None:
+        """Write a new version, perhaps by other chunks or buckets, while others upsert."""
+        granularity = self.draw.choice([None, *CUTS])
+        day = self.draw.randrange(3)
+        whole = self.draw.random() < 0.5
+        ports = self.table.ports
+        with suppress(InvalidInput):  # there may be nothing to compact
+            asked = request(
+                ports,
+                "major",
+                interval=None if whole else Interval(FIRST_US + day * DAY_US, AFTER[day]),
+                granularity=granularity,
+                buckets=self.draw.choice([None, 1, 2, 3, 4, 6]),
+            )
+            done = compact(ports, [known.plan.id for known in asked], self.beside)
+            assert [each.ended for each in done] == [Ended.COMPLETED] * len(asked), done
+
+    def beside(self, jobs: Sequence[Job]) -> Iterator[Done]:
+        """Run jobs, and upsert in between."""
+        for done in in_process()(jobs):
+            if self.draw.random() < 0.3:
+                self.upsert()
+            yield done
 
     def clean(self) -> None:
         """Delete all versions but the newest few, and what they needed."""
@@ -153,8 +194,11 @@ class World:
     def step(self) -> None:
         """Do something, then compare every kept version with the model."""
         act = self.draw.choices(
-            [self.upsert, self.delete, self.update, self.compact, self.clean, self.restore],
-            [8, 1, 1, 4, 1, 1],
+            [
+                *(self.upsert, self.delete, self.update),
+                *(self.compact, self.divide, self.clean, self.restore),
+            ],
+            [8, 1, 1, 4, 3, 1, 1],
         )[0]
         since = self.table.state().n
         act()

@@ -94,7 +94,7 @@ class Weeks(History):
 
     def needs(self, chunk: ChunkKey) -> bool:
         """Tell, by brute force, whether a chunk with rows is cut otherwise than wanted."""
-        cut = self.policy.cut
+        cut = self.policy.cut.granularity
         rows = any(g.segments[0].rows for g in self.state.timeline.visible_groups(chunk))
         return rows and cut is not None and cut.chunk(chunk.interval.start) != chunk.interval
 

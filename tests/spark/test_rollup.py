@@ -17,7 +17,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
     EmbeddedZooKeeper,
 )
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput, TimeOutOfRange
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import Place, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
 from airflow_provider_segtable.core.time.interval import Interval
@@ -289,7 +289,7 @@ def test_sketches_compact_to_one_row_a_group(spark: SparkSession, make_rollup: M
         row_kind=RollupArrow(how),
     )
     done = spark_rollup(spark, spec, how, inputs, outputs)
-    assert asked == [{january.interval: len(done)}]
+    assert asked == [{Place(january.interval): len(done)}]
     assert sum(segment.rows for segment in done) == 3
     assert sum(segment.events for segment in done) == sum(segment.events for segment in inputs)
     files = table.ports.files

@@ -100,7 +100,9 @@ def describe(facts: Facts) -> RenderableType:
     if gone := _deleted(counts):
         holds.add_row("of them", f"{gone}, not yet removed from files")
     for override in facts["zones"]:
-        holds.add_row(f"by {override['granularity']}", short_interval(override["interval"]))
+        buckets = f" in {override['buckets']} buckets" if "buckets" in override else ""
+        zone = f"by {override['granularity']}{buckets}"
+        holds.add_row(zone, short_interval(override["interval"]))
     holds.add_row(
         "segments", f"{visible:,} visible, {counts['hidden_segments']:,} hidden behind them"
     )

@@ -60,7 +60,11 @@ def describe_facts(uri: str, state: State) -> Facts:
     return {
         **definition_facts(uri, state),
         "zones": [
-            {"interval": str(override.interval), "granularity": override.granularity.value}
+            {
+                "interval": str(override.interval),
+                "granularity": override.granularity.value,
+                **({"buckets": override.buckets} if override.buckets else {}),
+            }
             for override in state.overrides
         ],
         "policy": asdict(policy),

@@ -91,7 +91,7 @@ class State:
     @property
     def layout(self) -> Layout:
         """Return the layout of time chunks."""
-        return Layout(granularity=self.table.granularity, overrides=self.overrides)
+        return self.table.layout(self.overrides)
 
     def append_chunk(self, interval: Interval, bucket: int = NO_BUCKET) -> ChunkKey:
         """Return the chunk for new segments of an interval, at its visible version or the base.

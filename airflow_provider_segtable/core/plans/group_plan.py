@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite, Step
 from airflow_provider_segtable.core.segments.adjacency import check_contiguous
 from airflow_provider_segtable.core.segments.balance import present, unaccounted, unequal
-from airflow_provider_segtable.core.segments.segment import Segment, Shard
+from airflow_provider_segtable.core.segments.segment import Place, Segment, Shard
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import Interval
 
@@ -57,11 +57,8 @@ class GroupPlan(Plan, ABC):
 
     def facts(self) -> Json:
         """Return the root range and the clustering."""
-        return {
-            "root": [self.root_start, self.root_end],
-            "clustering": self.order or "",
-            "granularity": None,
-        }
+        root = [self.root_start, self.root_end]
+        return Plan.facts(self) | {"root": root, "clustering": self.order or ""}
 
     def admit_request(self, state: State) -> Conflict | None:
         """Refuse inputs that are gone; refuse groups that are torn apart or not adjacent."""
@@ -109,8 +106,8 @@ class GroupPlan(Plan, ABC):
         return replace(asked, segments=frozenset(self.inputs), allocate=(outputs,))
 
     def name_outputs(
-        self, found: PlanState, counts: Mapping[Interval, int], state: State
-    ) -> dict[Interval, Named]:
+        self, found: PlanState, counts: Mapping[Place, int], state: State
+    ) -> dict[Place, Named]:
         """Name the outputs by the ids of the attempt, one minor version above the groups below."""
         minor = state.timeline.max_minor(self.chunk, self.root_start, self.root_end) + 1
         core = state.timeline.core(self.chunk)
@@ -126,8 +123,8 @@ class GroupPlan(Plan, ABC):
             )
 
         return {
-            interval: tuple((i, shard(i.partition, size)) for i in found.outputs[:size])
-            for interval, size in counts.items()
+            place: tuple((i, shard(i.partition, size)) for i in found.outputs[:size])
+            for place, size in counts.items()
         }
 
     def next_step(

@@ -1,7 +1,8 @@
 """Major compaction: a region of time is replaced by a new version.
 
 1. The outputs are the core sets of the region's chunks at a new version: sorted, perfectly rolled
-   up, repartitioned by ``granularity`` if that is given. The attempt numbers them itself.
+   up, repartitioned by ``granularity`` if that is given. The attempt numbers them itself. In a
+   primary-key table each bucket of a chunk has a core set, and ``buckets`` may change their number.
 2. The lock is on the region: REPLACE if every segment appended meanwhile fits one new chunk
    (granularity stays or gets coarser in all of the region), so that appends go on; else EXCLUSIVE:
    appends wait, or revoke the lock. Its worker waits some minutes for others in the region.
@@ -9,9 +10,12 @@
    so the plan stays possible whatever other compactions replace meanwhile.
 4. Completion carries over what was appended meanwhile: each such segment gets the next partition
    of its chunk at the new version, by metadata alone. Where the region then has no rows, tombstones
-   hide the segments of older versions. If an appended segment fits no chunk, because locks were
-   lost, the completion is a conflict; no row is lost.
-5. Balance: the outputs of a chunk are its partitions ``0..n-1``, with core size ``n``. Each row
+   hide the segments of older versions, in every bucket that has any. If an appended segment fits
+   no chunk, because locks were lost, the completion is a conflict; no row is lost.
+5. Writers of a primary-key table hold no locks. A log file that does not fit is *divided*: its
+   rows are written again, into log files with provisional ids in the places of the new version
+   (``division``). The completion names these files as further inputs, and gives the new ones ids.
+6. Balance: the outputs of a chunk are its partitions ``0..n-1``, with core size ``n``. Each row
    lies inside its chunk, and no other chunk of the version hides it.
 
 Source of the ideas: Druid (time chunk locks; concurrent append and replace, ``upgrade_segments``).
@@ -33,8 +37,15 @@ from airflow_provider_segtable.core.plans.plan import Claim, Named, Plan, decode
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite, Step
 from airflow_provider_segtable.core.segments.balance import present, unaccounted, unequal
-from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, tombstones, torn
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
+from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, home, tombstones
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    Place,
+    Segment,
+    SegmentId,
+    Shard,
+)
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.core.time.layout import Layout
@@ -48,6 +59,7 @@ class MajorPlan(Plan):
         region: the time that it replaces; splits no chunk, old or new.
         clustering: the order of output rows; event time if empty.
         granularity: the region's new granularity; None to keep the present one.
+        buckets: the region's new number of buckets; 0 to keep the present one.
     """
 
     kind: ClassVar[str] = "major"
@@ -55,12 +67,13 @@ class MajorPlan(Plan):
     rank: ClassVar[int] = 30
     wait_s: ClassVar[float] = 600.0
     lock_granularity: ClassVar[LockGranularity] = LockGranularity.TIME_CHUNK
-    options: ClassVar[frozenset[str]] = frozenset({"clustering", "granularity"})
+    options: ClassVar[frozenset[str]] = frozenset({"clustering", "granularity", "buckets"})
     starts_version: ClassVar[bool] = True
 
     region: Interval
     clustering: str = ""
     granularity: Granularity | None = None
+    buckets: int = 0
 
     @property
     def interval(self) -> Interval:
@@ -73,13 +86,19 @@ class MajorPlan(Plan):
         return Claim(interval=self.region)
 
     def facts(self) -> Json:
-        """Return the clustering and the new granularity."""
+        """Return the clustering, the new granularity and the new number of buckets."""
         cut = self.granularity.value if self.granularity else None
-        return {"root": [0, 0], "clustering": self.clustering, "granularity": cut}
+        return Plan.facts(self) | {
+            "clustering": self.clustering,
+            "granularity": cut,
+            "buckets": self.buckets,
+        }
 
     def layout_after(self, layout: Layout) -> Layout:
         """Return the layout, repartitioned in the region."""
-        return layout.recut(self.region, self.granularity) if self.granularity else layout
+        if self.granularity is None and not self.buckets:
+            return layout
+        return layout.recut(self.region, self.granularity, self.buckets)
 
     def carries_appends(self, layout: Layout) -> bool:
         """Return whether every segment appended in this layout fits one chunk of the plan.
@@ -98,23 +117,27 @@ class MajorPlan(Plan):
         admitted = Plan.admit_completion(self, found, segments, state)
         if isinstance(admitted, Conflict):
             return admitted
-        late = carried_over(found, self.layout_after(state.layout), segments, state)
-        return late if isinstance(late, Conflict) else (*segments, *late)
+        core, divided = _parts(segments)
+        late = carried_over(found, self.layout_after(state.layout), core, divided, state)
+        return late if isinstance(late, Conflict) else (*core, *late)
 
     def imbalance(
         self, found: PlanState, segments: Sequence[Segment], state: State
     ) -> Iterable[str]:
-        """Compare rows, versions and core sets (rule 5)."""
+        """Compare rows, versions and core sets (rule 6)."""
         yield from unaccounted(present(found.inputs, state), segments, state)
         layout = self.layout_after(state.layout)
         chunks: dict[ChunkKey, list[Segment]] = {}
+        core, divided = _parts(segments)
         for segment in segments:
-            chunks.setdefault(segment.id.chunk, []).append(segment)
-            inside = layout.holds(segment.time_min, segment.time_max)
-            yield from unequal(f"time chunk of {segment.id}", segment.id.interval, inside)
+            place = home(segment, layout)
+            where = place.reason if isinstance(place, Conflict) else place
+            yield from unequal(f"time chunk of {segment.id}", segment.id.chunk.place, where)
             yield from unequal(f"version of {segment.id}", segment.id.version, found.version)
-        for segment, winner in hidden_by_equals(segments):
+        for segment, winner in hidden_by_equals((*core, *divided)):
             yield f"rows of {segment.id} would be hidden by chunk {winner} of the same version"
+        for segment in core:
+            chunks.setdefault(segment.id.chunk, []).append(segment)
         for chunk, members in chunks.items():
             if not self.region.encloses(chunk.interval):
                 yield f"chunk {chunk} is outside the region {self.region}"
@@ -133,11 +156,15 @@ class MajorPlan(Plan):
         )
 
     def name_outputs(
-        self, found: PlanState, counts: Mapping[Interval, int], state: State
-    ) -> dict[Interval, Named]:
+        self, found: PlanState, counts: Mapping[Place, int], state: State
+    ) -> dict[Place, Named]:
         """Number the core set of each chunk at the attempt's version."""
         del state
-        return {i: _core_set(ChunkKey(i, found.version or 0), n) for i, n in counts.items()}
+        version = found.version or 0
+        return {
+            place: _core_set(ChunkKey(place.interval, version, place.bucket), size)
+            for place, size in counts.items()
+        }
 
     def next_step(
         self, inputs: Sequence[Segment], done: Sequence[tuple[Segment, ...]], state: State
@@ -145,10 +172,26 @@ class MajorPlan(Plan):
         """Rewrite the inputs into the chunks of the new version, then publish them."""
         if done or not inputs:  # the region may have become empty
             return Publish(segments=done[-1] if done else ())
+        return self._rewrite(inputs, self.clustering, state)
+
+    def division(self, found: PlanState, state: State) -> Rewrite | None:
+        """Return the rewrite of the log files that do not fit (rule 5)."""
         layout = self.layout_after(state.layout)
+        unfit = [
+            segment
+            for segment in _late(found, state)
+            if segment.id.bucket != NO_BUCKET and isinstance(home(segment, layout), Conflict)
+        ]
+        return replace(self._rewrite(unfit, None, state), late=tuple(unfit)) if unfit else None
+
+    def _rewrite(self, inputs: Sequence[Segment], clustering: str | None, state: State) -> Rewrite:
+        layout = self.layout_after(state.layout)
+        intervals = tuple(_chunks_of(inputs, layout))
+        buckets = tuple(layout.buckets_at(interval.start) for interval in intervals)
         return Rewrite(
-            intervals=tuple(_chunks_of(inputs, layout)),
-            clustering=self.clustering,
+            intervals=intervals,
+            clustering=clustering,
+            buckets=buckets if state.table.kind.buckets else (),
             one_group=False,
         )
 
@@ -157,6 +200,7 @@ class MajorPlan(Plan):
         rarely = {
             "clustering": self.clustering,
             "granularity": self.granularity.value if self.granularity else "",
+            "buckets": self.buckets,
         }
         return {
             **Plan.encode(self),
@@ -174,42 +218,60 @@ class MajorPlan(Plan):
             region=Interval.from_name(body["region"]),
             clustering=body.get("clustering", ""),
             granularity=Granularity(body["granularity"]) if "granularity" in body else None,
+            buckets=body.get("buckets", 0),
         )
 
 
 def carried_over(
-    found: PlanState, layout: Layout, segments: Sequence[Segment], state: State
+    found: PlanState,
+    layout: Layout,
+    core: Sequence[Segment],
+    divided: Sequence[Segment],
+    state: State,
 ) -> tuple[Segment, ...] | Conflict:
-    """Return the carried segments and tombstones that a completion adds (rule 4).
+    """Return the carried segments and tombstones that a completion adds (rules 4 and 5).
 
     Args:
         found: the plan and its attempt.
         layout: the layout after the plan.
-        segments: the outputs.
+        core: the outputs.
+        divided: what log files that did not fit were divided into.
         state: the table before the commit.
     """
     region, version = found.plan.interval, found.version or 0
-    inputs = set(found.inputs)
-    late = [
-        segment
-        for segment in state.timeline.visible_segments(region)
-        if segment.id not in inputs and not segment.tombstone
-    ]
-    following = _next_partitions(segments)
+    following = _next_partitions(core)
     carried: list[Segment] = []
-    for segment in late:
-        interval = layout.holds(segment.time_min, segment.time_max)
-        if interval is None:
-            return torn(segment, layout)
-        chunk = ChunkKey(interval, version)
-        core = following.get(chunk, (0, 0))[1]
-        partition = max(
-            following.get(chunk, (0, 0))[0], state.id_space(chunk, Generation.FIRST).next
-        )
-        following[chunk] = (partition + 1, core)
-        carried.append(segment.carried(chunk.segment(partition), core))
-    covered = {segment.id.interval for segment in (*segments, *carried)}
-    return (*carried, *tombstones(region, covered, version, state.time))
+    for segment in (*_late(found, state), *divided):
+        place = home(segment, layout)
+        if isinstance(place, Conflict):
+            return place
+        chunk = ChunkKey(place.interval, version, place.bucket)
+        first, size = following.get(chunk, (0, 0))
+        partition = max(first, state.id_space(chunk, Generation.FIRST).next)
+        following[chunk] = (partition + 1, size)
+        carried.append(segment.carried(chunk.segment(partition), size))
+    filled = [segment.id for segment in (*core, *carried)]
+    known = {chunk.bucket for chunk in state.timeline.chunk_keys(region)}
+    hiding: list[Segment] = []
+    for bucket in sorted(known | {each.bucket for each in filled}):
+        covered = {each.interval for each in filled if each.bucket == bucket}
+        hiding += tombstones(region, covered, version, state.time, bucket)
+    return (*carried, *hiding)
+
+
+def _late(found: PlanState, state: State) -> list[Segment]:
+    """Return the segments that came to the region after the inputs, and still are to carry over."""
+    inputs = set(found.inputs)
+    visible = state.timeline.visible_segments(found.plan.interval)
+    return [each for each in visible if each.id not in inputs and not each.tombstone]
+
+
+def _parts(segments: Iterable[Segment]) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    """Return the core sets, and what log files were divided into."""
+    parts: dict[bool, list[Segment]] = {False: [], True: []}
+    for segment in segments:
+        parts[segment.id.provisional].append(segment)
+    return tuple(parts[False]), tuple(parts[True])
 
 
 def _next_partitions(segments: Iterable[Segment]) -> dict[ChunkKey, tuple[int, int]]:

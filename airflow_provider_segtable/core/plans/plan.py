@@ -25,9 +25,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from airflow_provider_segtable.core.errors import RowsOutOfBalance
 from airflow_provider_segtable.core.locks.lock_types import LockGranularity, LockRequest
 from airflow_provider_segtable.core.log.conflict import Conflict
-from airflow_provider_segtable.core.plans.plan_steps import Step
+from airflow_provider_segtable.core.plans.plan_steps import Rewrite, Step
 from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    Place,
+    Segment,
+    SegmentId,
+    Shard,
+)
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import Layout
@@ -122,7 +128,7 @@ class Plan(ABC):
 
     def facts(self) -> Json:
         """Return the kind's own facts, for people; every kind has the same keys."""
-        return {"root": [0, 0], "clustering": "", "granularity": None}
+        return {"root": [0, 0], "clustering": "", "granularity": None, "buckets": 0}
 
     def layout_after(self, layout: Layout) -> Layout:
         """Return the layout of time once the plan is completed."""
@@ -222,13 +228,13 @@ class Plan(ABC):
 
     @abstractmethod
     def name_outputs(
-        self, found: "PlanState", counts: Mapping[Interval, int], state: "State"
-    ) -> dict[Interval, Named]:
-        """Return ids and shards for the given number of outputs in each time chunk.
+        self, found: "PlanState", counts: Mapping[Place, int], state: "State"
+    ) -> dict[Place, Named]:
+        """Return ids and shards for the given number of outputs in each place.
 
         Args:
             found: the plan and its attempt.
-            counts: the number of outputs, by time chunk.
+            counts: the number of outputs, by time chunk, or by bucket of a time chunk.
             state: the table right after the attempt started.
         """
 
@@ -243,6 +249,19 @@ class Plan(ABC):
             done: the segments that each earlier step wrote.
             state: the table right after the attempt started.
         """
+
+    def division(self, found: "PlanState", state: "State") -> Rewrite | None:
+        """Return the rewrite of late log files that completion cannot carry over as they are.
+
+        Args:
+            found: the plan and its attempt; its inputs are not late.
+            state: the newest state of the table.
+
+        Returns:
+            None if completion can carry over everything.
+        """
+        del found, state
+        return None
 
     # -- JSON ------------------------------------------------------------------------------------
 

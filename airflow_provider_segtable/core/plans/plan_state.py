@@ -53,6 +53,10 @@ class PlanState:
         """Return the inputs: as found under the lock, else as planned."""
         return self.found or self.plan.inputs
 
+    def with_inputs(self, late: tuple[SegmentId, ...]) -> "PlanState":
+        """Return the state with further inputs, which the attempt found after it had started."""
+        return replace(self, found=(*self.inputs, *late)) if late else self
+
     @property
     def completed(self) -> bool:
         """Return whether the plan is completed."""

@@ -17,17 +17,22 @@ class Rewrite:
     """Rewrite the live rows of the inputs into new segments.
 
     Attributes:
+        late: rewrite these log files instead of the inputs, into log files of other places.
         intervals: the time chunks that may receive rows.
         clustering: the order of output rows (``core.tables.clustering``), by event time if empty;
             None keeps the order of the inputs.
         most: the maximum number of outputs; 0 means any number.
+        buckets: the number of buckets of each of these chunks; empty without a primary key, and if
+            the rows stay in the bucket of the inputs.
         one_group: the outputs are one atomic update group in the version of the inputs. Such a
             group has at least one segment, if need be without rows.
     """
 
+    late: tuple[Segment, ...] = ()
     intervals: tuple[Interval, ...]
     clustering: str | None
     most: int = 0
+    buckets: tuple[int, ...] = ()
     one_group: bool
 
 

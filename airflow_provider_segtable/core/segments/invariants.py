@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.replacement import hidden_by_equals
+from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
+from airflow_provider_segtable.core.segments.replacement import hidden_by_equals, home
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
 
@@ -20,6 +22,7 @@ def violations(state: State) -> Iterator[str]:
     yield from _visible_as_descriptors_say(state)
     yield from _cores_agree(state)
     yield from _not_hidden_by_equals(state)
+    yield from _in_their_places(state)
     yield from _rows_once(state)
     yield from _groups_complete(state)
     yield from _ids_settled(state)
@@ -89,6 +92,15 @@ def _cores_agree(state: State) -> Iterator[str]:
 def _not_hidden_by_equals(state: State) -> Iterator[str]:
     for segment, winner in hidden_by_equals(state.timeline.visible_segments()):
         yield f"rows of {segment.id} are hidden by chunk {winner} of the same version"
+
+
+def _in_their_places(state: State) -> Iterator[str]:
+    """Check that the rows of file groups are divided by time and key as the layout says."""
+    for segment in state.timeline.visible_segments():
+        if segment.rows and segment.id.bucket != NO_BUCKET:
+            place = home(segment, state.layout)
+            if isinstance(place, Conflict):
+                yield f"{segment.id} is visible, but {place.reason}"
 
 
 def _unhidden(present: Sequence[Segment]) -> list[Segment]:

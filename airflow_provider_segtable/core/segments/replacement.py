@@ -6,10 +6,12 @@
    over*: each gets the next partition of its chunk at the new version. Its file is not changed.
 3. An append that commits after the version changed is carried over in the same way, by its own
    commit.
-4. A segment can be carried over if all its rows lie in one chunk of the layout. This is certain
+4. A segment can be carried over if all its rows lie in one chunk of the layout, and were divided
+   by the number of buckets that the layout has there. This is certain
    if granularity stays or gets coarser in all of the region: appends continue beside such a
    compaction and wait for any other (``core.plans.major_plan``). If an append slips in because
-   locks were lost, the commit is a conflict; no row is lost.
+   locks were lost, the commit is a conflict; no row is lost. Writers of primary-key tables hold no
+   locks: whoever commits second, writer or compaction, divides the rows of the log file again.
 5. Chunks of one version do not hide rows of each other.
 
 Source of the idea: Druid's concurrent append and replace (``upgrade_segments``). Here the log
@@ -21,17 +23,30 @@ from collections.abc import Iterable, Iterator
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.numbering import NO_BUCKET
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, tombstone
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Place, Segment, tombstone
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.time.layout import Layout
 
 
 def moved(segment: Segment, state: State) -> ChunkKey | Conflict:
     """Return the chunk that an appended segment belongs to now."""
-    interval = state.layout.holds(segment.time_min, segment.time_max)
+    place = home(segment, state.layout)
+    return place if isinstance(place, Conflict) else state.append_chunk(*place)
+
+
+def home(segment: Segment, layout: Layout) -> Place | Conflict:
+    """Return the place of a segment's rows in a layout, or the conflict if they have several."""
+    interval = layout.holds(segment.time_min, segment.time_max)
     if interval is None:
-        return torn(segment, state.layout)
-    return state.append_chunk(interval, segment.id.bucket)
+        return torn(segment, layout)
+    buckets = layout.own_buckets(segment.time_min)
+    if segment.buckets != buckets:
+        was, now = segment.buckets or layout.buckets, buckets or layout.buckets
+        return Conflict(
+            reason=f"buckets were divided anew: rows of {segment.id} are in one of {was}, but "
+            f"{interval} has {now} now; write them again"
+        )
+    return Place(interval, segment.id.bucket)
 
 
 def tombstones(

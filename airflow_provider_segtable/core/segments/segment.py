@@ -25,6 +25,7 @@ root addresses are ours, so that deletes can follow rows.
 
 from dataclasses import dataclass, field, replace
 from functools import total_ordering
+from typing import NamedTuple
 
 from airflow_provider_segtable.core.errors import CorruptTable, LimitReached
 from airflow_provider_segtable.core.segments.numbering import NO_BUCKET, Numbering, numbering_of
@@ -69,6 +70,13 @@ class SegmentId:
         return ChunkKey(self.interval, self.version, self.bucket)
 
 
+class Place(NamedTuple):
+    """A time chunk, or one of its buckets, at any version."""
+
+    interval: Interval
+    bucket: int = NO_BUCKET
+
+
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class ChunkKey:
@@ -110,6 +118,11 @@ class ChunkKey:
             raise CorruptTable(f"{text!r} is not a chunk") from None
 
     @property
+    def place(self) -> Place:
+        """Return the chunk without its version."""
+        return Place(self.interval, self.bucket)
+
+    @property
     def numbering(self) -> Numbering:
         """Return how the segments of the chunk are numbered."""
         return numbering_of(self.bucket)
@@ -117,6 +130,11 @@ class ChunkKey:
     def segment(self, partition: int) -> SegmentId:
         """Return the id of a partition of this chunk."""
         return SegmentId(self.interval, self.version, partition, bucket=self.bucket)
+
+    def provisional(self, token: str) -> SegmentId:
+        """Return the id that a log file has until its commit; ``token`` is random hex digits."""
+        ids = self.numbering.provisional
+        return self.segment(ids.start + int(token, 16) % len(ids))
 
 
 def _bucket(text: str) -> int:
@@ -262,6 +280,8 @@ class Segment:
         footer: the checksum of its file's footer, which has the checksums of all other bytes;
             None if an older segtable wrote the file.
         completed: the time of the event that published it, if the table's kind needs it.
+        buckets: the number of buckets that its rows were divided by, in a region that has its own
+            number (``core.time.layout``); 0 elsewhere.
     """
 
     id: SegmentId
@@ -283,6 +303,7 @@ class Segment:
     schema: int = 0
     footer: FooterChecksum | None = None
     completed: Instant = 0
+    buckets: int = 0
 
     def __post_init__(self) -> None:
         """Refuse descriptors that contradict themselves."""

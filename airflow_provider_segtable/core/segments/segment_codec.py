@@ -47,6 +47,7 @@ def encode_segment(segment: Segment) -> Json:
         "purged": segment.deletes_applied_through,
         "schema": segment.schema,
         "completed": segment.completed,
+        "buckets": segment.buckets,
         "footer": [segment.footer.start, segment.footer.crc] if segment.footer else [],
     }
     return body | {name: value for name, value in rarely.items() if value}
@@ -82,6 +83,7 @@ def decode_segment(body: Mapping[str, Any]) -> Segment:
         schema=body.get("schema", 0),
         footer=FooterChecksum(*body["footer"]) if "footer" in body else None,
         completed=body.get("completed", 0),
+        buckets=body.get("buckets", 0),
     )
 
 

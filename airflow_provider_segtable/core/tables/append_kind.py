@@ -33,7 +33,7 @@ class Append:
     deletion: ClassVar[DeletionForm] = DeletionForm.VECTORS
     merges: ClassVar[bool] = False
     buckets: ClassVar[int] = 0
-    new_versions: ClassVar[bool] = True
+    major_tidies: ClassVar[bool] = True
     properties: ClassVar[Mapping[str, str]] = {}
     rules: ClassVar[None] = None
     unmerged: ClassVar[str] = ""
@@ -138,6 +138,12 @@ class Append:
 
     def check_order(self, order: Order, time_column: str, table: str) -> None:
         """Accept any order of sortable columns."""
+
+    def check_buckets(self, buckets: int, table: str) -> None:
+        """Refuse: rows without a key are in no bucket."""
+        raise InvalidInput(
+            f"{table} has no primary key, so it cannot have {buckets} buckets: leave them out"
+        )
 
     def check_granularity(self, granularity: Granularity, table: str) -> None:
         """Accept any granularity: a row has one instant."""

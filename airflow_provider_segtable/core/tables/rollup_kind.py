@@ -97,7 +97,7 @@ class Rollup:
     deletion: ClassVar[DeletionForm] = DeletionForm.PREDICATE
     merges: ClassVar[bool] = True
     buckets: ClassVar[int] = 0
-    new_versions: ClassVar[bool] = True
+    major_tidies: ClassVar[bool] = True
     properties: ClassVar[Mapping[str, str]] = {}
     rules: ClassVar[None] = None
     unmerged: ClassVar[str] = "are not rolled up perfectly"
@@ -216,6 +216,12 @@ class Rollup:
                 f"{self.sketches[0]}, and it sorts by columns one after another; write "
                 f"{','.join(order.columns)}"
             )
+
+    def check_buckets(self, buckets: int, table: str) -> None:
+        """Refuse: rows without a key are in no bucket."""
+        raise InvalidInput(
+            f"{table} has no primary key, so it cannot have {buckets} buckets: leave them out"
+        )
 
     def check_granularity(self, granularity: Granularity, table: str) -> None:
         """Refuse one finer than the query granularity: a group must fit in a time chunk."""

@@ -49,7 +49,8 @@ class TableKind(Protocol):
         merges: whether rows of equal keys become one. Then a region is perfect only after a major
             compaction, and sorting must not part rows of equal keys.
         unmerged: what the planner says of segments that a major compaction has not seen yet.
-        new_versions: whether a compaction may write whole time chunks at a new version.
+        major_tidies: whether sorting, sizes and deleted rows are reasons for a major compaction.
+            If not, only a wanted granularity or number of buckets is one.
         buckets: the number of buckets of a time chunk; 0 without a primary key.
         rules: how the records of a key become its row; None without a primary key.
         properties: properties that the table has unless others are given.
@@ -58,7 +59,7 @@ class TableKind(Protocol):
     name: ClassVar[str]
     deletion: ClassVar[DeletionForm]
     merges: ClassVar[bool]
-    new_versions: ClassVar[bool]
+    major_tidies: ClassVar[bool]
     unmerged: ClassVar[str]
 
     @property
@@ -173,6 +174,14 @@ class TableKind(Protocol):
 
         Raises:
             InvalidInput: with the order, and the columns to choose among.
+        """
+        ...
+
+    def check_buckets(self, buckets: int, table: str) -> None:
+        """Refuse a number of buckets that the kind does not allow.
+
+        Raises:
+            InvalidInput: with the number and the way out.
         """
         ...
 

@@ -4,6 +4,8 @@
 2. A major compaction that changes the granularity of a region overrides it there. Overrides are
    disjoint and sorted; neighbours of equal granularity are joined. Overrides equal to the table's
    granularity are dropped.
+   In a primary-key table an override may also have its own number of buckets. If its granularity
+   changes and no number is given, a region gets the largest number that it had.
 3. Every instant belongs to exactly one chunk. A chunk may extend over the edge of an override;
    instants beyond the edge belong to another chunk, and no row of this one lies there.
 4. Chunks that extend over an edge *cross* if, at one version, overshadowing would show the wrong
@@ -15,26 +17,46 @@
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GranularityOverride:
-    """An interval with its own granularity."""
+    """An interval with its own granularity; ``buckets`` is 0 if it has the table's number."""
 
     interval: Interval
     granularity: Granularity
+    buckets: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A wanted division: a granularity, a number of buckets, both, or neither (None and 0)."""
+
+    granularity: Granularity | None = None
+    buckets: int = 0
+
+    def __bool__(self) -> bool:
+        """Return whether anything is wanted."""
+        return self != Cut()
+
+    def __str__(self) -> str:
+        """Return ``day``, ``8 buckets``, or ``day in 8 buckets``."""
+        buckets = f"{self.buckets} buckets" if self.buckets else ""
+        return " in ".join(filter(None, (self.granularity and self.granularity.value, buckets)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The table's granularity, and the overrides that differ from it."""
+    """The table's granularity and number of buckets, and the overrides that differ from it."""
 
     granularity: Granularity
     overrides: tuple[GranularityOverride, ...] = ()
+    buckets: int = 0
 
     def chunk(self, at: Instant) -> Interval:
         """Return the time chunk of an instant.
@@ -52,15 +74,36 @@ class Layout:
             return self.overrides[before]
         return None
 
+    def own_buckets(self, at: Instant) -> int:
+        """Return the number of buckets of an instant's region; 0 if it has the table's."""
+        override = self.override(at)
+        return override.buckets if override else 0
+
+    def buckets_at(self, at: Instant) -> int:
+        """Return the number of buckets of an instant's chunk; 0 without a primary key."""
+        return self.own_buckets(at) or self.buckets
+
+    def pieces(self, region: Interval) -> Iterator[GranularityOverride]:
+        """Yield the parts of a region, each with its granularity and its own number of buckets."""
+        at = region.start
+        for override in self.overrides:
+            inside = override.interval.clip(region)
+            if inside is None:
+                continue
+            if at < inside.start:
+                yield GranularityOverride(Interval(at, inside.start), self.granularity)
+            yield GranularityOverride(inside, override.granularity, override.buckets)
+            at = inside.end
+        if at < region.end:
+            yield GranularityOverride(Interval(at, region.end), self.granularity)
+
+    def cuts(self, region: Interval) -> frozenset[tuple[Granularity, int]]:
+        """Return how the region is divided: all granularities, each with its own buckets."""
+        return frozenset((piece.granularity, piece.buckets) for piece in self.pieces(region))
+
     def granularities(self, region: Interval) -> frozenset[Granularity]:
         """Return all granularities in the region."""
-        inside = [override for override in self.overrides if override.interval.overlaps(region)]
-        found, at = {override.granularity for override in inside}, region.start
-        for override in inside:
-            if at < override.interval.start:
-                found.add(self.granularity)
-            at = override.interval.end
-        return frozenset(found | {self.granularity}) if at < region.end else frozenset(found)
+        return frozenset(granularity for granularity, _ in self.cuts(region))
 
     def holds(self, first: Instant, last: Instant) -> Interval | None:
         """Return the chunk that holds both instants, or None if they lie in two."""
@@ -109,12 +152,26 @@ class Layout:
         edges = {edge for override in near for edge in (override.start, override.end)}
         return sorted(edge for edge in edges if region.start < edge < region.end)
 
-    def recut(self, region: Interval, granularity: Granularity) -> "Layout":
-        """Return the layout with a region repartitioned by a granularity."""
+    def recut(
+        self, region: Interval, granularity: Granularity | None, buckets: int = 0
+    ) -> "Layout":
+        """Return the layout with a region repartitioned.
+
+        Args:
+            region: splits no chunk, old or new.
+            granularity: None keeps what the region has.
+            buckets: the number of buckets; 0 keeps it (rule 2).
+        """
         kept = [piece for override in self.overrides for piece in _outside(override, region)]
-        if granularity is not self.granularity:
-            kept.append(GranularityOverride(region, granularity))
-        return Layout(granularity=self.granularity, overrides=tuple(_joined(sorted(kept))))
+        pieces = [*self.pieces(region)]
+        largest = max(piece.buckets or self.buckets for piece in pieces)
+        for piece in pieces:
+            number = buckets or (largest if granularity else piece.buckets)
+            own = 0 if number == self.buckets else number
+            cut = granularity or piece.granularity
+            if (cut, own) != (self.granularity, 0):
+                kept.append(GranularityOverride(piece.interval, cut, own))
+        return replace(self, overrides=tuple(_joined(sorted(kept))))
 
 
 def aligned(region: Interval, granularity: Granularity) -> Interval:
@@ -126,17 +183,15 @@ def _outside(override: GranularityOverride, region: Interval) -> Iterator[Granul
     start, end = override.interval.start, override.interval.end
     for first, last in ((start, min(end, region.start)), (max(start, region.end), end)):
         if first < last:
-            yield GranularityOverride(Interval(first, last), override.granularity)
+            yield replace(override, interval=Interval(first, last))
 
 
 def _joined(overrides: Iterable[GranularityOverride]) -> Iterator[GranularityOverride]:
     held: GranularityOverride | None = None
     for override in overrides:
         touches = held and held.interval.end == override.interval.start
-        if held and touches and held.granularity is override.granularity:
-            held = GranularityOverride(
-                Interval(held.interval.start, override.interval.end), override.granularity
-            )
+        if held and touches and _alike(held, override):
+            held = replace(held, interval=Interval(held.interval.start, override.interval.end))
             continue
         if held:
             yield held
@@ -145,14 +200,21 @@ def _joined(overrides: Iterable[GranularityOverride]) -> Iterator[GranularityOve
         yield held
 
 
-def encode_overrides(overrides: Iterable[GranularityOverride]) -> list[list[str]]:
-    """Return granularity overrides as JSON."""
-    return [[each.interval.name, each.granularity.value] for each in overrides]
+def _alike(one: GranularityOverride, other: GranularityOverride) -> bool:
+    return (one.granularity, one.buckets) == (other.granularity, other.buckets)
 
 
-def decode_overrides(body: Iterable[Iterable[str]]) -> tuple[GranularityOverride, ...]:
+def encode_overrides(overrides: Iterable[GranularityOverride]) -> list[list[str | int]]:
+    """Return granularity overrides as JSON; those with the table's buckets name no number."""
+    return [
+        [each.interval.name, each.granularity.value, *([each.buckets] if each.buckets else [])]
+        for each in overrides
+    ]
+
+
+def decode_overrides(body: Iterable[Sequence[Any]]) -> tuple[GranularityOverride, ...]:
     """Parse the output of ``encode_overrides``."""
     return tuple(
-        GranularityOverride(Interval.from_name(name), Granularity(granularity))
-        for name, granularity in body
+        GranularityOverride(Interval.from_name(name), Granularity(granularity), *buckets)
+        for name, granularity, *buckets in body
     )

@@ -5,10 +5,8 @@
 2. A type that differs only in width or representation (timestamp unit, large strings, a
    dictionary) is cast if the cast is lossless; anything else is a mismatch.
    A column that was added to the table may be left out: it has its default.
-3. Row groups are large (a million rows or 128 MiB); statistics, page indexes and page checksums
-   are on.
-4. The footer contains the segment's descriptor, with the exact row count, the first and last event
-   time, and the number of source rows that rolled-up rows represent.
+3. Row groups are large (a million rows or 128 MiB), with statistics, page indexes and checksums.
+4. The footer has the segment's descriptor: rows, first and last event time, ingested rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -222,6 +220,7 @@ class SegmentPlacement:
     replaces: tuple[Roots, ...] = ()
     deletes_applied_through: int = 0
     schema: int = 0
+    buckets: int = 0
 
 
 def emptied(segment_id: SegmentId, created: Instant, placement: SegmentPlacement) -> Segment:
@@ -240,6 +239,7 @@ def emptied(segment_id: SegmentId, created: Instant, placement: SegmentPlacement
         replaces=placement.replaces,
         deletes_applied_through=placement.deletes_applied_through,
         schema=placement.schema,
+        buckets=placement.buckets,
     )
 
 
@@ -349,6 +349,7 @@ def _write_groups(
         clustering=placement.clustering,
         replaces=placement.replaces,
         deletes_applied_through=placement.deletes_applied_through,
+        buckets=placement.buckets,
     )
 
 

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, Shard
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
-from airflow_provider_segtable.data.jobs.segment_writer import write_segment
+from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, write_segment
 from airflow_provider_segtable.data.keyed.keyed_files import log_path
 from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from airflow_provider_segtable.data.merge.key_groups import Flags
@@ -104,8 +104,11 @@ class LogWriter:
     def _file(self, chunk: ChunkKey, rows: pa.Table, definition: bytes) -> Segment:
         version = self.versions[chunk] = self.versions.get(chunk, -1) + 1
         token = self.token()
-        ids = chunk.numbering.provisional
-        segment_id = chunk.segment(ids.start + int(token, 16) % len(ids))
+        segment_id = chunk.provisional(token)
+        placement = SegmentPlacement(
+            shard=Shard.first_generation(segment_id.partition),
+            buckets=self.layout.own_buckets(chunk.interval.start),
+        )
         return write_segment(
             self.files,
             rows,
@@ -113,6 +116,7 @@ class LogWriter:
             time_column=self.table.time_column,
             created=self.instant,
             token=token,
+            placement=placement,
             definition=definition,
             commit=self.commit,
             path=log_path(segment_id, self.instant, version, token),
@@ -125,7 +129,8 @@ class LogWriter:
         rows = rows.append_column(place, pa.array(np.arange(rows.num_rows)))
         for interval, part in split_by_chunk(rows, self.table.time_column, self.layout).items():
             ordered = part.sort_by(place)
-            buckets = buckets_of(ordered, self.rules.key, self.table.kind.buckets)
+            count = self.layout.buckets_at(interval.start)
+            buckets = buckets_of(ordered, self.rules.key, count)
             for bucket in np.unique(buckets).tolist():
                 some = ordered.filter(pa.array(buckets == bucket))
                 flags: Flags = np.asarray(some.column(flag).to_numpy())

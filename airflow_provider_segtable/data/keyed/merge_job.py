@@ -7,11 +7,12 @@
    expected any more).
 4. Outputs are parts of the merged rows, about equal in rows; the last has the rest. Their events
    add up to those of the inputs. A part without rows is a segment without a file.
-5. After a failure the job deletes the files that it wrote: no reader can have seen them.
+5. Where time chunks or buckets change, a job merges a *part*: the inputs' rows of one place.
+6. After a failure the job deletes the files that it wrote: no reader can have seen them.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -42,6 +43,7 @@ from airflow_provider_segtable.data.keyed.keyed_files import (
     roots_entry,
     roots_in,
 )
+from airflow_provider_segtable.data.keyed.part import Part
 from airflow_provider_segtable.data.merge.merge_runs import NEVER, merge_runs
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
 from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_definition
@@ -68,6 +70,8 @@ class MergeJob:
         rules: how the records of a key become one.
         clustering: the order that the outputs promise; empty for log files.
         drop_before: tombstones that completed before are left out; ``NEVER`` keeps all.
+        part: only rows of this part are merged; all rows if None.
+        amount: the rows and the ingested rows of the part.
         attempt: 16 hex digits, in the names of all files.
     """
 
@@ -80,6 +84,8 @@ class MergeJob:
     rules: MergeRules
     clustering: str = ""
     drop_before: Instant = NEVER
+    part: Part | None = None
+    amount: tuple[int, int] = (0, 0)
     attempt: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -90,8 +96,8 @@ class MergeJob:
     @property
     def title(self) -> str:
         """Return the job's title in the Spark UI."""
-        chunk = self.inputs[0].id.chunk
-        return f"merge: {chunk.interval} bucket {chunk.bucket}"
+        place = self.part.place if self.part else self.inputs[0].id.chunk.place
+        return f"merge: {place.interval} bucket {place.bucket}"
 
     def run(self, files: DataFiles | None = None) -> tuple[Segment, ...]:
         """Write the outputs, and return their descriptors.
@@ -125,8 +131,9 @@ class _Merge:
         self._rows = self._merged()
         self._left = pa.table({})
         self._used: list[Indices] = []
-        self._events = sum(segment.events for segment in job.inputs)
-        self._share = -(-sum(segment.rows for segment in job.inputs) // len(job.outputs))
+        rows, self._events = job.amount if job.part else _amount(job.inputs)
+        self._share = -(-rows // len(job.outputs))
+        self._buckets = job.part.own_buckets if job.part else job.inputs[0].buckets
 
     def written(self) -> Iterator[Segment]:
         """Write the outputs one after another."""
@@ -138,7 +145,7 @@ class _Merge:
 
     def _merged(self) -> Iterator[pa.Table]:
         return merge_runs(
-            GroupReader(self._files, self._table).runs(self._job.inputs),
+            GroupReader(self._files, self._table).runs(self._job.inputs, part=self._job.part),
             self._job.rules,
             RootOrders.of_table(self._roots),
             drop_tombstones_before=self._job.drop_before,
@@ -147,7 +154,10 @@ class _Merge:
     def _write(self, segment_id: SegmentId, shard: Shard, *, most: int | None) -> Segment:
         job = self._job
         placement = SegmentPlacement(
-            shard=shard, clustering=job.clustering, schema=self._table.schema.number
+            shard=shard,
+            clustering=job.clustering,
+            schema=self._table.schema.number,
+            buckets=self._buckets,
         )
         self._used = []
         rows = self._taken(most)
@@ -198,6 +208,11 @@ class _Merge:
         used = pa.array(np.unique(np.concatenate(self._used)))
         known = self._roots.group_by(self._roots.column_names).aggregate([])
         return known.filter(pc.is_in(known.column("partition"), value_set=used))
+
+
+def _amount(inputs: Sequence[Segment]) -> tuple[int, int]:
+    """Return the rows and the ingested rows of segments."""
+    return sum(segment.rows for segment in inputs), sum(segment.events for segment in inputs)
 
 
 def _batches(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:

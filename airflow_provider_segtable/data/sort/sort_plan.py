@@ -62,6 +62,8 @@ class SortSpec:
         created: when the attempt began.
         row_kind: the rows of the table's kind.
         replaces: the roots that the result replaces, kept in the first segment of each time chunk.
+        buckets: with a primary key: the number of buckets of each time chunk; empty if the rows
+            stay in their bucket.
         most: the most segments allowed (0: no limit).
         drop_before: with a primary key: tombstones that completed before may be left out.
         member: at least one segment is needed, an empty one if no row is left.
@@ -83,6 +85,7 @@ class SortSpec:
     created: Instant
     row_kind: RowKind
     replaces: tuple[Roots, ...] = ()
+    buckets: tuple[int, ...] = ()
     most: int = 0
     drop_before: Instant = 0
     member: bool = False

@@ -28,7 +28,7 @@ import numpy as np
 
 from airflow_provider_segtable.core.errors import RowsOutOfBalance, SegtableError
 from airflow_provider_segtable.core.segments.roots import inherited
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import Place, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied
@@ -59,8 +59,8 @@ __all__ = [
     "without_rows",
 ]
 
-Outputs = Callable[[Mapping[Interval, int]], Mapping[Interval, Sequence[tuple[SegmentId, Shard]]]]
-"""Allocates ids and shards, given the number of segments in each target time chunk."""
+Outputs = Callable[[Mapping[Place, int]], Mapping[Place, Sequence[tuple[SegmentId, Shard]]]]
+"""Allocates ids and shards, given the number of segments in each place."""
 
 SortStages = Generator[list[Job], Sequence[Any], tuple[Segment, ...]]
 
@@ -115,8 +115,8 @@ def without_rows(spec: SortSpec, outputs: Outputs) -> tuple[Segment, ...]:
     """Return the result if no row is left: one empty segment if ``spec.member``, else nothing."""
     if not spec.member:
         return ()
-    interval = spec.intervals[0]
-    ((name, shard),) = outputs({interval: 1})[interval]
+    place = Place(spec.intervals[0])
+    ((name, shard),) = outputs({place: 1})[place]
     order = str(spec.order)
     own = SegmentPlacement(
         shard=shard,
@@ -237,13 +237,13 @@ def _named(
     by_chunk: dict[Interval, list[tuple[int, int]]] = {}
     for first, end in segments:
         by_chunk.setdefault(spec.intervals[ranges.chunks[first]], []).append((first, end))
-    names = outputs({interval: len(members) for interval, members in by_chunk.items()})
+    names = outputs({Place(chunk): len(members) for chunk, members in by_chunk.items()})
     return [
         Output(id=name, shard=shard, first=first, end=end, replaces=replaced if not at else ())
         for interval, members in by_chunk.items()
         for replaced in [tuple(r for r in spec.replaces if r.chunk.interval.overlaps(interval))]
         for at, ((first, end), (name, shard)) in enumerate(
-            zip(members, names[interval], strict=True)
+            zip(members, names[Place(interval)], strict=True)
         )
     ]
 

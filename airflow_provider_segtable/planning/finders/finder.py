@@ -22,7 +22,6 @@ from airflow_provider_segtable.core.plans.kinds import kinds
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.chosen_segments import Chosen
 from airflow_provider_segtable.planning.planner_context import PlannerContext
@@ -103,11 +102,6 @@ def finder_of(kind: type[Plan]) -> Finder:
 def finders() -> tuple[Finder, ...]:
     """Return the finders of all kinds, smallest kind first."""
     return tuple(map(finder_of, kinds()))
-
-
-def finders_for(kind: TableKind) -> tuple[Finder, ...]:
-    """Return the finders whose plans a kind of table allows, smallest kind first."""
-    return tuple(f for f in finders() if kind.new_versions or not f.plan.starts_version)
 
 
 def open_among(

@@ -6,7 +6,8 @@
    the granularity override there, even without ``major_granularity``.
 2. A region is worth replacing if its rollup is not perfect (segments besides the core set of a
    major compaction are visible), a large share is not sorted, many rows are deleted, its segments
-   are badly sized, or its granularity is not ``major_granularity``.
+   are badly sized, or it is not divided by ``major_granularity`` and ``major_buckets``. In a
+   primary-key table only the division counts: semi-major compaction does the rest.
 3. A region is due if it is cold: its end and the creation of the first segment to tidy are
    ``major_after_minutes`` ago, and it is outside the time that ``skip_offset_minutes`` excludes.
    So late rows, however many, cause one major compaction some time later.
@@ -29,15 +30,16 @@ from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.planning.finders.finder import Finder
 from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF, Policy
 from airflow_provider_segtable.planning.ranking.regions import (
     changes_cut,
     closed_regions,
+    cut_after,
     disjoint,
-    granularity_after,
     regions,
 )
 from airflow_provider_segtable.planning.ranking.selection import (
@@ -104,9 +106,7 @@ def major_due(found: PlannerContext, skipped: list[Skipped]) -> tuple[Candidate 
     return tuple(due)
 
 
-def _needed(
-    found: PlannerContext, cut: Granularity | None
-) -> Iterator[tuple[Interval, tuple[Need, ...]]]:
+def _needed(found: PlannerContext, cut: Cut) -> Iterator[tuple[Interval, tuple[Need, ...]]]:
     """Yield the smallest regions that are worth replacing; they may overlap."""
     for region in closed_regions(found, found.chunks(), cut):
         needs = tuple(_needs(found, region, cut))
@@ -122,15 +122,15 @@ def _needs_inside(
 
 
 def replacing(
-    found: PlannerContext, region: Interval, cut: Granularity | None, needs: tuple[Need, ...]
+    found: PlannerContext, region: Interval, cut: Cut, needs: tuple[Need, ...]
 ) -> Candidate:
     """Return the plan that replaces a region, because of ``needs``."""
     segments, order = found.segments(region), found.policy.clustering
     inputs = tuple(segment.id for segment in segments)
     size = sum(segment.size for segment in segments)
-    anew = granularity_after(found.state, region, cut)
+    anew = cut_after(found.state, region, cut)
     about = _ideal(found, region, cut)
-    form = f"by {anew.value}, " if anew else ""
+    form = f"by {anew}, " if anew else ""
     plan = MajorPlan(
         id=plan_id(found.state.table.table_id, MajorPlan.kind, inputs, _purpose(order, anew)),
         chunk=segments[0].id.chunk,
@@ -145,19 +145,22 @@ def replacing(
         ),
         clustering=order,
         region=region,
-        granularity=anew,
+        granularity=anew.granularity,
+        buckets=anew.buckets,
     )
     tidied = sum(s.size for s in {s.id: s for n in needs for s in n.segments}.values())
     gain = max(0, len(inputs) - about) + tidied / found.policy.target_size
     return Candidate(plan=plan, gain=gain)
 
 
-def _needs(found: PlannerContext, region: Interval, cut: Granularity | None) -> Iterator[Need]:
+def _needs(found: PlannerContext, region: Interval, cut: Cut) -> Iterator[Need]:
     segments, policy = found.segments(region), found.policy
     late = tuple(s for s in segments if s.shard.root_end > s.shard.core)
-    if cut and changes_cut(found.state, region, cut):
-        yield Need(why=f"it is to be cut by {cut.value}", segments=segments)
+    if changes_cut(found.state, region, cut):
+        yield Need(why=f"it is to be cut by {cut}", segments=segments)
     kind = found.state.table.kind
+    if not kind.major_tidies:
+        return
     if kind.merges and late:
         why = f"{len(late)} of {len(segments)} {kind.unmerged}"
         yield Need(why=why, segments=late)
@@ -179,16 +182,18 @@ def _needs(found: PlannerContext, region: Interval, cut: Granularity | None) -> 
         yield Need(why=f"{len(large)} are oversized", segments=large)
 
 
-def _ideal(found: PlannerContext, region: Interval, cut: Granularity | None) -> int:
+def _ideal(found: PlannerContext, region: Interval, cut: Cut) -> int:
     """Return the approximate number of target-size segments: at least one per chunk."""
     segments, layout = found.segments(region), found.state.layout
-    anew = granularity_after(found.state, region, cut)
-    chunk = (layout.recut(region, anew) if anew else layout).chunk(segments[0].time_min)
+    anew = cut_after(found.state, region, cut)
+    layout = layout.recut(region, anew.granularity, anew.buckets) if anew else layout
+    chunk = layout.chunk(segments[0].time_min)
     first = min(segment.time_min for segment in segments)
     last = max(segment.time_max for segment in segments)
     chunks = 1 + (last - min(first, chunk.start)) // (chunk.end - chunk.start)
     size = sum(segment.size for segment in segments)
-    return max(chunks, ceil(size / found.policy.target_size))
+    least = chunks * max(1, layout.buckets_at(chunk.start))
+    return max(least, ceil(size / found.policy.target_size))
 
 
 def _not_due(found: PlannerContext, region: Interval, needs: tuple[Need, ...]) -> str | None:
@@ -221,8 +226,8 @@ def _resting(found: PlannerContext, region: Interval) -> str | None:
     return next((why for segment_id, why in aborted if segment_id in inside), None)
 
 
-def _purpose(order: str, anew: Granularity | None) -> str:
-    return f"{order}/{anew.value}" if anew else order
+def _purpose(order: str, anew: Cut) -> str:
+    return f"{order}/{anew}" if anew else order
 
 
 class MajorFinder(Finder):
@@ -236,8 +241,10 @@ class MajorFinder(Finder):
     ) -> bool:
         """Return whether a need may arise in the interval."""
         policy, order = found.policy, found.policy.clustering
-        if policy.cut and changes_cut(found.state, interval, policy.cut):
+        if changes_cut(found.state, interval, policy.cut):
             return True
+        if not found.state.table.kind.major_tidies:
+            return False
         merges = found.state.table.kind.merges
         for summary in summaries:
             if order and summary.unsorted(order):

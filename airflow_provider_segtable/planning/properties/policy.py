@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.planning.properties.property_values import names_of, values_of
 
 MIB = 1024 * 1024
@@ -59,6 +60,8 @@ class Policy:
         major_unclustered: replace a cold chunk if this share of its bytes is not sorted (0.1).
         major_granularity: new granularity of cold chunks: hour, day, week, month, year or all;
             empty means unchanged ("").
+        major_buckets: new number of buckets of cold chunks of a primary-key table; 0 means
+            unchanged (0).
     """
 
     target_size: int = 128 * MIB
@@ -83,6 +86,7 @@ class Policy:
     major_after_minutes: float = 1440.0
     major_unclustered: float = 0.1
     major_granularity: str = ""
+    major_buckets: int = 0
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
@@ -106,9 +110,10 @@ class Policy:
         object.__setattr__(self, "clustering", str(order))
 
     @property
-    def cut(self) -> Granularity | None:
-        """Return the new granularity of cold chunks; None means unchanged."""
-        return Granularity(self.major_granularity) if self.major_granularity else None
+    def cut(self) -> Cut:
+        """Return the new division of cold chunks."""
+        granularity = Granularity(self.major_granularity) if self.major_granularity else None
+        return Cut(granularity=granularity, buckets=self.major_buckets)
 
     @property
     def small_size(self) -> float:
@@ -144,6 +149,7 @@ _LEAST: Mapping[str, float] = {
     "semi_major_interval_minutes": 0.0,
     "major_after_minutes": 0.0,
     "major_unclustered": 0.0,
+    "major_buckets": 0,
 }
 
 _WORDS: Mapping[str, tuple[str, ...]] = {

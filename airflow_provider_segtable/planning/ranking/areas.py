@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.recovery.version_claims import united
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary, least_size
 from airflow_provider_segtable.core.segments.segment import ChunkKey
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.finders.finder import finders_for
+from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 from airflow_provider_segtable.planning.properties.policy import MIB, Policy
 from airflow_provider_segtable.planning.ranking.regions import regions
@@ -61,7 +61,7 @@ class _Bounds:
     def __init__(self, found: PlannerContext) -> None:
         self._found = found
         self._deleted = _Deleted(found.state)
-        self._finders = finders_for(found.state.table.kind)
+        self._finders = finders()
         self._most: dict[tuple[_Sizes, int], float] = {}
 
     def of(self, interval: Interval, inside: _Known) -> float:
@@ -88,12 +88,12 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
 
     Most chunks match the layout and overlap no other chunk; they need no search.
     """
-    cut, layout = found.policy.cut, found.state.layout
+    cut, layout = found.policy.cut.granularity, found.state.layout
     intervals = [chunk.interval for chunk in chunks]
     wide = []
     for interval in intervals:
         edges = [layout.chunk(interval.start)]
-        if edges[0] == interval and not cut:
+        if edges[0] == interval and cut is None:
             wide.append(interval)
             continue
         if edges[0] != interval:
@@ -115,7 +115,7 @@ def _intervals(found: PlannerContext, chunks: tuple[ChunkKey, ...]) -> Iterator[
             every.append(one)
             continue
         inside = chunks[bisect_left(starts, one.start) : bisect_left(starts, one.end)]
-        every += [one, *regions(found, inside, cut)]
+        every += [one, *regions(found, inside, found.policy.cut)]
     yield from united(every)
 
 

@@ -6,24 +6,24 @@ a region takes the granularity override there.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.version_claims import united
 from airflow_provider_segtable.core.segments.replacement import closed_region
 from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.planning.planner_context import PlannerContext
 
 
-def regions(
-    found: PlannerContext, chunks: tuple[ChunkKey, ...], cut: Granularity | None
-) -> tuple[Interval, ...]:
+def regions(found: PlannerContext, chunks: tuple[ChunkKey, ...], cut: Cut) -> tuple[Interval, ...]:
     """Return the smallest disjoint regions, sorted, that contain the chunks and split none."""
     return disjoint(found, closed_regions(found, chunks, cut), cut)
 
 
 def closed_regions(
-    found: PlannerContext, chunks: Iterable[ChunkKey], cut: Granularity | None
+    found: PlannerContext, chunks: Iterable[ChunkKey], cut: Cut
 ) -> Iterator[Interval]:
     """Yield the closed region of each chunk, once for all chunks inside it."""
     region: Interval | None = None
@@ -33,9 +33,7 @@ def closed_regions(
             yield region
 
 
-def disjoint(
-    found: PlannerContext, some: Iterable[Interval], cut: Granularity | None
-) -> tuple[Interval, ...]:
+def disjoint(found: PlannerContext, some: Iterable[Interval], cut: Cut) -> tuple[Interval, ...]:
     """Return disjoint closed regions: overlapping ones are joined."""
     apart = united(some)
     before: list[Interval] = []
@@ -45,21 +43,24 @@ def disjoint(
     return tuple(apart)
 
 
-def granularity_after(
-    state: State, region: Interval, cut: Granularity | None
-) -> Granularity | None:
-    """Return a region's new granularity: the wanted one, or that of crossing chunks, or None."""
-    if cut is None:
-        return state.layout.crossing(region)
-    return cut if changes_cut(state, region, cut) else None
+def cut_after(state: State, region: Interval, cut: Cut) -> Cut:
+    """Return a region's new division: the wanted one, or the granularity of crossing chunks.
+
+    Neither granularity nor buckets if the region is divided so already.
+    """
+    if cut.granularity is None:
+        cut = replace(cut, granularity=state.layout.crossing(region))
+    return cut if changes_cut(state, region, cut) else Cut()
 
 
-def changes_cut(state: State, region: Interval, cut: Granularity) -> bool:
-    """Return whether the region now has another granularity."""
-    return state.layout.recut(region, cut) != state.layout
+def changes_cut(state: State, region: Interval, cut: Cut) -> bool:
+    """Return whether the region now has another granularity or number of buckets."""
+    if not cut:
+        return False
+    return state.layout.recut(region, cut.granularity, cut.buckets) != state.layout
 
 
-def _closed(state: State, region: Interval, cut: Granularity | None) -> Interval:
+def _closed(state: State, region: Interval, cut: Cut) -> Interval:
     """Return the smallest enclosing region that splits no chunk, current or wanted.
 
     If a region already has the wanted granularity, that granularity does not extend it.
@@ -67,5 +68,5 @@ def _closed(state: State, region: Interval, cut: Granularity | None) -> Interval
     before: Interval | None = None
     while region != before:
         before = region
-        region = closed_region(region, granularity_after(state, region, cut), state)
+        region = closed_region(region, cut_after(state, region, cut).granularity, state)
     return region

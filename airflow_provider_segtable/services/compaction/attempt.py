@@ -10,6 +10,7 @@
 Source of the ideas: Druid (locks on inputs and outputs), Hudi (requested/inflight/completed).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import TableGone
@@ -19,8 +20,7 @@ from airflow_provider_segtable.core.log.events import PlanAborted, PlanInflight,
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Named, Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segments.segment import Place, Segment
 from airflow_provider_segtable.ports.coordination import Lease
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit
@@ -41,8 +41,8 @@ class Attempt:
         known = self.state.plans[self.plan.id]
         return tuple(s for i in known.inputs if (s := self.state.timeline.get(i)))
 
-    def name(self, counts: dict[Interval, int]) -> dict[Interval, Named]:
-        """Return ids and shards for the given number of outputs in each time chunk."""
+    def name(self, counts: Mapping[Place, int]) -> dict[Place, Named]:
+        """Return ids and shards for the given number of outputs in each place."""
         return self.plan.name_outputs(self.state.plans[self.plan.id], counts, self.state)
 
 

@@ -73,6 +73,7 @@ def compact_table(
     segments: Sequence[SegmentId | str] | None = None,
     granularity: Granularity | str | None = None,
     clustering: str | None = None,
+    buckets: int | None = None,
     wait_s: float | None = None,
 ) -> CompactionResult:
     """Compact a table in this process; arguments as for ``library.Table.compact``.
@@ -90,6 +91,7 @@ def compact_table(
             "segments": segments,
             "granularity": granularity,
             "clustering": clustering,
+            "buckets": buckets,
         },
     )
 
@@ -106,6 +108,7 @@ def compact_table(
             segments=segments,
             granularity=granularity,
             clustering=clustering,
+            buckets=buckets,
         )
         results = run([known.plan.id for known in asked])
     _check_ended(ports, results)

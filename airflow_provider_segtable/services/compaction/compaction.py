@@ -34,9 +34,10 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.sort.sorting import discard
 from airflow_provider_segtable.services.compaction.attempt import Attempt, begin, give_way
 from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job, Stages
+from airflow_provider_segtable.services.compaction.publication import complete
 from airflow_provider_segtable.services.compaction.stages import stages_of
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.log.committer import Change, Committed, Unknown, commit_files
+from airflow_provider_segtable.table.log.committer import Committed, Unknown
 from airflow_provider_segtable.table.log.event_log import EventLog
 
 
@@ -256,18 +257,13 @@ def _advance(ports: TableContext, running: _Running, live: list[_Running]) -> It
 
 def _publish(ports: TableContext, attempt: Attempt, segments: tuple[Segment, ...]) -> PlanResult:
     plan, lease = attempt.plan, attempt.lease
-    change = Change(
-        action=PlanCompleted(plan_id=plan.id, attempt=attempt.token, segments=segments),
-        commit_id=f"completed-{attempt.token}",
-        guard=lease.check,
-    )
     try:
         lease.publish()
     except SegtableError as error:
         discard(ports.files, [segments])
         return _stopped(ports, attempt, error)
     try:
-        outcome = commit_files(ports, attempt.state, change, segments)
+        outcome, segments = complete(ports, attempt, segments)
     except SegtableError as error:
         return _stopped(ports, attempt, error)
     if not isinstance(outcome, Committed):

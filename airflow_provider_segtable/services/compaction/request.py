@@ -4,8 +4,8 @@
    target sizes, and the clustering unless the request has one. The user decides *whether*: the
    policy's counts, ages, pauses and budgets do not apply.
 2. Impossible requests are refused before any write: perfect rollup under segment locks, a
-   granularity change without a new version or finer than the rollup's, a clustering by missing
-   columns or metrics, a z-order with sketches.
+   change of granularity or buckets without a new version, a granularity finer than the rollup's, a
+   clustering by missing columns or metrics, a z-order with sketches.
 3. A request makes one plan per run of small neighbours (minor), per sortable run (semi-major), or
    per region that splits no chunk (major). A failed plan does not stop the others. A plan that is
    already pending is returned unchanged.
@@ -36,6 +36,7 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.planning.chosen_segments import (
     Chosen,
     check_taken,
@@ -56,7 +57,7 @@ ASKED = "asked for by"
 UNBOUNDED = 2**62
 
 
-def request(
+def request(  # noqa: PLR0913 - each is an option
     ports: TableContext,
     kind: str,
     *,
@@ -64,6 +65,7 @@ def request(
     segments: Sequence[SegmentId | str] | None = None,
     granularity: Granularity | str | None = None,
     clustering: str | None = None,
+    buckets: int | None = None,
     rollup: Literal["best-effort", "perfect"] | None = None,
     policy: Policy | None = None,
 ) -> tuple[PlanState, ...]:
@@ -77,6 +79,7 @@ def request(
         granularity: new granularity of the region (major only).
         clustering: sort order, e.g. ``carrier,origin`` or ``zorder(carrier,origin)``; "" sorts
             by event time; the policy's by default (not for minor).
+        buckets: new number of buckets of the region's chunks (major, with a primary key).
         rollup: required rollup of a rollup table; only a major compaction is perfect.
         policy: overrides the policy in the table's properties.
 
@@ -91,23 +94,15 @@ def request(
         CommitUnknown: a reply was lost; request again, no plan is requested twice.
     """
     state = ports.log.load()
-    wanted = _kind(kind, state)
-    cut = _granularity(granularity, wanted)
+    wanted = _kind(kind)
+    cut = Cut(
+        granularity=_granularity(granularity, wanted), buckets=_buckets(buckets, wanted, state)
+    )
     check_cut(cut, state.table)
     _check_rollup(rollup, wanted, state)
     order = None if clustering is None else _order(clustering, wanted, state)
     policy = policy or Policy.read(state.table.properties)
-    forced = replace(
-        policy,
-        min_segments=2,
-        max_age_minutes=0.0,
-        tier_ratio=float("inf"),
-        skip_offset_minutes=0.0,
-        retry_aborted_minutes=0.0,
-        max_plan_bytes=UNBOUNDED,
-        clustering=checked_order(policy.clustering, state.table) if order is None else order,
-        major_granularity=cut.value if cut else "",
-    )
+    forced = _forced(policy, order, cut, state)
     found = look_at_table(state, forced, ports.clock.now())
     skipped: list[Skipped] = []
     ids = None if segments is None else _chosen(segments, interval)
@@ -132,22 +127,33 @@ def request(
     return _commit(ports, state, fresh, known)
 
 
+def _forced(policy: Policy, order: str | None, cut: Cut, state: State) -> Policy:
+    """Return the policy without its conditions, and with the request's settings."""
+    return replace(
+        policy,
+        min_segments=2,
+        max_age_minutes=0.0,
+        tier_ratio=float("inf"),
+        skip_offset_minutes=0.0,
+        retry_aborted_minutes=0.0,
+        max_plan_bytes=UNBOUNDED,
+        clustering=checked_order(policy.clustering, state.table) if order is None else order,
+        major_granularity=cut.granularity.value if cut.granularity else "",
+        major_buckets=cut.buckets,
+    )
+
+
 def _chosen(segments: Sequence[SegmentId | str], interval: Interval | None) -> Chosen:
     if interval is not None:
         raise InvalidInput(f"interval {interval} and segments were given: give one of them")
     return chosen_ids(segments)
 
 
-def _kind(name: str, state: State) -> type[Plan]:
+def _kind(name: str) -> type[Plan]:
     kind = kind_named(name)
     if kind is None:
         known = ", ".join(each.kind for each in kinds())
         raise InvalidInput(f"{name!r} is not a kind of compaction: write {known}")
-    if kind.starts_version and not state.table.kind.new_versions:
-        raise InvalidInput(
-            f"{state.table.name} has a primary key, so no {kind.kind} compaction is possible: "
-            "semi-major merges each bucket into base files"
-        )
     return kind
 
 
@@ -163,6 +169,18 @@ def _granularity(granularity: Granularity | str | None, kind: type[Plan]) -> Gra
             f"stays inside its chunk's version; use a {with_option('granularity')} compaction"
         )
     return Granularity(granularity)
+
+
+def _buckets(buckets: int | None, kind: type[Plan], state: State) -> int:
+    if buckets is None:
+        return 0
+    if "buckets" not in kind.options:
+        raise InvalidInput(
+            f"a {kind.kind} compaction keeps each row in its bucket ({buckets} buckets were asked "
+            f"for): use a {with_option('buckets')} compaction"
+        )
+    state.table.kind.check_buckets(buckets, state.table.name)
+    return buckets
 
 
 def _check_rollup(rollup: str | None, kind: type[Plan], state: State) -> None:
@@ -193,7 +211,7 @@ def _meant(
     kind: type[Plan],
     interval: Interval | None,
     order: str | None,
-    cut: Granularity | None,
+    cut: Cut,
 ) -> bool:
     """Return whether a pending plan matches the request."""
     facts = plan.facts()
@@ -201,7 +219,8 @@ def _meant(
         isinstance(plan, kind)
         and (interval is None or plan.interval.overlaps(interval))
         and (order is None or facts["clustering"] == order)
-        and (cut is None or facts["granularity"] == cut.value)
+        and (cut.granularity is None or facts["granularity"] == cut.granularity.value)
+        and (not cut.buckets or facts["buckets"] == cut.buckets)
     )
 
 

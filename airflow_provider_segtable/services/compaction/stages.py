@@ -12,6 +12,9 @@ sorted               sorted by the clustering, in target sizes   the same; rolle
                                                                  inputs
 ===================  ==========================================  ==================================
 
+In a primary-key table whole files are merged by key (``data.keyed``); if time chunks or buckets
+change, each file is divided (``data.keyed.division``).
+
 A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it always
 sorts and rolls up all its input rows.
 
@@ -25,13 +28,20 @@ from typing import assert_never
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
 from airflow_provider_segtable.core.segments.roots import replaced
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import (
+    ChunkKey,
+    Place,
+    Segment,
+    SegmentId,
+    Shard,
+)
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.time.interval import HOUR_US, Instant, Interval
+from airflow_provider_segtable.core.time.interval import HOUR_US, Instant
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.jobs.minor_job import MinorJob
+from airflow_provider_segtable.data.merge.merge_runs import NEVER
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
-from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec
+from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, SortStages
 from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -50,22 +60,25 @@ def stages_of(ports: TableContext, attempt: Attempt, *, parallelism: int) -> Sta
             case Publish(segments=segments):
                 return segments
             case Rewrite():
-                done.append((yield from _rewritten(ports, attempt, step, parallelism)))
+                done.append((yield from rewritten(ports, attempt, step, parallelism)))
             case _:
                 assert_never(step)
 
 
-def _rewritten(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> Stages:
+def rewritten(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> SortStages:
+    """Return the stages of one rewrite."""
     kind = arrow_kind_of(attempt.state.table.kind)
     if step.clustering is None and kind.joins:
         results = yield [kind.join_job(_minor(ports, attempt, step), attempt.state.table.schema)]
         return tuple(results[0])
     spec = _spec(ports, attempt, step, kind, parallelism)
-    return (yield from kind.sort_stages(spec, attempt.inputs, _namer(attempt)))
+    if step.late:
+        return (yield from kind.sort_stages(spec, step.late, _provisional(ports, attempt)))
+    return (yield from kind.sort_stages(spec, attempt.inputs, attempt.name))
 
 
 def _minor(ports: TableContext, attempt: Attempt, step: Rewrite) -> MinorJob:
-    (chunk,) = step.intervals
+    (chunk,) = map(Place, step.intervals)
     return MinorJob(
         uri=ports.uri,
         storage_options=ports.storage_options,
@@ -96,12 +109,13 @@ def _spec(
         created=ports.clock.now(),
         row_kind=kind,
         replaces=() if step.one_group else replaced(attempt.inputs),
+        buckets=step.buckets,
         most=step.most,
         member=step.one_group,
         row_filters=row_filters(ports.files, attempt.state, attempt.inputs),
         deletes_applied_through=attempt.state.n,
         definition=encode_definition(table, attempt.state.base_version),
-        drop_before=_drop_before(ports, table),
+        drop_before=NEVER if step.late else _drop_before(ports, table),
     )
 
 
@@ -110,10 +124,16 @@ def _drop_before(ports: TableContext, table: TableCreated) -> Instant:
     return ports.clock.now() - round(hours * HOUR_US)
 
 
-def _namer(attempt: Attempt) -> Outputs:
-    def name(
-        counts: Mapping[Interval, int],
-    ) -> dict[Interval, Sequence[tuple[SegmentId, Shard]]]:
-        return {**attempt.name(dict(counts))}
+def _provisional(ports: TableContext, attempt: Attempt) -> Outputs:
+    """Return the names of log files in the attempt's version; the commit gives them their ids."""
+    version = attempt.state.plans[attempt.plan.id].version or 0
+
+    def named(place: Place) -> tuple[SegmentId, Shard]:
+        chunk = ChunkKey(place.interval, version, place.bucket)
+        segment_id = chunk.provisional(ports.randomness.token())
+        return segment_id, Shard.first_generation(segment_id.partition)
+
+    def name(counts: Mapping[Place, int]) -> dict[Place, Sequence[tuple[SegmentId, Shard]]]:
+        return {place: [named(place) for _ in range(size)] for place, size in counts.items()}
 
     return name

@@ -22,8 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
-from airflow_provider_segtable.core.segments.segment import SegmentId, Shard
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segments.segment import Place, SegmentId, Shard
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.rollup.sketch_job import SketchJob
 from airflow_provider_segtable.data.sort.sorting import discard
@@ -108,8 +107,8 @@ class SparkRun:
         """Run a job that merges sketches; a fault becomes a value, as in a task."""
 
         def outputs(
-            counts: Mapping[Interval, int],
-        ) -> Mapping[Interval, Sequence[tuple[SegmentId, Shard]]]:
+            counts: Mapping[Place, int],
+        ) -> Mapping[Place, Sequence[tuple[SegmentId, Shard]]]:
             self._check()
             return job.outputs(counts)
 

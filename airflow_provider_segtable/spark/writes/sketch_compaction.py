@@ -35,7 +35,7 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
 )
 from airflow_provider_segtable.core.segments.roots import inherited
-from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId
+from airflow_provider_segtable.core.segments.segment import Place, Roots, Segment, SegmentId
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, Rollup
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.deletes.row_filter import row_filter_of
@@ -304,10 +304,10 @@ class _Work:
         return tuple(sorted(segments, key=lambda segment: task.ids.index(segment.id)))
 
     def _task(self, slots: Sequence[tuple[Piece, ...]], outputs: Outputs) -> WriteTask:
-        counts = Counter(self.spec.intervals[slot[0].chunk] for slot in slots)
+        counts = Counter(Place(self.spec.intervals[slot[0].chunk]) for slot in slots)
         named = outputs(counts)
-        ids = [one for interval in counts for one in named[interval]]
-        firsts = {named[interval][0][0] for interval in counts}
+        ids = [one for place in counts for one in named[place]]
+        firsts = {named[place][0][0] for place in counts}
         return WriteTask(
             uri=absolute(self.spec.uri),
             storage_options=self.spec.storage_options,

@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.schema import Schema
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_type
 from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
@@ -47,14 +48,17 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
     check_cut(policy.cut, table)
 
 
-def check_cut(cut: Granularity | None, table: TableCreated) -> None:
-    """Refuse a granularity that the table's kind does not allow.
+def check_cut(cut: Cut, table: TableCreated) -> None:
+    """Refuse a granularity or a number of buckets that the table's kind does not allow.
 
     Raises:
-        InvalidInput: the granularity is too fine; the message names the finest.
+        InvalidInput: the granularity is too fine; the message names the finest. Or the number of
+            buckets is out of range, or the table has none.
     """
-    if cut:
-        table.kind.check_granularity(cut, table.name)
+    if cut.granularity:
+        table.kind.check_granularity(cut.granularity, table.name)
+    if cut.buckets:
+        table.kind.check_buckets(cut.buckets, table.name)
 
 
 def checked_order(clustering: str, table: TableCreated) -> str:

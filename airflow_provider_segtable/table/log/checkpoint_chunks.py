@@ -34,7 +34,7 @@ from airflow_provider_segtable.table.log.arrow_columns import in_columns, values
 from airflow_provider_segtable.table.log.segment_rows import SCHEMA as SEGMENTS
 from airflow_provider_segtable.table.log.segment_rows import segments_in
 
-ADDED_LATER: Mapping[str, Any] = {"bucket": NO_BUCKET, "schema": 0, "completed": 0}
+ADDED_LATER: Mapping[str, Any] = {"bucket": NO_BUCKET, "schema": 0, "completed": 0, "buckets": 0}
 """What the columns would hold that older formats with a chunk table lack."""
 CHUNKS_KEPT = 128
 """Number of decoded chunks that a checkpoint caches."""

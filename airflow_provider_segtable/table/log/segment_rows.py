@@ -55,6 +55,7 @@ SCHEMA = pa.schema(
         ("footer_start", pa.int64()),
         ("footer_crc", pa.int64()),
         ("completed", pa.int64()),
+        ("buckets", pa.int32()),
     ]
 )
 REPEATING = ["lineage", "clustering", "origin", "replaces", "roots"]
@@ -108,6 +109,7 @@ def _row(segment: Segment) -> dict[str, Any]:
         "footer_start": segment.footer.start if segment.footer else None,
         "footer_crc": segment.footer.crc if segment.footer else None,
         "completed": segment.completed,
+        "buckets": segment.buckets,
     }
 
 
@@ -149,6 +151,7 @@ def _segment(row: Any, keys: _Keys) -> Segment:
         schema=row.schema or 0,
         footer=_footer(row),
         completed=row.completed or 0,
+        buckets=row.buckets or 0,
     )
 
 

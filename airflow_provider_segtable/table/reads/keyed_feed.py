@@ -8,13 +8,12 @@
 3. Compactions change nothing that readers see. But one that makes a base file may drop tombstones,
    which decide what a later record changes. So it ends a *stretch* of events: after it the rows are
    read anew. So does a restore or repair: the rows of the versions before and after it are compared
-   as a whole.
+   as a whole, across all file groups of a region if their time chunks or buckets differ.
 4. Memory holds the rows of these keys. Retention keeps the files of the start and of the window.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from airflow_provider_segtable.core.reads.effects import (
     RowEffect,
     effects,
 )
-from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.segments.segment import Place, Segment
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     DELETE,
     OP,
@@ -45,14 +44,6 @@ from airflow_provider_segtable.data.merge.merging import merged_sorted
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.window import walked
-
-
-class Place(NamedTuple):
-    """A bucket of a time chunk, whatever its version."""
-
-    interval: Interval
-    bucket: int
-
 
 Changed = tuple[RowChange, pa.Table]
 """Rows with all columns, and what happened to them."""
@@ -125,10 +116,15 @@ class KeyedFeed:
         """Yield the differences of two versions in the intervals that an event names."""
         for each in effects(event.action):
             for interval in each.intervals if isinstance(each, Differs) else ():
-                places = {*_places(before, interval), *_places(after, interval)}
-                for place in sorted(places):
-                    old, new = self._whole(place, before), self._whole(place, after)
+                places = sorted({*_places(before, interval), *_places(after, interval)})
+                alike = before.layout.cuts(interval) == after.layout.cuts(interval)
+                for some in ([place] for place in places) if alike else (places,):
+                    old, new = self._rows(some, before), self._rows(some, after)
                     yield from _differences(old, new, self.rules, event)
+
+    def _rows(self, places: Sequence[Place], state: State) -> pa.Table:
+        empty = self.reader.schema.empty_table()
+        return pa.concat_tables([empty, *(self._whole(place, state) for place in places)])
 
     def _whole(self, place: Place, state: State) -> pa.Table:
         files = _visible(state, place)
@@ -157,14 +153,14 @@ def _by_place(event: Event, start: State) -> dict[Place, list[Segment]]:
 
 
 def _places(state: State, interval: Interval) -> Iterator[Place]:
-    return (Place(c.interval, c.bucket) for c in state.timeline.visible_chunks(interval))
+    return (c.place for c in state.timeline.visible_chunks(interval))
 
 
 def _visible(state: State, place: Place) -> list[Segment]:
     return [
         segment
         for segment in state.timeline.visible_segments(place.interval)
-        if segment.id.bucket == place.bucket and segment.rows
+        if segment.id.chunk.place == place and segment.rows
     ]
 
 

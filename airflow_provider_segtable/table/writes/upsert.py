@@ -3,7 +3,8 @@
 1. Rows are split by time chunk and bucket. Each part is written as log files, sorted by key, with
    provisional ids; the event gives them their ids, in order of completion.
 2. No lock is taken, no id is allocated, no coordinator is needed. Nobody waits, and nobody can
-   conflict: records that meet are merged by their order, whenever they complete.
+   conflict: records that meet are merged by their order, whenever they complete. If a major
+   compaction changed time chunks or buckets meanwhile, the records are split again by these.
 3. The *instant* of the records is when this write began, and later than everything that its author
    had read, however far clocks are apart. Of records with equal ordering values, the later instant
    wins. The event is not earlier than the instant.

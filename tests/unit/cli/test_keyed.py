@@ -108,7 +108,8 @@ def test_wrong_options_name_the_value(run: Run, options: tuple[str, ...], messag
         (("update", "t", "--set", "id=2", "--where", "id = 1"), "it cannot be set"),
         (("table", "alter", "t", "--drop", "text"), "cannot change: it has a primary key"),
         (("table", "set", "t", "compaction.clustering=text"), "sorted by that: id"),
-        (("compact", "t", "--kind", "major"), "no major compaction is possible"),
+        (("compact", "t", "--kind", "minor", "--buckets", "8"), "use a major compaction"),
+        (("compact", "t", "--kind", "major", "--buckets", "0"), "0 buckets: choose 1 to 65536"),
     ],
 )
 def test_what_a_key_forbids_is_refused(

@@ -3,7 +3,13 @@
 import pytest
 
 from airflow_provider_segtable.core.time.interval import DAY_US, HOUR_US, Granularity, Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout, aligned
+from airflow_provider_segtable.core.time.layout import (
+    GranularityOverride,
+    Layout,
+    aligned,
+    decode_overrides,
+    encode_overrides,
+)
 
 HOURLY = Layout(granularity=Granularity.HOUR)
 DAY = Interval(0, DAY_US)
@@ -35,6 +41,20 @@ def test_cutting_back_leaves_no_zone() -> None:
         DAY,
         Interval(2 * DAY_US, 31 * DAY_US),
     ]
+
+
+def test_a_zone_may_have_its_own_number_of_buckets() -> None:
+    """It keeps its granularity, or the largest number if only granularity changes."""
+    table = Layout(granularity=Granularity.HOUR, buckets=4)
+    both = table.recut(DAY, None, 8)
+    assert (both.buckets_at(0), both.own_buckets(0), both.buckets_at(DAY_US)) == (8, 8, 4)
+    assert both.chunk(0) == table.chunk(0)
+    two = Interval(0, 2 * DAY_US)
+    days = both.recut(two, Granularity.DAY)
+    assert days.overrides == (GranularityOverride(two, Granularity.DAY, 8),)
+    assert days.recut(two, Granularity.HOUR, 4) == table
+    assert days.cuts(Interval(0, 3 * DAY_US)) == {(Granularity.DAY, 8), (Granularity.HOUR, 0)}
+    assert decode_overrides(encode_overrides(days.overrides)) == days.overrides
 
 
 def test_nesting_is_what_the_calendar_says() -> None:

@@ -9,7 +9,7 @@ from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.plans.plan import plan_id
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
-from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
+from airflow_provider_segtable.core.segments.segment import ChunkKey, Place, Shard, tombstone
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
 from airflow_provider_segtable.testing.builders import (
@@ -73,7 +73,7 @@ def test_a_major_plan_locks_its_region(granularity: Granularity | None, mode: Mo
         asked, mode=mode, intervals=(JANUARY,), version_above=BASE + 7
     )
     cut = granularity and granularity.value
-    assert plan.facts() == {"root": [0, 0], "clustering": "", "granularity": cut}
+    assert plan.facts() == {"root": [0, 0], "clustering": "", "granularity": cut, "buckets": 0}
 
 
 def test_a_major_plan_numbers_a_core_set_in_each_chunk() -> None:
@@ -82,9 +82,9 @@ def test_a_major_plan_numbers_a_core_set_in_each_chunk() -> None:
     at = Stamp(n=1, time=BASE, commit="c", author="me")
     found = replace(PlanState.requested(plan, at), version=BASE + 9)
     day, following = ChunkKey(DAY, BASE + 9), ChunkKey(NEXT, BASE + 9)
-    assert plan.name_outputs(found, {DAY: 2, NEXT: 1}, created()) == {
-        DAY: tuple((day.segment(p), Shard.first_generation(p, core=2)) for p in range(2)),
-        NEXT: ((following.segment(0), Shard.first_generation(0, core=1)),),
+    assert plan.name_outputs(found, {Place(DAY): 2, Place(NEXT): 1}, created()) == {
+        Place(DAY): tuple((day.segment(p), Shard.first_generation(p, core=2)) for p in range(2)),
+        Place(NEXT): ((following.segment(0), Shard.first_generation(0, core=1)),),
     }
 
 

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.segments.roots import roots_of
-from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import (
+    ROOT,
+    ROW,
+    Place,
+    Segment,
+    SegmentId,
+    Shard,
+)
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
@@ -27,14 +34,14 @@ from tests.unit.data.making import MONTH, VERSION, segment_id, written
 ATTEMPT = "a" * 16
 
 
-def named(counts: Mapping[Interval, int]) -> dict[Interval, tuple[tuple[SegmentId, Shard], ...]]:
+def named(counts: Mapping[Place, int]) -> dict[Place, tuple[tuple[SegmentId, Shard], ...]]:
     """Name outputs as a major compaction does: a core set for each time chunk."""
     return {
-        interval: tuple(
-            (SegmentId(interval, VERSION + 1, p), Shard.first_generation(p, core=count))
+        place: tuple(
+            (SegmentId(place.interval, VERSION + 1, p), Shard.first_generation(p, core=count))
             for p in range(count)
         )
-        for interval, count in counts.items()
+        for place, count in counts.items()
     }
 
 

@@ -14,7 +14,6 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
-from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
@@ -105,7 +104,7 @@ def test_records_are_written_and_merged(tmp_path: Path, arriving: Arriving) -> N
             storage_options={},
             table=table,
             rules=rules,
-            layout=Layout(granularity=Granularity.DAY),
+            layout=table.layout(),
             base_version=0,
             instant=instant,
             schema=SCHEMA,

@@ -91,6 +91,14 @@ Clustering = Annotated[
         show_default=False,
     ),
 ]
+Buckets = Annotated[
+    int | None,
+    typer.Option(
+        help=f"With --kind {with_option('buckets')}, for tables with a primary key: the new number "
+        "of buckets of these chunks.",
+        show_default=False,
+    ),
+]
 RollupWish = Annotated[
     str | None,
     typer.Option(
@@ -122,6 +130,7 @@ def compact(  # noqa: PLR0913 - each is an option
     segments: Chosen = None,
     granularity: Cut = None,
     clustering: Clustering = None,
+    buckets: Buckets = None,
     rollup: RollupWish = None,
     engine: EngineOption = Engine.AUTO,
     master: MasterOption = None,
@@ -147,6 +156,8 @@ def compact(  # noqa: PLR0913 - each is an option
         whole chunks, into a new version
     [green]segtable compact ./flights --kind major --granularity day[/]
         the same, and time is cut by days from now on
+    [green]segtable compact ./orders --kind major --buckets 16[/]
+        rows of a primary-key table are in 16 buckets of each chunk from now on
     [green]segtable compact ./flights --kind minor --segment ID --segment ID[/]
         joins these two, as `table segments` prints their ids
 
@@ -160,7 +171,12 @@ def compact(  # noqa: PLR0913 - each is an option
     command reports that. Ends with 1 if a plan failed; "done already", "running
     elsewhere", "overtaken" and "yielded" are no failures.
     """
-    wishes = {"granularity": granularity, "clustering": clustering, "rollup": rollup}
+    wishes = {
+        "granularity": granularity,
+        "clustering": clustering,
+        "buckets": buckets,
+        "rollup": rollup,
+    }
     _check(
         plans, all_=all_, kind=kind, wishes={**wishes, "interval": interval, "segment": segments}
     )
@@ -217,7 +233,7 @@ def _request(
     interval: str | None,
     segments: list[str] | None,
     properties: list[str] | None,
-    wishes: dict[str, str | None],
+    wishes: Mapping[str, str | int | None],
 ) -> list[str]:
     from airflow_provider_segtable.services.compaction.request import request
 

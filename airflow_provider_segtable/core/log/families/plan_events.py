@@ -74,12 +74,14 @@ class PlanCompleted:
     """The outputs replace the inputs, atomically.
 
     If they are a new version, they include segments appended meanwhile, carried over to it, and
-    tombstones where the region has no rows.
+    tombstones where the region has no rows. ``late`` are log files that the attempt divided as
+    well, besides its inputs.
     """
 
     plan_id: str
     attempt: str
     segments: tuple[Segment, ...]
+    late: tuple[SegmentId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +158,13 @@ KINDS = (
             "plan_id": action.plan_id,
             "attempt": action.attempt,
             "segments": encode_segments(action.segments),
+            **({"late": encode_ids(action.late)} if action.late else {}),
         },
         decode=lambda body: PlanCompleted(
             plan_id=body["plan_id"],
             attempt=body["attempt"],
             segments=decode_segments(body["segments"]),
+            late=decode_ids(body.get("late", [])),
         ),
         line=lambda action: f"{action.plan_id} = {made(action.segments)}",
     ),
@@ -201,7 +205,8 @@ def apply(state: State, action: PlanEvent, at: Stamp) -> State:
             )
             return settle(_with_plan(state, started), action.outputs)
         case PlanCompleted(segments=segments):
-            done = _known(state, action, at).finished(PlanStatus.COMPLETED, "", at)
+            known = _known(state, action, at).with_inputs(action.late)
+            done = known.finished(PlanStatus.COMPLETED, "", at)
             return publish(_recut(_with_plan(state, done), done.plan), segments)
         case PlanYielded(reason=reason):
             return _with_plan(state, _known(state, action, at).yielded(reason, at))
@@ -291,7 +296,8 @@ def _complete(action: PlanCompleted, state: State) -> PlanCompleted | Conflict:
         return found
     if not _newest(found, action.attempt):
         return _superseded(found)
-    admitted = found.plan.admit_completion(found, action.segments, state)
+    whole = found.with_inputs(action.late)
+    admitted = found.plan.admit_completion(whole, action.segments, state)
     return admitted if isinstance(admitted, Conflict) else replace(action, segments=admitted)
 
 

@@ -144,7 +144,7 @@ def admit(action: VersionRestored, state: State) -> VersionRestored | Conflict:
                 reason=f"version {action.version} showed {segment.id}, which a repair has "
                 "removed or changed since; choose a version after the repair"
             )
-    layout = Layout(granularity=state.table.granularity, overrides=action.overrides)
+    layout = state.table.layout(action.overrides)
     changed = tuple(changes(action, state, layout))
     refused = _uneven(changed, action.version, state)
     if refused:
@@ -185,7 +185,7 @@ def changes(action: VersionRestored, state: State, layout: Layout) -> Iterator[R
             at += 1
         then = tuple(by_start[first:at])
         now = state.timeline.visible_segments(region)
-        recut = layout.granularities(region) != state.layout.granularities(region)
+        recut = layout.cuts(region) != state.layout.cuts(region)
         if recut or _differ(then, now, action.version, state):
             yield RegionChange(region=region, then=then)
 

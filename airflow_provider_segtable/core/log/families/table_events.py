@@ -38,6 +38,7 @@ from airflow_provider_segtable.core.tables.schema import Schema, decode_columns,
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.tables.table_kinds import decode_kind
 from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,10 @@ class TableCreated:
     def schema_of(self, number: int) -> Schema:
         """Return the schema of a number: that of a file."""
         return (*self.earlier, self.schema)[number]
+
+    def layout(self, overrides: tuple[GranularityOverride, ...] = ()) -> Layout:
+        """Return the layout of time chunks with these overrides."""
+        return Layout(granularity=self.granularity, overrides=overrides, buckets=self.kind.buckets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@
 3. A *log file* has the records of one write in one bucket, sorted by key. Its id is given by the
    event that publishes it, so writers lock nothing, wait for nobody, and never conflict.
 4. A *base file* has the merged rows of all files before it: it begins at the first root. Minor
-   compaction merges log files into one log file, semi-major compaction makes a new base file. Files
-   that complete meanwhile get later roots, so no compaction ever excludes a writer.
+   compaction merges log files into one log file, semi-major compaction makes a new base file, major
+   compaction makes those of other time chunks or of another number of buckets. Files that complete
+   meanwhile get later roots, so no compaction ever excludes a writer.
 5. All files are sorted by key, and the property ``compaction.clustering`` names the key, so that
    the planner sees how much of a bucket is in log files.
 6. Columns outside the key and the event time are nullable: a record may lack them.
@@ -70,16 +71,12 @@ class PrimaryKey:
     name: ClassVar[str] = "primary_key"
     deletion: ClassVar[DeletionForm] = DeletionForm.TOMBSTONES
     merges: ClassVar[bool] = False
-    new_versions: ClassVar[bool] = False
+    major_tidies: ClassVar[bool] = False
     unmerged: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         """Refuse a number of buckets out of range, and columns with two roles."""
-        if not 1 <= self.buckets <= MOST_BUCKETS:
-            raise InvalidInput(
-                f"{self.buckets} buckets: choose 1 to {MOST_BUCKETS}, about one for each 256 MiB "
-                "of a time chunk"
-            )
+        _check_number(self.buckets)
         _ = self.rules
 
     @property
@@ -215,11 +212,13 @@ class PrimaryKey:
             )
 
     def check_granularity(self, granularity: Granularity, table: str) -> None:
-        """Refuse: buckets are not repartitioned yet."""
-        raise InvalidInput(
-            f"the time chunks of {table} cannot become {granularity.value}: it has a primary key; "
-            "create a table with that granularity, and upsert the rows there"
-        )
+        """Accept any: a major compaction divides rows by their event times."""
+        del granularity, table
+
+    def check_buckets(self, buckets: int, table: str) -> None:
+        """Refuse a number of buckets out of range."""
+        del table
+        _check_number(buckets)
 
     @property
     def only_spark(self) -> str:
@@ -249,6 +248,14 @@ class PrimaryKey:
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:
         """Accept any predicate: it is evaluated once, and the log files name the keys."""
+
+
+def _check_number(buckets: int) -> None:
+    if not 1 <= buckets <= MOST_BUCKETS:
+        raise InvalidInput(
+            f"{buckets} buckets: choose 1 to {MOST_BUCKETS}, about one for each 256 MiB of a time "
+            "chunk"
+        )
 
 
 def kind_of(

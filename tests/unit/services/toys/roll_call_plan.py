@@ -10,8 +10,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan import Claim, Named, Plan, decoded_fields
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.plans.plan_steps import Publish, Step
-from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.segments.segment import Place, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +35,8 @@ class RollCallPlan(Plan):
         return replace(asked, intervals=(self.interval,))
 
     def name_outputs(
-        self, found: PlanState, counts: Mapping[Interval, int], state: State
-    ) -> dict[Interval, Named]:
+        self, found: PlanState, counts: Mapping[Place, int], state: State
+    ) -> dict[Place, Named]:
         return {}
 
     def next_step(
