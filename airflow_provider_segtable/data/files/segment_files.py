@@ -8,9 +8,9 @@
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
+from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, StorageError
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.parquet.checksums.file_checksums import CheckedSource
 from airflow_provider_segtable.data.parquet.metadata.descriptor import described, read_descriptor
@@ -50,6 +50,14 @@ class SegmentFiles:
     def delete(self, path: str) -> None:
         """Delete a file; no error if it is missing."""
         self._files.delete(path)
+
+
+def discard(files: DataFiles, segments: Iterable[Segment]) -> None:
+    """Delete the files that a failed job wrote; its own error is the one to report."""
+    for segment in segments:
+        if segment.path:
+            with suppress(StorageError):
+                files.delete(segment.path)
 
 
 def check_footers(files: DataFiles, segments: Iterable[Segment]) -> None:

@@ -19,7 +19,6 @@ Source of the idea: Druid's minor compaction; ``passthrough``.
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -27,7 +26,6 @@ from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
     RowsOutOfBalance,
-    StorageError,
 )
 from airflow_provider_segtable.core.segments.roots import concatenated, inherited, roots_of
 from airflow_provider_segtable.core.segments.segment import Run, Segment, SegmentId, Shard
@@ -35,7 +33,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.deletes.filtered_concat import Tally, sift
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles, discard
 from airflow_provider_segtable.data.jobs.concat import (
     Grain,
     Input,
@@ -125,9 +123,7 @@ def run_minor(job: MinorJob, files: DataFiles | None = None) -> tuple[Segment, .
         if passing:
             _check_books(job.inputs, written)
     except Exception:
-        for segment in (one for one in written if one.path):
-            with suppress(StorageError):  # the first error is the one to report
-                files.delete(segment.path)
+        discard(files, written)
         raise
     return tuple(written)
 

@@ -13,14 +13,12 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
@@ -30,6 +28,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
 )
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.files.segment_files import discard
 from airflow_provider_segtable.data.jobs.segment_writer import (
     Described,
     SegmentPlacement,
@@ -50,8 +49,6 @@ from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_de
 from airflow_provider_segtable.data.sort.sort_keys import Indices
 from airflow_provider_segtable.ports.files import DataFiles
 
-GROUP_ROWS = 128 * 1024
-"""Rows of a row group: a merge holds one of each input."""
 FILE_COST = 1024 * 1024
 """The cost of opening one more file, in bytes."""
 
@@ -112,9 +109,7 @@ class MergeJob:
             for segment in _Merge(self, files).written():
                 written.append(segment)  # noqa: PERF402  # a failure must delete the earlier ones
         except Exception:
-            for segment in (one for one in written if one.path):
-                with suppress(StorageError):  # the first error is the one to report
-                    files.delete(segment.path)
+            discard(files, written)
             raise
         return tuple(written)
 

@@ -17,7 +17,6 @@ Source of the idea: Druid's IncrementalIndex and its combining aggregator factor
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -30,7 +29,6 @@ from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
     RowsOutOfBalance,
-    StorageError,
 )
 from airflow_provider_segtable.core.segments.roots import inherited
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
@@ -51,7 +49,7 @@ from airflow_provider_segtable.data.arrow.arrow_schema import (
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles, discard
 from airflow_provider_segtable.data.jobs.segment_writer import (
     SegmentPlacement,
     check_times,
@@ -252,9 +250,7 @@ class RollupJob:
             self._write(files, conformed(merged if enough else rows, schema), written)
             self._check_books(written, dropped)
         except Exception:
-            for segment in (one for one in written if one.path):
-                with suppress(StorageError):  # the first error is the one to report
-                    files.delete(segment.path)
+            discard(files, written)
             raise
         return tuple(written)
 

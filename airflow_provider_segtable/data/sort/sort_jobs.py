@@ -25,6 +25,7 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import SinkFile, open_files
+from airflow_provider_segtable.data.files.segment_files import discard
 from airflow_provider_segtable.data.jobs.segment_writer import SegmentPlacement, emptied, ingested
 from airflow_provider_segtable.data.parquet.blocks import Block, Shape, read_blocks
 from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
@@ -263,9 +264,7 @@ class GatherJob:
                 some = [rows.take(places[number])] if number in places else []
                 written.append(_write(self, files, output, iter(some)))
         except Exception:
-            for segment in (one for one in written if one.path):
-                with suppress(StorageError):  # the first error is the one to report
-                    files.delete(segment.path)
+            discard(files, written)
             raise
         return tuple(written)
 

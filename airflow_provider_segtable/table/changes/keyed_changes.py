@@ -8,6 +8,7 @@
 4. The engine is Arrow: conditions and values that only Spark evaluates are refused.
 """
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput, NotFound
@@ -56,7 +57,7 @@ def change_keys(ports: TableContext, request: ChangeRequest, state: State) -> Ch
         rows = _updated(rows, request, state, ports.uri)
     if request.dry_run or not rows.num_rows:
         return _result(request, None, state, rows.num_rows)
-    deleted: Flags = _all(rows, isinstance(request, Delete))
+    deleted: Flags = np.full(rows.num_rows, isinstance(request, Delete))
     done = upsert(ports, Records(rows=rows, deleted=deleted), commit_id=commit_id, state=state)
     return _result(request, done.n, done.state, rows.num_rows)
 
@@ -92,12 +93,6 @@ def _updated(rows: pa.Table, request: Update, state: State, uri: str) -> pa.Tabl
                 "delete the row, and upsert it anew"
             )
     return assigned(rows, new_values(request.set, rows.schema))
-
-
-def _all(rows: pa.Table, value: bool) -> Flags:  # noqa: FBT001 - the value of each flag
-    import numpy as np
-
-    return np.full(rows.num_rows, value)
 
 
 def _result(request: Delete | Update, n: int | None, state: State, rows: int) -> ChangeResult:
