@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, 
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
+from airflow_provider_segtable.services.compaction.compact_table import compact_table
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.spark.driver.distribution import spark_execute
@@ -154,6 +156,21 @@ def test_compactions_on_spark(
     assert 0 < len(mixed.inputFiles()) < len(base.inputFiles()) + 1
     assert len(agree(spark, table)) == 8
     table.ports.coordinator.close()
+
+
+def test_buckets_that_a_compaction_changed(spark: SparkSession, tmp_path: Path) -> None:
+    """Each bucket of a region gets one log file, whatever number of buckets the region has."""
+    table = keyed(tmp_path, zookeeper=f"memory://{uuid4()}")
+    ingest(table.ports, rows(spark, range(30), 1).drop("gone"))
+    first = Interval.parse("2013-01-01/2013-01-02")
+    compact_table(table.ports, kind="major", buckets=3, interval=first)
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # joins no tasks
+    try:
+        done = ingest(table.ports, rows(spark, range(120), 2).drop("gone"))
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert (done.rows, done.segments) == (120, 3 + 2 + 2)
+    assert len(agree(spark, table)) == 120
 
 
 def test_a_restarted_stream_upserts_once(spark: SparkSession, tmp_path: Path) -> None:

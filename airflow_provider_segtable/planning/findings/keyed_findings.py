@@ -4,7 +4,7 @@
    are worth a compaction, and none is planned.
 2. Buckets of a time chunk should have about ``BUCKET_BYTES`` each: with too many, a write makes
    many tiny files; with too few, one job merges too much at once. A factor of ``FAR_OFF`` is
-   reported, by the largest time chunk.
+   reported, by the largest time chunk and the number of buckets that it has.
 """
 
 from collections import Counter
@@ -64,7 +64,8 @@ def _bucket_sizes(seen: Observed, found: list[Slice]) -> Iterator[Finding]:
     if not sizes:
         return
     interval, size = max(sizes.items(), key=lambda one: (one[1], one[0]))
-    buckets = seen.state.table.kind.buckets
+    own = next(each.buckets for each in found if each.chunk.interval == interval)
+    buckets = own or seen.state.table.kind.buckets
     better = max(1, -(-size // BUCKET_BYTES))
     few, many = buckets * FAR_OFF < better, buckets > FAR_OFF * max(better, DEFAULT_BUCKETS)
     if not few and not many:
@@ -77,5 +78,5 @@ def _bucket_sizes(seen: Observed, found: list[Slice]) -> Iterator[Finding]:
         why="one job merges a bucket, and waits for its longest"
         if few
         else "each write and each compaction makes many tiny files",
-        do=f"create a table with --buckets {better}, and upsert the rows there",
+        do=f"segtable compact {seen.table} --kind major --interval {interval} --buckets {better}",
     )

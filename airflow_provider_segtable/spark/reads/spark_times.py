@@ -76,6 +76,15 @@ def chunk_key(at: Column, layout: Layout) -> Column:
     return key
 
 
+def buckets_at(at: Column, layout: Layout) -> Column:
+    """Return the number of buckets of an instant's chunk."""
+    count = F.lit(layout.buckets)
+    for override in layout.overrides:
+        inside = (at >= override.interval.start) & (at < override.interval.end)
+        count = F.when(inside, F.lit(override.buckets or layout.buckets)).otherwise(count)
+    return count
+
+
 def _start(at: Column, granularity: Granularity) -> Column:
     if granularity in _WIDTHS:
         width, origin = _WIDTHS[granularity]

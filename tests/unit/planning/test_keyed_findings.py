@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from airflow_provider_segtable.planning.findings.health_findings import Observed
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.planning.table_plan import plan_all
+from airflow_provider_segtable.services.compaction.compact_table import compact_table
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("key", pa.int64()), ("day", pa.date32())])
@@ -57,14 +59,32 @@ def test_buckets_far_from_the_size_of_a_chunk_are_reported(
     """The finding names a better number."""
     many = seen(tmp_path / "many", writes=1, buckets=40)
     (found,) = findings.keyed_findings(many)
-    assert (found.code, "--buckets 1," in found.do) == ("many-buckets", True)
+    assert (found.code, found.do.endswith(" --buckets 1")) == ("many-buckets", True)
     few = seen(tmp_path / "few", writes=1)
     (each,) = slices(few.state.timeline)
     monkeypatch.setattr(findings, "BUCKET_BYTES", each.size // 10)
     (found,) = findings.keyed_findings(few)
-    assert (found.code, "--buckets 11," in found.do) == ("few-buckets", True)
+    assert (found.code, found.do.endswith(" --buckets 11")) == ("few-buckets", True)
     monkeypatch.setattr(findings, "BUCKET_BYTES", each.size // 7)
     assert codes(few) == []
+
+
+def test_a_chunk_that_was_divided_anew_is_judged_by_its_own_buckets(tmp_path: Path) -> None:
+    """The command that a finding names ends the finding."""
+    table = Table.create(
+        str(tmp_path),
+        schema=SCHEMA,
+        time_column="day",
+        granularity="all",
+        primary_key="key",
+        buckets=40,
+        zookeeper=f"memory://{uuid4()}",
+    )
+    table.upsert(pa.table([[*range(320)], [0] * 320], schema=SCHEMA))
+    before = seen(tmp_path / "other", writes=0)
+    assert codes(replace(before, state=table.state())) == ["many-buckets"]
+    compact_table(table.ports, kind="major", buckets=1)
+    assert codes(replace(before, state=table.state())) == []
 
 
 def test_other_tables_have_no_buckets(tmp_path: Path) -> None:

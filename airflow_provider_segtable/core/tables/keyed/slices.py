@@ -31,6 +31,7 @@ class Slice:
 
     Attributes:
         chunk: the bucket.
+        buckets: the number that its region has of its own; 0 if it has the table's.
         base_files: the number of base files.
         base_bytes: their size.
         log_files: the number of log files.
@@ -39,6 +40,7 @@ class Slice:
     """
 
     chunk: ChunkKey
+    buckets: int = 0
     base_files: int = 0
     base_bytes: int = 0
     log_files: int = 0
@@ -71,6 +73,7 @@ def _slice(chunk: ChunkKey, groups: Sequence[Sequence[Segment]]) -> Slice:
     logs = [segment for segment in files if not is_base(segment)]
     return Slice(
         chunk=chunk,
+        buckets=files[0].buckets,
         base_files=len(base),
         base_bytes=sum(segment.size for segment in base),
         log_files=len(logs),

@@ -33,7 +33,12 @@ from airflow_provider_segtable.spark.reads.spark_schemas import (
     readable,
     spark_schema,
 )
-from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
+from airflow_provider_segtable.spark.reads.spark_times import (
+    buckets_at,
+    chunk_key,
+    column,
+    instant,
+)
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX
 from airflow_provider_segtable.spark.tasks.log_writing import LogTask
 from airflow_provider_segtable.spark.tasks.writing import RESULT, NotedWrite, decode_result
@@ -109,10 +114,11 @@ class SparkRecords:
 
         Columns are numbered instead of named: ``mapInArrow`` trips over dots and backticks.
         """
-        start = chunk_key(instant(self.values, state.table.time_column), state.layout)
+        at = instant(self.values, state.table.time_column)
+        start, count = chunk_key(at, state.layout), buckets_at(at, state.layout)
         types = {each.name: each.dataType for each in spark_schema(readable(self.schema)).fields}
         key = [column(self.values, name).cast(types[name]) for name in rules.key]
-        bucket = F.pmod(F.hash(*key), F.lit(state.table.kind.buckets))
+        bucket = F.pmod(F.hash(*key), count)
         names = [*self.schema.names, *(PREFIX + name for name in self.carried)]
         numbered = self.values.select(
             start.alias(_CHUNK),
