@@ -17,7 +17,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import free_port
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.testing.airflow_api import POLL_S, AirflowApi, poll
 from airflow_provider_segtable.testing.processes import Marked, importable
@@ -61,7 +61,7 @@ class AirflowStack(AirflowApi):
         parallelism: int = 4,
     ) -> None:
         self.home = Path(home).absolute()
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.marked = Marked(secrets.token_hex(8))
         self.env = self._environment(Path(dags_folder).absolute(), env or {}, parallelism)
@@ -263,10 +263,3 @@ def _lines(text: str) -> Iterator[str]:
         yield str(entry.get("event", line))
         for detail in entry.get("error_detail") or ():
             yield f"{detail.get('exc_type')}: {detail.get('exc_value')}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -32,13 +32,19 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.java import (
     find_java,
     zookeeper_class_path,
 )
+from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import (
+    LOOPBACK,
+    free_port,
+    is_free,
+)
 from airflow_provider_segtable.core.errors import CoordinatorUnavailable, EnvironmentIncomplete
 
-LOOPBACK = "127.0.0.1"
 CHROOT = "/segtable"
 PRIVATE = 0o700
 POLL_S = 0.02
-START_TIMEOUT_S = 30.0
+ANSWER_S = 10.0
+"""Longest wait for the answer of a server that may be slow, as on a busy machine."""
+START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 
 # Ticks of 0.5 s allow sessions from 1 s up; the log is not pre-allocated in blocks of 64 MiB.
@@ -186,13 +192,13 @@ class EmbeddedZooKeeper:
 
     def _choose_port(self) -> int:
         if self._wanted_port is not None:
-            if not _free(self._wanted_port):
+            if not is_free(self._wanted_port):
                 raise CoordinatorUnavailable(
                     f"port {self._wanted_port} of {LOOPBACK} is in use: choose another"
                 )
             return self._wanted_port
         last = int(_recorded(self.data_dir).get("port", 0))
-        return last if last and _free(last) else _free_port()
+        return last if last and is_free(last) else free_port()
 
     def _launch(self, java: list[str], lock: IO[bytes]) -> None:
         config = self.data_dir / "zoo.cfg"
@@ -278,7 +284,7 @@ def answers(port: int, host: str = LOOPBACK) -> bool:
     It does not use ``ruok``, which a loading server answers although it drops connections.
     """
     try:
-        with socket.create_connection((host, port), timeout=1.0) as connection:
+        with socket.create_connection((host, port), timeout=ANSWER_S) as connection:
             connection.sendall(b"srvr")
             return connection.recv(64).startswith(b"Zookeeper version")
     except OSError:
@@ -364,20 +370,3 @@ def _end(place: Path, how: signal.Signals) -> bool:
         ran = True
         time.sleep(POLL_S)
     return ran
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-        return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
