@@ -8,6 +8,7 @@ from airflow_provider_segtable.coordination.zookeeper.locks import kept_locks
 from airflow_provider_segtable.core.errors import LockLost
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from tests.contract.worlds import (
+    PATIENCE_S,
     TABLE,
     Running,
     World,
@@ -22,7 +23,7 @@ def next_append(client: Coordinator, group: str, at_least: int = 0) -> Lease:
     """Return the lease of an append of one segment."""
     asked = appending(group)
     ask = replace(asked.allocate[0], at_least=at_least)
-    return client.acquire_for_append(replace(asked, allocate=(ask,)), wait_s=5)
+    return client.acquire_for_append(replace(asked, allocate=(ask,)), wait_s=PATIENCE_S)
 
 
 def burst(client: Coordinator, count: int, name: str = "a") -> list[int]:
@@ -65,7 +66,7 @@ def test_a_request_for_the_time_chunk_waits_for_appends_only(
     client, major = world.client(), world.client()
     burst(client, 5)
     lease = next_append(client, "last") if used else None
-    running = Running(lambda: major.acquire(time_chunk("major"), wait_s=20))
+    running = Running(lambda: major.acquire(time_chunk("major"), wait_s=PATIENCE_S))
     if lease:
         eventually(lambda: world.queued() == 1)
         assert not running.done

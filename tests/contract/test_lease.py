@@ -37,7 +37,7 @@ def test_after_a_reconnection_a_lease_is_believed_only_once_its_node_was_seen(
     world: ZooKeeperWorld,
 ) -> None:
     """A lock node that went away unnoticed is lost though the session lives; another is held."""
-    client = world.client(session_timeout_s=60.0)
+    client = world.client()
     gone, stays = (client.acquire(request(group, n), wait_s=0) for n, group in enumerate("ab"))
     world.admin.delete(gone.path)
     assert client._link

@@ -30,7 +30,10 @@ from airflow_provider_segtable.testing.builders import CHUNK
 
 T = TypeVar("T")
 TABLE = "11111111-2222-3333-4444-555555555555"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+"""Longest wait for what has to come, on a machine with much else to do."""
+LIFE_S = 4 * PATIENCE_S
+"""A session that ends in no test by itself: whatever is cleaned, its client or the test cleaned."""
 
 
 class World(Protocol):
@@ -153,27 +156,38 @@ class ZooKeeperWorld:
         self.admin = KazooClient(hosts)
         self.admin.start()
 
-    def client(self, session_timeout_s: float = 4.0) -> ZooKeeperCoordinator:
+    def client(self) -> ZooKeeperCoordinator:
         """Return another client."""
         made = ZooKeeperCoordinator(
-            self.hosts, self.chroot, session_timeout_s=session_timeout_s, connect_timeout_s=5.0
+            self.hosts, self.chroot, session_timeout_s=LIFE_S, connect_timeout_s=PATIENCE_S
         )
         self.clients.append(made)
         return made
 
     def closing_client(self) -> ZooKeeperCoordinator:
         """Return a client that is closed just as its session has been opened."""
-        made = _ClosingZooKeeper(self.hosts, self.chroot, session_timeout_s=4.0)
+        made = _ClosingZooKeeper(self.hosts, self.chroot, session_timeout_s=LIFE_S)
         self.clients.append(made)
         return made
 
     def expire(self, client: ZooKeeperCoordinator) -> None:
-        """End a session as ZooKeeper's own tests do: a twin with its id says goodbye."""
+        """End a session as ZooKeeper's own tests do: a twin with its id says goodbye.
+
+        The client may reconnect in between, which cuts off its twin: then the session goes on.
+        """
         assert client._link
-        twin = KazooClient(self.hosts, client_id=client._link.client.client_id)
-        twin.start()
+        session = client._link.client.client_id
+        while self._say_goodbye(session):
+            pass
+
+    def _say_goodbye(self, session: tuple[int, bytes]) -> bool:
+        """End a session, unless it had ended; return whether it had not."""
+        twin = KazooClient(self.hosts, client_id=session)
+        twin.start(PATIENCE_S)
+        went_on = bool(twin.client_id[0] == session[0])
         twin.stop()
         twin.close()
+        return went_on
 
     def wipe(self) -> None:
         """Lose all that the service knows."""
@@ -289,9 +303,13 @@ class Running:
         """Tell whether the call has ended."""
         return not self._thread.is_alive()
 
+    def join(self, timeout_s: float) -> None:
+        """Wait for the end of the call, or until the time is over."""
+        self._thread.join(timeout_s)
+
     def result(self) -> Any:
         """Wait for the end of the call."""
-        self._thread.join(PATIENCE_S)
+        self.join(PATIENCE_S)
         assert self.done, "still running"
         if self._error:
             raise self._error

@@ -13,14 +13,23 @@ import pytest
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
-from airflow_provider_segtable.coordination.zookeeper.commits.announcing import LINGERS
+from airflow_provider_segtable.coordination.zookeeper.commits import announcing
 from airflow_provider_segtable.coordination.zookeeper.nodes import children
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout
 from airflow_provider_segtable.core.locks.lockbox import LockRequest, Mode
 from airflow_provider_segtable.core.time.interval import DAY_US, Interval
 from airflow_provider_segtable.testing.builders import CHUNK
 from airflow_provider_segtable.testing.zookeeper import zookeeper
-from tests.contract.worlds import TABLE, Running, append, appending, eventually, request, time_chunk
+from tests.contract.worlds import (
+    PATIENCE_S,
+    TABLE,
+    Running,
+    append,
+    appending,
+    eventually,
+    request,
+    time_chunk,
+)
 from tests.integration.eager_rival import Interposed
 
 __all__ = ["zookeeper"]
@@ -73,7 +82,7 @@ def test_an_append_that_overtakes_is_noticed(clients: Clients) -> None:
     """A time chunk request is granted while a higher append overtakes its place: one gives way."""
     writer, compactor = clients
     present = writer.acquire(appending("present"), wait_s=0)
-    major = Running(lambda: compactor.acquire(time_chunk("major"), wait_s=20))
+    major = Running(lambda: compactor.acquire(time_chunk("major"), wait_s=PATIENCE_S))
     eventually(lambda: len(writer.waiters(TABLE)) == 1)
 
     def major_first() -> None:
@@ -150,7 +159,26 @@ def test_an_overtaken_event_is_not_announced(clients: Clients) -> None:
     """The author of the later event announces that: one announcement serves many commits."""
     client, other = clients
     client.announce(TABLE, 7, lambda: True)
-    eventually(lambda: all(each.name != LINGERS for each in threading.enumerate()))
+    eventually(lambda: all(each.name != announcing.LINGERS for each in threading.enumerate()))
     client.announce(TABLE, 5)
-    assert client.wait_head(TABLE, beyond=4, wait_s=0) == 5
+    assert client.wait_head(TABLE, beyond=4, wait_s=PATIENCE_S) == 5
     assert other.wait_head(TABLE, beyond=5, wait_s=0) is None
+
+
+def test_an_event_is_settled_while_its_author_asks_whether_it_was_overtaken(
+    clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its author reads the head only once the event is announced, or known to be overtaken."""
+    monkeypatch.setattr(announcing, "SETTLED_S", PATIENCE_S)
+    client, (asked, answer) = clients[0], (threading.Event(), threading.Event())
+
+    def overtaken() -> bool:
+        asked.set()
+        return not answer.wait(PATIENCE_S)
+
+    client.announce(TABLE, 7, overtaken)
+    assert asked.wait(PATIENCE_S)
+    reading = Running(lambda: client.wait_head(TABLE, beyond=6, wait_s=0))
+    reading.join(0.1)  # time to end too early
+    answer.set()
+    assert reading.result() == 7

@@ -299,8 +299,8 @@ class Nodes:
                         break
 
     def make_firm(self, link: Link, guid: str) -> None:
-        """Make the place firm: no request overtakes it any more."""
-        with suppress(NodeExistsError):
+        """Make the place firm: no request overtakes it any more; no error if it is gone."""
+        with suppress(NodeExistsError, NoNodeError):
             path = f"{self.waiters}/{guid}{FIRM}"
             link.call(link.client.create_async, path, ephemeral=True)
 

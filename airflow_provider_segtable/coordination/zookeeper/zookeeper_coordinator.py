@@ -264,10 +264,10 @@ class ZooKeeperCoordinator(ZooKeeperClient):
         return any(seen.lock.group == claim.asked.group for seen in view.locks)
 
     def _view(self, link: Link, claim: Claim) -> View:
-        self._prepare(link, claim.nodes)
         try:
+            self._prepare(link, claim.nodes)
             return read_view(link, claim, self._cache)
-        except NoNodeError:  # the table was wiped meanwhile
+        except NoNodeError:  # the table was forgotten or wiped meanwhile
             self._prepared.discard((link, claim.nodes.table))
             raise Interrupted from None
 

@@ -8,8 +8,8 @@
 3. An event that may be overtaken *lingers* first, beside the newest one that lingers already. Its
    announcement is left out if another client's event has followed it by then.
 4. An announcement is a hint: if the connection drops, it is lost.
-5. ``settle`` announces what lingers, and waits for the calls under way: before this client reads
-   the head, and before it or its process ends.
+5. ``settle`` announces what lingers, and waits for the calls under way and for one that may be
+   about to begin: before this client reads the head, and before it or its process ends.
 """
 
 import threading
@@ -39,6 +39,7 @@ class Head:
         self._wanted = self._told = -1
         self._version: int | None = None
         self._busy = False
+        self._judged = 0
         self._lingering: tuple[int, Overtaken] | None = None
 
     def raise_to(self, n: int, overtaken: Overtaken | None = None) -> None:
@@ -55,7 +56,11 @@ class Head:
         if lingering:
             self._raise(lingering[0])
         with self._changed:
-            self._changed.wait_for(lambda: not self._busy or self.link.session is None, SETTLED_S)
+            self._changed.wait_for(lambda: self._idle or self.link.session is None, SETTLED_S)
+
+    @property
+    def _idle(self) -> bool:
+        return not self._busy and not self._judged
 
     def _linger(self, n: int, overtaken: Overtaken) -> None:
         with self._changed:
@@ -70,8 +75,14 @@ class Head:
     def _lingered(self) -> None:
         with self._changed:
             lingering, self._lingering = self._lingering, None
-        if lingering and not lingering[1]():
-            self._raise(lingering[0])
+            self._judged += 1
+        try:
+            if lingering and not lingering[1]():
+                self._raise(lingering[0])
+        finally:
+            with self._changed:
+                self._judged -= 1
+                self._changed.notify_all()
 
     def _raise(self, n: int) -> None:
         with self._changed:

@@ -22,6 +22,7 @@ from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
     NodeExistsError,
+    NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
     SessionMovedError,
@@ -144,12 +145,12 @@ class Link:
         return self._epoch[1]
 
     def _read_epoch(self) -> str:
-        self.call(self.client.ensure_path_async, self.root)
         while True:
-            data, stat = self.call(self.client.get_async, self.root)
-            if data:
-                return str(data.decode(errors="backslashreplace"))  # any data identifies it
-            with suppress(BadVersionError, NodeExistsError):
+            with suppress(BadVersionError, NodeExistsError, NoNodeError):  # a rival, or a wipe
+                self.call(self.client.ensure_path_async, self.root)
+                data, stat = self.call(self.client.get_async, self.root)
+                if data:
+                    return str(data.decode(errors="backslashreplace"))  # any data identifies it
                 drawn = uuid.uuid4().hex.encode()
                 self.call(self.client.set_async, self.root, drawn, version=stat.version)
 
