@@ -25,18 +25,23 @@ from typer.testing import CliRunner
 from airflow_provider_segtable.cli.app import app
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
-    _free_port,
 )
+from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import free_port
 from airflow_provider_segtable.coordination.zookeeper.connection.access import FILE_VARIABLE, Access
 from airflow_provider_segtable.coordination.zookeeper.zookeeper_coordinator import (
     ZooKeeperCoordinator,
 )
-from airflow_provider_segtable.core.errors import AccessRefused, CoordinatorUnavailable
-from tests.contract.worlds import TABLE, append, eventually, request
+from airflow_provider_segtable.core.errors import (
+    AccessRefused,
+    CoordinatorUnavailable,
+    SegtableError,
+)
+from tests.contract.worlds import LIFE_S, PATIENCE_S, TABLE, append, eventually, request
 
 pytestmark = pytest.mark.zookeeper
 
 HUSH = "open-sesame-42"
+REFUSED_S = 1.5  # how long a client that cannot get in tries
 DIGEST = {"user": "lake", "password": HUSH}
 SASL = {**DIGEST, "scheme": "sasl"}
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "zookeeper.md"
@@ -61,7 +66,7 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     """Start a ZooKeeper with SASL and TLS, from the jars of PySpark."""
-    folder, port = tmp_path_factory.mktemp("guarded"), _free_port()
+    folder, port = tmp_path_factory.mktemp("guarded"), free_port()
     certify(folder)
     (folder / "jaas.conf").write_text(
         "Server { org.apache.zookeeper.server.auth.DigestLoginModule required "
@@ -112,14 +117,23 @@ def chroot() -> str:
     return next(_chroots)
 
 
-def client_of(hosts: str, chroot: str, options: dict[str, str]) -> ZooKeeperCoordinator:
+def client_of(
+    hosts: str, chroot: str, options: dict[str, str], *, connect_s: float = PATIENCE_S
+) -> ZooKeeperCoordinator:
     return ZooKeeperCoordinator(
         hosts,
         chroot,
-        session_timeout_s=4.0,
-        connect_timeout_s=1.5 if options.get("tls") or options.get("ca") else 5.0,
+        session_timeout_s=LIFE_S,
+        connect_timeout_s=connect_s,
         access=Access.read(options),
     )
+
+
+def refused(client: ZooKeeperCoordinator, error: type[SegtableError], said: str) -> bool:
+    """Return whether a call is refused so; until then its server was too slow to say why."""
+    with pytest.raises((error, CoordinatorUnavailable)) as found:
+        client.locks(TABLE)
+    return isinstance(found.value, error) and bool(re.search(said, str(found.value)))
 
 
 def use(client: ZooKeeperCoordinator) -> None:
@@ -159,8 +173,10 @@ def test_what_a_user_makes_is_that_users_alone(
     stranger.close()
 
     for wrong in ({}, {**options, "password": "guess"}):
-        client = client_of(hosts, chroot, wrong)
-        with pytest.raises(AccessRefused, match=rf"{hosts}{chroot}.*(user 'lake'|without a user)"):
+        client = client_of(hosts, chroot, wrong, connect_s=REFUSED_S)
+        said = rf"{hosts}{chroot}.*(user 'lake'|without a user)"
+        eventually(lambda client=client, said=said: refused(client, AccessRefused, said))
+        with pytest.raises(AccessRefused, match=said):
             client.acquire(request("thief", 1), wait_s=0)
         client.close()
     owner.close()
@@ -201,9 +217,9 @@ def test_who_cannot_prove_itself_by_tls_is_named(guarded: Guarded, chroot: str) 
     """An authority that does not vouch, and a client without a certificate, get no further."""
     without = {"ca": guarded.tls["ca"]}
     for options, trouble in (({"tls": "true"}, "CERTIFICATE_VERIFY_FAILED"), (without, "")):
-        client = client_of(guarded.secure, chroot, options)
-        with pytest.raises(CoordinatorUnavailable, match=f"{trouble}.*certificates of its"):
-            client.locks(TABLE)
+        client = client_of(guarded.secure, chroot, options, connect_s=REFUSED_S)
+        said = f"{trouble}.*certificates of its"
+        eventually(lambda client=client, said=said: refused(client, CoordinatorUnavailable, said))
         client.close()
 
 

@@ -12,7 +12,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 )
 from airflow_provider_segtable.core.errors import LockRevoked, LockTimeout, UnreadableNode
 from airflow_provider_segtable.testing.zookeeper import zookeeper
-from tests.contract.worlds import TABLE, ZooKeeperWorld, append, request, time_chunk
+from tests.contract.worlds import PATIENCE_S, TABLE, ZooKeeperWorld, append, request, time_chunk
 
 __all__ = ["zookeeper"]
 pytestmark = pytest.mark.zookeeper
@@ -108,4 +108,4 @@ def test_numbers_that_are_none_are_refused_by_name(world: ZooKeeperWorld) -> Non
     assert client.acquire(append("g", at_least=7), wait_s=0).allocated[0].partition == 7
     assert client.wait_head(TABLE, beyond=-1, wait_s=0) is None
     client.announce(TABLE, 3)
-    assert client.wait_head(TABLE, beyond=-1, wait_s=0) == 3
+    assert client.wait_head(TABLE, beyond=-1, wait_s=PATIENCE_S) == 3
