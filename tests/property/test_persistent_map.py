@@ -34,7 +34,7 @@ def test_exactly_the_newest_commits_are_kept(keep: int, events: int) -> None:
     """However many events there were, the ids of the last ``keep`` are known, oldest first."""
     commits = RecentCommits()
     for n in range(events):
-        commits = commits.added(f"commit-{n}", n, keep)
+        commits = commits.added({f"commit-{n}": n}, n, keep)
     kept = {f"commit-{n}": n for n in range(max(0, events - keep), events)}
     assert list(commits.items()) == list(kept.items())
     assert commits.get("commit-0") == kept.get("commit-0")

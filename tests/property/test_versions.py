@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanInflight,
     PlanRequested,
 )
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
@@ -53,6 +53,7 @@ class History:
     state: State = field(
         default_factory=lambda: created(replace(DEFINITION, granularity=Granularity.HOUR))
     )
+    past: list[tuple[State, Event]] = field(default_factory=list)
     held: dict[str, list[Row]] = field(default_factory=dict)
     appended: list[Row] = field(default_factory=list)
     late: list[Appended] = field(default_factory=list)
@@ -68,6 +69,7 @@ class History:
             return False
         n = self.state.n + 1
         event = Event(n=n, time=self.state.time + 1, commit=f"c{n}", author="x", action=admitted)
+        self.past.append((self.state, event))
         self.state = apply(self.state, event)
         if isinstance(action, Appended):
             self.appended += [row for s in action.segments for row in self.held[s.path]]
@@ -280,6 +282,19 @@ def test_no_row_is_lost_or_doubled_whatever_completes_when(draw: random.Random) 
     ]
     for _ in range(60):
         draw.choice(steps)()
+
+
+@examples(20)
+@given(st.randoms(use_true_random=False))
+def test_appends_folded_together_give_the_state_of_one_after_another(draw: random.Random) -> None:
+    """From any event on, also where appends were cut off in the middle of their run."""
+    history = History(draw)
+    steps = [history.begin_append, history.end_append, history.end_append, history.compact_chunk]
+    for _ in range(30):
+        draw.choice(steps)()
+    for begin, (state, _) in enumerate(history.past):
+        end = draw.randrange(begin, len(history.past))
+        assert fold(state, (event for _, event in history.past[begin:end])) == history.past[end][0]
 
 
 def test_appends_beside_a_coarsening_compaction_are_carried_over_exactly() -> None:

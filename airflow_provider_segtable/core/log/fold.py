@@ -3,12 +3,17 @@
 1. ``apply(state, event)`` is pure, and total over logs whose events ``admission.admit`` accepted.
 2. Events arrive in order without gaps, at strictly increasing times; anything else is a
    ``CorruptTable``, never skipped.
-3. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
+3. ``fold`` applies neighbouring appends together: their segments enter the timeline at once. A
+   writer among eight reads seven foreign appends for each of its own. The state is that of
+   ``apply``, event by event (``tests/property/test_fold.py``).
+4. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
    changes the state is said and done in its family (``core.log.families``).
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import reduce
+from itertools import groupby, islice
 from typing import assert_never
 
 from airflow_provider_segtable.core.errors import CorruptTable
@@ -47,15 +52,23 @@ from airflow_provider_segtable.core.log.families import (
 )
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.log.transitions import publish
 from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import Instant
 
 COMMITS_KEPT = 10_000
+TOGETHER = 64
+"""Most appends that are applied together; bounds the memory for their segments."""
 
 
 def fold(state: State | None, events: Iterable[Event]) -> State | None:
-    """Apply events in order."""
-    for event in events:
-        state = apply(state, event)
+    """Apply events in order; errors as ``apply``."""
+    for appends, run in groupby(events, _appends):
+        if not appends or state is None:
+            state = reduce(apply, run, state)
+            continue
+        while some := tuple(islice(run, TOGETHER)):
+            state = _all_appended(state, some)
     return state
 
 
@@ -67,15 +80,42 @@ def apply(state: State | None, event: Event) -> State:
     """
     if state is None:
         return _created(event)
-    if event.n != state.n + 1 or event.time <= state.time or state.dropped:
-        raise CorruptTable(
-            f"event {event.n} at {event.time} µs cannot follow event {state.n} at {state.time} µs"
-            + (", which dropped the table" if state.dropped else "")
-        )
+    _refuse_gap(state.n, state.time, event, dropped=state.dropped)
     if isinstance(event.action, TableCreated):
         raise CorruptTable(f"event {event.n} creates the table a second time")
-    commits = state.commits.added(event.commit, event.n, COMMITS_KEPT)
-    return replace(_acted(state, event), n=event.n, time=event.time, commits=commits)
+    return _with_commits(_acted(state, event), (event,))
+
+
+def _appends(event: Event) -> bool:
+    return isinstance(event.action, Appended)
+
+
+def _all_appended(state: State, run: tuple[Event, ...]) -> State:
+    """Return the state after neighbouring appends."""
+    n, time, published = state.n, state.time, []
+    for event in run:
+        _refuse_gap(n, time, event, dropped=state.dropped)
+        n, time = event.n, event.time
+        if isinstance(event.action, Appended):
+            published += append_events.published(state, event.action, event.time)
+    return _with_commits(publish(state, published), run)
+
+
+def _refuse_gap(n: int, time: Instant, event: Event, *, dropped: bool) -> None:
+    """Refuse an event that cannot follow event ``n`` at ``time``."""
+    if event.n != n + 1 or event.time <= time or dropped:
+        raise CorruptTable(
+            f"event {event.n} at {event.time} µs cannot follow event {n} at {time} µs"
+            + (", which dropped the table" if dropped else "")
+        )
+
+
+def _with_commits(state: State, run: tuple[Event, ...]) -> State:
+    """Return the state after these events, given what their actions changed."""
+    last = run[-1]
+    added = {event.commit: event.n for event in run}
+    commits = state.commits.added(added, last.n, COMMITS_KEPT)
+    return replace(state, n=last.n, time=last.time, commits=commits)
 
 
 def _created(event: Event) -> State:

@@ -41,8 +41,8 @@ class RecentCommits(Mapping[str, int]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def added(self, commit: str, n: int, keep: int) -> "RecentCommits":
-        """Return the ids with one added, limited to the last ``keep`` events."""
+    def added(self, commits: Mapping[str, int], n: int, keep: int) -> "RecentCommits":
+        """Return the ids with those of later events, up to ``n``; the last ``keep`` are kept."""
         first = max(self._first, n - keep + 1)
-        entries = self._entries.with_entries({commit: n}, keep=lambda old: old >= first)
+        entries = self._entries.with_entries(commits, keep=lambda old: old >= first)
         return RecentCommits(entries, first)

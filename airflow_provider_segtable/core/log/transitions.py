@@ -6,7 +6,7 @@
 4. ``delete_rows``: event ``n`` deletes the rows of these vectors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from airflow_provider_segtable.core.deletes.deletion import VectorFile, with_file
@@ -14,13 +14,13 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 
 
-def publish(state: State, segments: tuple[Segment, ...]) -> State:
+def publish(state: State, segments: Sequence[Segment]) -> State:
     """Return the state with segments in the timeline."""
     ids = (segment.id for segment in segments)
     # An origin may be a root. A provisional one is no number of the chunk.
     origins = (s.origin for s in segments if s.origin and not s.origin.provisional)
-    settled = settle(state, (*ids, *origins))
-    return replace(settled, timeline=state.timeline.with_changes(add=segments))
+    settled = state.ids.settle((*ids, *origins))
+    return replace(state, ids=settled, timeline=state.timeline.with_changes(add=segments))
 
 
 def settle(state: State, ids: Iterable[SegmentId]) -> State:

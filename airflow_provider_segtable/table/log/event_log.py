@@ -34,7 +34,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import Event, TableCreated, TableDropped
-from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.fold import apply, fold
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Instant, iso
 from airflow_provider_segtable.ports.storage import Storage
@@ -309,11 +309,13 @@ class EventLog:
                 raise
 
     def _newest_of(self, base: State | None, start: int) -> State | None:
-        """Return the last of these states, ``base`` if there is none."""
-        state = base
-        for _, following in self._steps(base, start):
-            state = following
-        return state
+        """Return ``base`` with all later events; without some of them if the log has expired."""
+        try:
+            return fold(base, self.events(start))
+        except CorruptTable:
+            if self.first() <= start:
+                raise
+            return base
 
     def first(self) -> int:
         """Return the number below which events may be deleted; 0 if none expired."""

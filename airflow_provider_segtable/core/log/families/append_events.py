@@ -73,12 +73,17 @@ KINDS = (
 )
 
 
+def published(state: State, action: Appended, at: Instant) -> tuple[Segment, ...]:
+    """Return the segments as an append at this time publishes them."""
+    kind = state.table.kind
+    return tuple(kind.published(segment, at) for segment in action.segments)
+
+
 def apply(state: State, action: AppendEvent, at: Instant) -> State:
     """Return the state after an event at this time: segments are published, or ids voided."""
     match action:
-        case Appended(segments=segments):
-            kind = state.table.kind
-            return publish(state, tuple(kind.published(segment, at) for segment in segments))
+        case Appended():
+            return publish(state, published(state, action, at))
         case Voided(ids=ids):
             return void(settle(state, ids), ids)
         case _:
