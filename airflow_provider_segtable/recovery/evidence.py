@@ -36,8 +36,10 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.recovery.division_claims import MergedRoots
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
+from airflow_provider_segtable.data.keyed.keyed_files import merged_roots
 from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     KEY,
     TABLE_KEY,
@@ -178,13 +180,18 @@ def _events(ports: TableContext, entries: Iterable[Entry]) -> Iterator[Event]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesFound:
-    """The files under ``data/`` by kind; ``definitions`` counts files per table definition."""
+    """The files under ``data/`` by kind.
+
+    ``definitions`` counts files per table definition; ``merged`` has the log files whose records
+    are in a file.
+    """
 
     segments: tuple[Segment, ...] = ()
     foreign: tuple[str, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
     leftovers: tuple[str, ...] = ()
     definitions: Mapping[bytes, int] = field(default_factory=dict)
+    merged: MergedRoots = field(default_factory=dict)
 
 
 def read_files(
@@ -202,20 +209,28 @@ def read_files(
     data = [e.path for e in entries if not e.path.startswith(f"{RUNS}/")]
     with ThreadPoolExecutor(READERS) as pool:
         read = [*pool.map(lambda path: _read(ports, path, published.get(path)), data)]
-    definitions = Counter(found[1] for found in read if isinstance(found, tuple) and found[1])
+    found = [each for each in read if isinstance(each, Descriptors)]
     return FilesFound(
-        segments=tuple(found[0] for found in read if isinstance(found, tuple)),
+        segments=tuple(each.segment for each in found),
         foreign=tuple(p for p, found in zip(data, read, strict=True) if found is None),
         unreadable={p: f for p, f in zip(data, read, strict=True) if isinstance(f, str)},
         leftovers=tuple(runs),
-        definitions=definitions,
+        definitions=Counter(each.definition for each in found if each.definition),
+        merged={each.segment.path: each.merged for each in found if each.merged},
     )
 
 
-def _read(
-    ports: TableContext, path: str, known: Segment | None
-) -> tuple[Segment, bytes] | str | None:
-    """Return descriptor and definition, or the error, or None if the file is foreign."""
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """The entries of one footer: the segment, the table, the log files that were merged."""
+
+    segment: Segment
+    definition: bytes
+    merged: tuple[int, ...]
+
+
+def _read(ports: TableContext, path: str, known: Segment | None) -> Descriptors | str | None:
+    """Return a footer's entries, or the error, or None if the file is foreign."""
     if not path.endswith(".parquet"):
         return None
     try:
@@ -226,7 +241,8 @@ def _read(
             segment = described(source, footer)
             if segment.rows != footer.rows:
                 return f"it has {footer.rows} rows, its descriptor has {segment.rows}"
-            return segment, footer.metadata.get(TABLE_KEY, b"")
+            merged = merged_roots(footer.metadata, segment)
+            return Descriptors(segment, footer.metadata.get(TABLE_KEY, b""), merged)
     except (CorruptTable, NotFound) as error:
         return str(error)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
 from airflow_provider_segtable.core.recovery.version_claims import united
+from airflow_provider_segtable.core.segments.replacement import home
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
@@ -40,11 +41,8 @@ def _live(state: State, segments: Sequence[Segment]) -> float:
 
 
 def fits(found: Recovered, state: State) -> bool:
-    """Return whether the log's granularity overrides fit the recovered segments."""
-    return all(
-        s.tombstone or state.layout.holds(s.time_min, s.time_max) == s.id.interval
-        for s in found.shown
-    )
+    """Return whether the log's layout overrides fit the recovered segments."""
+    return all(s.tombstone or home(s, state.layout) == s.id.chunk.place for s in found.shown)
 
 
 def fell_across(found: Recovered, state: State) -> Iterator[Doubt]:

@@ -159,10 +159,11 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
     new = [s for s in _candidates(files, state) if s.path not in decided.without]
     found = recover(
         (*present, *new),
-        table.granularity,
+        table.layout(),
         also=decided.also,
         gone=lost,
         deletes=deletes_of(deletes, log, table.kind),
+        merged=files.merged,
     )
     again = recover_deletes(ports, deletes, state, found.shown, decided.deletes)
     event = _event(found, log, lost, files, again, table)

@@ -8,9 +8,9 @@ from airflow_provider_segtable.core.segments.segment import Segment
 
 def amount(segments: Collection[Segment]) -> str:
     """Return e.g. ``2 segments, 20 rows, 2.0 KiB``."""
-    rows = sum(segment.rows for segment in segments)
+    rows = counted(sum(segment.rows for segment in segments), "row")
     size = describe_size(sum(segment.size for segment in segments))
-    return f"{counted(len(segments), 'segment')}, {rows:,} rows, {size}"
+    return f"{counted(len(segments), 'segment')}, {rows}, {size}"
 
 
 def made(segments: Collection[Segment]) -> str:

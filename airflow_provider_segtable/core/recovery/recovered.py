@@ -1,18 +1,20 @@
 """The result of a recovery: the table's segments, and the doubts (``core.recovery.replay``)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 
 from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.segments.replacement import home
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
     SegmentId,
 )
+from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.core.time.layout import GranularityOverride
+from airflow_provider_segtable.core.time.layout import GranularityOverride, Layout
 
 
 class Reason(StrEnum):
@@ -62,6 +64,33 @@ class Recovered:
     replaced: tuple[Segment, ...]
     overrides: tuple[GranularityOverride, ...]
     doubts: tuple[Doubt, ...]
+
+
+def doubt_about(reason: Reason, segments: Sequence[Segment], note: str) -> Doubt:
+    """Return a blocking doubt about segments."""
+    return Doubt(
+        reason=reason,
+        interval=segments[0].id.interval,
+        note=note,
+        paths=tuple(segment.path for segment in segments),
+        rows=sum(segment.rows for segment in segments),
+    )
+
+
+def contradictions(
+    shown: Sequence[Segment], kept: Sequence[Segment], layout: Layout
+) -> Iterator[Doubt]:
+    """Yield a doubt for each segment that contradicts the overshadowing rules or the layout."""
+    table = Timeline.empty().with_changes(add={s.id: s for s in (*kept, *shown)}.values())
+    wanted, seen = ({s.id for s in some} for some in (shown, table.visible_segments()))
+    for segment in (*shown, *kept):
+        if segment.rows and (segment.id in seen) != (segment.id in wanted):
+            note = f"the visibility of {segment.id} contradicts the descriptors of its files"
+            yield doubt_about(Reason.VERSION, [segment], note)
+    for segment in shown:
+        if home(segment, layout) != segment.id.chunk.place and not segment.tombstone:
+            note = f"{segment.id} does not fit the layout of time chunks and buckets"
+            yield doubt_about(Reason.LAYOUT, [segment], note)
 
 
 def unproven(found: Recovered, proven: Iterable[str]) -> Iterator[Doubt]:

@@ -13,7 +13,9 @@
    Otherwise it falls back to the segments it was to replace.
 5. Segments that a standing version overlaps but does not name were appended meanwhile. They are
    carried over, as the log would have done. So ``shown`` has no row twice, by construction.
-6. A question that descriptors cannot answer is a ``Doubt``, never a guess; a person has to decide
+6. Of a primary-key table, log files that do not fit the layout of a version are in it, or were
+   never committed; a version that may lack some is left out (``division_claims``).
+7. A question that descriptors cannot answer is a ``Doubt``, never a guess; a person has to decide
    a *blocking* one.
 
 Source of the idea: Druid rebuilds its timeline from published segments' shard specs. Here, core
@@ -24,50 +26,71 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.recovery.division_claims import (
+    MergedRoots,
+    bared,
+    fits,
+    lacking,
+    layout_of,
+    proven,
+    renumbered,
+    unfit_logs,
+)
+from airflow_provider_segtable.core.recovery.recovered import (
+    Doubt,
+    Reason,
+    Recovered,
+    contradictions,
+    doubt_about,
+)
 from airflow_provider_segtable.core.recovery.version_claims import (
     Deletes,
     agreed,
+    also_in,
     attempts,
     begins,
     by_name,
     claims,
     covered,
-    granularity_of,
+    in_balance,
     inside,
     names_of,
+    remains,
     united,
-    whole_chunks,
 )
+from airflow_provider_segtable.core.segments.replacement import home
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
     Segment,
     SegmentId,
 )
 from airflow_provider_segtable.core.segments.timeline import Timeline
-from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
+from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.core.time.layout import Layout
 
 
 def recover(
     segments: Iterable[Segment],
-    granularity: Granularity,
+    layout: Layout,
     *,
     also: Iterable[str] = (),
     gone: Iterable[Segment] = (),
     deletes: Deletes | None = None,
+    merged: MergedRoots | None = None,
 ) -> Recovered:
     """Return the recovered table.
 
     Args:
         segments: the descriptors of all its files, and the tombstones that a log names.
-        granularity: the table's granularity.
+        layout: the table's layout, without overrides.
         also: paths of files to use although another file has their id: they get a new one.
         gone: segments that a log names but whose files are lost.
         deletes: the number of deleted rows by root.
+        merged: the log files whose records are in a file.
     """
-    layout = Layout(granularity=granularity)
-    work = _Work(layout=layout, gone=tuple(gone), deletes=deletes or Deletes({}))
+    deletes = deletes or Deletes({})
+    work = _Work(layout=layout, gone=tuple(gone), deletes=deletes, merged=merged or {})
     work.take(segments, frozenset(also))
     idle = work.idle()
     for version in work.versions():
@@ -82,6 +105,7 @@ class _Work:
     layout: Layout
     gone: tuple[Segment, ...] = ()
     deletes: Deletes = field(default_factory=lambda: Deletes({}))
+    merged: MergedRoots = field(default_factory=dict)
     timeline: Timeline = field(default_factory=Timeline.empty)
     alive: dict[SegmentId, Segment] = field(default_factory=dict)
     carried: dict[SegmentId, Segment] = field(default_factory=dict)
@@ -192,74 +216,62 @@ class _Work:
         if not cores:
             self._show(news)
             return
-        names = names_of(
-            (*self._members(version), *(s for s in self.gone if s.id.version == version))
-        )
+        gone = (s for s in self.gone if s.id.version == version)
+        names = names_of((*self._members(version), *gone))
         paths = {segment.path for segment in news if segment.path}
         claimed = [s for s in self.alive.values() if claims(names, s) or s.path in paths]
         if version in idle:
-            self.dropped += self._members(version)
+            self._leave_out(version)
             return
-        if self._stands(cores, claimed):
+        if self._stands(version, cores, claimed):
             self._stand(version, news, claimed)
         else:
             self._fall_back(version, news)
 
-    def _stands(self, cores: Sequence[ChunkKey], claimed: Sequence[Segment]) -> bool:
+    def _stands(
+        self, version: Instant, cores: Sequence[ChunkKey], claimed: Sequence[Segment]
+    ) -> bool:
         complete = all(self.timeline.complete(core) for core in cores)
         own = [s for c in cores for s in self._of(c) if s.shard.root_end <= self.timeline.core(c)]
         names = names_of((*own, *(s for s in self.gone if s.id.chunk in cores and begins(s))))
-        below = [segment for segment in claimed if claims(names, segment)]
+        logs = [s for s in self.renamed if s.id.provisional and s.id.version < version]
+        below = [s for s in (*claimed, *logs) if claims(names, s)]
         if not names or not covered(names, below):
             return True  # nothing else stands for these rows; ``result`` reports the loss
         if not complete:
             return False
-        inner = ((s.shard, self.timeline.core(c)) for c in cores for s in self._of(c))
-        crossing = any(shard.root_start < core < shard.root_end for shard, core in inner)
-        whole = sum(s.events for s in below)
-        first = sum(s.events for s in own if not s.shard.minor_version)
-        shown = (
-            s
-            for c in cores
-            for g in self.timeline.visible_groups(c)
-            if g.end <= self.timeline.core(c)
-            for s in g.segments
-        )
-        made = (first, sum(s.events for s in shown))
-        return crossing or any(self.deletes.alike(whole, [one], below) for one in made)
+        after = self._after(version)
+        logs += self.alive.values()
+        if proven(own, logs, self.layout, after):
+            return True
+        inside = (*self._members(version), *below)
+        if not any(map(self._grown, cores)) and self._lacking(logs, after, inside):
+            return False
+        return in_balance(self.timeline, own, below, self.deletes)
 
     def _stand(self, version: Instant, news: Sequence[Segment], claimed: Sequence[Segment]) -> None:
         names = names_of(self._members(version))
         region = self._region(version)
-        self._recut(version, region)
-        for segment in claimed:
+        self.layout = self._after(version)
+        for segment in {*claimed, *unfit_logs(self.alive.values(), self.layout)}:
             self.replaced[segment.id] = self.alive.pop(segment.id)
             self.carried.pop(segment.id, None)
         missing = [c for c in names if not covered({c: names[c]}, claimed)]
+        torn = not all(self.timeline.complete(core) for core in self.cores(version))
         self._show(news)
         for segment in [*self.alive.values()]:
             met = any(segment.id.interval.overlaps(piece) for piece in region)
             if segment.id.version >= version or not met or segment.tombstone:
                 continue
-            self._check_chain(segment, missing, version)
+            where = also_in(segment, missing, version, torn=torn)
+            if where:
+                note = f"rows of {segment.id} may also be in version {where}, which lost files"
+                self._doubt(Reason.MAYBE_DOUBLED, [segment], note)
             self._carry(segment, version)
-
-    def _check_chain(self, segment: Segment, missing: Sequence[ChunkKey], version: Instant) -> None:
-        """Doubt a segment whose rows may also be in a cleaned version between the two."""
-        between = [
-            c
-            for c in missing
-            if c.interval.overlaps(segment.id.interval) and c.version > segment.id.version
-        ]
-        torn = not all(self.timeline.complete(core) for core in self.cores(version))
-        if between or torn:
-            where = between[0].version if between else version
-            note = f"rows of {segment.id} may also be in version {where}, which lost files"
-            self._doubt(Reason.MAYBE_DOUBLED, [segment], note)
 
     def _fall_back(self, version: Instant, news: Sequence[Segment]) -> None:
         """Leave a version out, and carry its appended segments to the version below."""
-        self.dropped += self._members(version)
+        self._leave_out(version)
         for segment in news:
             if segment.tombstone or segment.id.partition < self.timeline.core(segment.id.chunk):
                 continue
@@ -272,15 +284,15 @@ class _Work:
 
     def _carry(self, segment: Segment, version: Instant | None) -> None:
         """Give a segment an id in its chunk of the present layout; rule 5."""
-        interval = self.layout.holds(segment.time_min, segment.time_max)
-        if interval is None:
-            note = f"{segment.id} has rows in several time chunks of a later layout"
-            self._doubt(Reason.LAYOUT, [segment], note)
+        place = home(segment, self.layout)
+        if isinstance(place, Conflict):
+            self._doubt(Reason.LAYOUT, [segment], f"{segment.id}, later: {place.reason}")
             return
+        interval, bucket = place
         if version is None:
             here = [s.id.version for s in self.alive.values() if s.id.interval.overlaps(interval)]
             version = max(here, default=segment.id.version)
-        chunk = ChunkKey(interval, version, segment.id.bucket)
+        chunk = ChunkKey(interval, version, bucket)
         partition = self.following.get(chunk, 0)
         self.following[chunk] = partition + 1
         if self.alive.get(segment.id) == segment:  # not so if another file has its id
@@ -291,33 +303,55 @@ class _Work:
         moved = segment.carried(chunk.segment(partition), self.timeline.core(chunk))
         self.alive[moved.id] = self.carried[moved.id] = moved
 
+    def _leave_out(self, version: Instant) -> None:
+        """Drop the files of a version, and what log files were divided into for it."""
+        self.dropped += self._members(version)
+        divided = [s for s in self.renamed if s.id.provisional and s.id.version == version]
+        self.dropped += divided
+        self.renamed = [s for s in self.renamed if s not in divided]
+
     def _show(self, segments: Iterable[Segment]) -> None:
         self.alive |= {segment.id: segment for segment in segments}
 
-    def _recut(self, version: Instant, region: Sequence[Interval]) -> None:
-        """Repartition time by a version's chunks; pieces are widened so that no chunk is split."""
-        for piece in region:
-            chunks = [
-                c.interval
-                for c in self.chunks(version)
-                if c.interval.overlaps(piece) and any(s.rows for s in self._of(c))
-            ]
-            kinds = {granularity_of(c, self.layout.granularity) for c in chunks}
-            for kind in kinds - {None}:
-                assert kind is not None  # noqa: S101 - for the type checker
-                self.layout = self.layout.recut(whole_chunks(piece, kind, self.layout), kind)
+    def _after(self, version: Instant) -> Layout:
+        """Return the layout with a version."""
+        members = {chunk: self._of(chunk) for chunk in self.chunks(version)}
+        return layout_of(members, self._region(version), self.layout)
+
+    def _lacking(
+        self, logs: Iterable[Segment], layout: Layout, inside: Iterable[Segment]
+    ) -> tuple[Segment, ...]:
+        news = [s for s in (*inside, *self.renamed) if s.replaces]
+        roots = {root for s in inside for root in self.merged.get(s.path, ())}
+        return lacking(logs, layout, names_of(news), roots)
+
+    def _carry_logs(self) -> None:
+        """Give ids to log files, and leave out those that standing versions have (rule 6)."""
+        logs = [segment for segment in self.renamed if segment.id.provisional]
+        self.layout = renumbered(self.layout, logs, self.alive.values())
+        shown, out = [*self.alive.values()], {segment.id for segment in self.dropped}
+        inside = [s for s in self.timeline.segments() if s.id not in out]
+        odd = self._lacking(logs, self.layout, inside)
+        for segment in self.renamed:
+            over = [s.id.version for s in shown if s.id.interval.overlaps(segment.id.interval)]
+            old = segment.created < max(over, default=0)
+            if fits(segment, self.layout) or (segment in odd and not old):
+                self._carry(segment, None)
+            else:
+                self.dropped.append(segment)
 
     def result(self) -> Recovered:
         """Return the recovered table, after checking for lost rows."""
-        for segment in self.renamed:
-            self._carry(segment, None)
+        self._carry_logs()
+        for chunk in bared(self.replaced.values(), self.alive.values()):
+            self.dropped += self._of(chunk)
         for chunk in sorted({s.id.chunk for s in self.alive.values()} | {*self.torn}):
             self._check_loss(chunk)
         out = {segment.id for segment in self.dropped}
         chunks = {s.id.chunk for s in self.alive.values() if s.id not in self.carried}
         kept = [s for chunk in sorted(chunks) for s in self._of(chunk) if s.id not in out]
         shown = tuple(sorted(self.alive.values(), key=lambda s: s.id))
-        self._check_shown(shown, kept)
+        self.doubts += contradictions(shown, kept, self.layout)
         return Recovered(
             shown=shown,
             kept=tuple(kept),
@@ -354,18 +388,7 @@ class _Work:
 
     def _save(self, chunk: ChunkKey, bare: Sequence[Segment]) -> None:
         """Show the remains of a torn group or of its inputs, whichever have more events."""
-        for key in {s.shard.group for s in bare}:
-            tries = [s for s in bare if s.shard.group == key]
-            newest = [s for s in tries if s.created == max(t.created for t in tries)]
-            below = [
-                s
-                for s in self.alive.values()
-                if s.id.chunk == chunk
-                and key.root_start <= s.shard.root_start
-                and s.shard.root_end <= key.root_end
-            ]
-            if sum(s.events for s in newest) <= sum(s.events for s in below):
-                continue
+        for below, newest in remains(bare, [s for s in self.alive.values() if s.id.chunk == chunk]):
             for segment in below:
                 del self.alive[segment.id]
                 self.dropped.append(segment)
@@ -373,28 +396,5 @@ class _Work:
                 self.alive[segment.id] = segment
                 self._carry(segment, chunk.version)
 
-    def _check_shown(self, shown: Sequence[Segment], kept: Sequence[Segment]) -> None:
-        """Check the replay against the overshadowing rules."""
-        table = Timeline.empty().with_changes(add=(*kept, *self.carried.values()))
-        seen = {segment.id for segment in table.visible_segments()}
-        odd = [s for s in shown if s.id not in seen and s.rows]
-        odd += [s for s in table.visible_segments() if s.id not in self.alive and s.rows]
-        for segment in odd:
-            note = f"the visibility of {segment.id} contradicts the descriptors of its files"
-            self._doubt(Reason.VERSION, [segment], note)
-        for segment in shown:
-            here = self.layout.holds(segment.time_min, segment.time_max)
-            if here != segment.id.interval and not segment.tombstone:
-                note = f"{segment.id} does not fit the layout of time chunks"
-                self._doubt(Reason.LAYOUT, [segment], note)
-
     def _doubt(self, reason: Reason, segments: Sequence[Segment], note: str) -> None:
-        self.doubts.append(
-            Doubt(
-                reason=reason,
-                interval=segments[0].id.interval,
-                note=note,
-                paths=tuple(segment.path for segment in segments),
-                rows=sum(segment.rows for segment in segments),
-            )
-        )
+        self.doubts.append(doubt_about(reason, segments, note))

@@ -1,6 +1,6 @@
 """Claims: which segments a version replaces, and whether they exist."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.segments.segment import (
@@ -10,6 +10,7 @@ from airflow_provider_segtable.core.segments.segment import (
     SegmentId,
     tombstone,
 )
+from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Granularity, Instant, Interval
 from airflow_provider_segtable.core.time.layout import Layout, aligned
 
@@ -127,6 +128,73 @@ class Deletes:
             rows for root, rows in self.rows.items() if any(s.may_hold(root) for s in segments)
         )
         return all(count <= whole and (self.unknown or whole <= count + gone) for count in made)
+
+
+def in_balance(
+    timeline: Timeline, own: Sequence[Segment], below: Sequence[Segment], deletes: Deletes
+) -> bool:
+    """Return whether core sets have as many events as what they replace, apart from deleted ones.
+
+    Args:
+        timeline: holds the core sets.
+        own: the segments of the core sets, and of compactions inside them.
+        below: what they replace.
+        deletes: the number of deleted rows by root.
+    """
+    cores = {s.id.chunk: timeline.core(s.id.chunk) for s in own}
+    groups = {chunk: [*timeline.groups(chunk)] for chunk in cores}
+    inner = ((s.shard, cores[c]) for c in cores for g in groups[c] for s in g.segments)
+    crossing = any(shard.root_start < core < shard.root_end for shard, core in inner)
+    first = sum(s.events for s in own if not s.shard.minor_version)
+    shown = sum(
+        s.events
+        for chunk, core in cores.items()
+        for group in timeline.visible_groups(chunk)
+        if group.end <= core
+        for s in group.segments
+    )
+    whole = sum(s.events for s in below)
+    return crossing or any(deletes.alike(whole, [one], below) for one in (first, shown))
+
+
+def also_in(
+    segment: Segment, missing: Iterable[ChunkKey], version: Instant, *, torn: bool
+) -> Instant | None:
+    """Return the version that may also have a segment's rows: one between it and ``version``.
+
+    Args:
+        segment: a segment that the version does not name.
+        missing: chunks that the version names, and whose files are not all there.
+        version: a standing version.
+        torn: whether files of this version are lost.
+    """
+    between = (
+        chunk.version
+        for chunk in missing
+        if chunk.interval.overlaps(segment.id.interval) and chunk.version > segment.id.version
+    )
+    return next(between, version if torn else None)
+
+
+def remains(
+    bare: Sequence[Segment], alive: Sequence[Segment]
+) -> Iterator[tuple[list[Segment], list[Segment]]]:
+    """Yield the inputs of each torn group, and what is left of its last attempt if that is more.
+
+    Args:
+        bare: the files that are left of torn groups of a chunk.
+        alive: the visible segments of the chunk.
+    """
+    for key in {s.shard.group for s in bare}:
+        tries = [s for s in bare if s.shard.group == key]
+        newest = [s for s in tries if s.created == max(t.created for t in tries)]
+        below = [
+            s
+            for s in alive
+            if key.root_start <= s.shard.root_start and s.shard.root_end <= key.root_end
+        ]
+        if sum(s.events for s in newest) > sum(s.events for s in below):
+            yield below, newest
 
 
 def by_name(segments: Iterable[Segment]) -> tuple[frozenset[Segment], list[Segment]]:

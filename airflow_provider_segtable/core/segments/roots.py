@@ -65,6 +65,20 @@ def replaced(segments: Iterable[Segment]) -> tuple[Roots, ...]:
     return _joined((*own, *_origins(segments)))
 
 
+def replaced_files(segments: Iterable[Segment]) -> tuple[Roots, ...]:
+    """Return what the segments' files stand for, by the ids in their footers.
+
+    A log file has a provisional id there, which no other file ever has.
+    """
+    ids = ((s.file_id, s) for s in segments)
+    return _joined(
+        (i.chunk, i.partition, i.partition + 1)
+        if s.origin
+        else (i.chunk, s.shard.root_start, s.shard.root_end)
+        for i, s in ids
+    )
+
+
 def inherited(segments: Iterable[Segment]) -> tuple[Roots, ...]:
     """Return what the outputs of a compaction inside one version replace besides its inputs."""
     segments = tuple(segments)

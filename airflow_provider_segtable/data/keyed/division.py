@@ -6,6 +6,8 @@
    memory. A part without rows gets no file group.
 3. The inputs' ingested rows are shared out to the parts in proportion to their rows, so that they
    add up to those of the inputs.
+4. Each part names the files that it has rows of (``replaces``), so that files alone say what a new
+   version stands for.
 
 Source of the idea: rehashing by whole buckets, as in Apache Hudi's bucket resizing.
 """
@@ -16,6 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from airflow_provider_segtable.core.segments.roots import replaced_files
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
@@ -129,6 +132,7 @@ def divided(
             outputs=tuple(names[each.part.place]),
             part=each.part,
             amount=(each.rows, count),
+            replaces=replaced_files(each.inputs),
         )
         for each, count in zip(shares, events, strict=True)
     ]

@@ -13,7 +13,7 @@
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -89,6 +89,19 @@ def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
     with SegmentFiles(files, [segment]).open(segment.path) as source:
         entry = read_footer(source).metadata.get(ROOTS)
     return None if entry is None else _decoded(entry, segment)
+
+
+def merged_roots(metadata: Mapping[bytes, bytes], segment: Segment) -> tuple[int, ...]:
+    """Return the numbers of the roots that a footer describes; none of a log file.
+
+    Raises:
+        CorruptTable: the entry is broken.
+    """
+    entry = metadata.get(ROOTS)
+    if entry is None:
+        return ()
+    numbers: list[int] = _decoded(entry, segment).column("partition").to_pylist()
+    return tuple(numbers)
 
 
 def roots_entry(roots: pa.Table) -> dict[bytes, bytes]:

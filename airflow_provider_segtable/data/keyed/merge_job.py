@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
-from airflow_provider_segtable.core.segments.segment import Segment, SegmentId, Shard
+from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     ROOT_OF,
     ROOT_PARTITION,
@@ -69,6 +69,7 @@ class MergeJob:
         drop_before: tombstones that completed before are left out; ``NEVER`` keeps all.
         part: only rows of this part are merged; all rows if None.
         amount: the rows and the ingested rows of the part.
+        replaces: what a new version replaces; the first file with rows says so.
         attempt: 16 hex digits, in the names of all files.
     """
 
@@ -83,6 +84,7 @@ class MergeJob:
     drop_before: Instant = NEVER
     part: Part | None = None
     amount: tuple[int, int] = (0, 0)
+    replaces: tuple[Roots, ...] = ()
     attempt: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -128,6 +130,7 @@ class _Merge:
         self._used: list[Indices] = []
         rows, self._events = job.amount if job.part else _amount(job.inputs)
         self._share = -(-rows // len(job.outputs))
+        self._replaces = job.replaces
         self._buckets = job.part.own_buckets if job.part else job.inputs[0].buckets
 
     def written(self) -> Iterator[Segment]:
@@ -153,6 +156,7 @@ class _Merge:
             clustering=job.clustering,
             schema=self._table.schema.number,
             buckets=self._buckets,
+            replaces=self._replaces,
         )
         self._used = []
         rows = self._taken(most)
@@ -160,6 +164,7 @@ class _Merge:
         if first is None:
             left = self._events if most is None else 0
             return replace(emptied(segment_id, job.created, placement), events=left)
+        self._replaces = ()
         named = base_path(segment_id, job.created, job.attempt)
         if not job.clustering:
             named = log_path(segment_id, job.created, 0, f"{segment_id.partition}x{job.attempt}")

@@ -7,6 +7,7 @@ from airflow_provider_segtable.core.recovery.replay import recover
 from airflow_provider_segtable.core.segments.roots import inherited, replaced
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, JANUARY, first, merged
 
 NEW = ChunkKey(JANUARY, BASE + 5)
@@ -15,7 +16,7 @@ OLD = tuple(first(p) for p in range(3))
 
 def found(*segments: Segment) -> Recovered:
     """Recover a table by months."""
-    return recover(segments, Granularity.MONTH)
+    return recover(segments, Layout(granularity=Granularity.MONTH))
 
 
 def core(partition: int, inputs: tuple[Segment, ...], *, of: int = 1) -> Segment:
