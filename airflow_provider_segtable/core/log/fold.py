@@ -53,6 +53,7 @@ from airflow_provider_segtable.core.log.families import (
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish
+from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Instant
 
@@ -92,7 +93,8 @@ def _appends(event: Event) -> bool:
 
 def _all_appended(state: State, run: tuple[Event, ...]) -> State:
     """Return the state after neighbouring appends."""
-    n, time, published = state.n, state.time, []
+    published: list[Segment] = []
+    n, time = state.n, state.time
     for event in run:
         _refuse_gap(n, time, event, dropped=state.dropped)
         n, time = event.n, event.time
