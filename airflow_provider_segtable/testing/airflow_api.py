@@ -49,7 +49,7 @@ class AirflowApi:
 
     url: str
 
-    def wait_dag(self, dag_id: str, *, timeout_s: float = 60.0) -> None:
+    def wait_dag(self, dag_id: str, *, timeout_s: float = 180.0) -> None:
         """Wait until the DAG processor has read a DAG.
 
         Raises:

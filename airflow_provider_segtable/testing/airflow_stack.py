@@ -39,7 +39,7 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "dag-processor": (),
     "triggerer": ("--skip-serve-logs",),
 }
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 
 
 class AirflowStack(AirflowApi):

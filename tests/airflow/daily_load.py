@@ -115,7 +115,7 @@ class DailyLoad:
         ):
             try:
                 yield
-                process.communicate(timeout=60)
+                process.communicate(timeout=240)
             finally:
                 process.kill()
         assert process.returncode == 0

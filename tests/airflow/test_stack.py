@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.airflow,
     pytest.mark.zookeeper,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(1200),
 ]
 
 PLANNER, MINOR, WAITER = "segtable_planner__flights", "segtable_minor__flights", "waiter"
@@ -58,10 +58,11 @@ with DAG("waiter", schedule=None):
 """
 QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
-    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
     SESSION_TIMEOUT_VARIABLE: "10",
 }
+PATIENCE_S = 300.0
 Found = TypeVar("Found")
 
 
@@ -84,7 +85,7 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield started
 
 
-def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = 120.0) -> Found:
+def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = PATIENCE_S) -> Found:
     deadline = time.monotonic() + timeout_s
     while (found := look()) is None:
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
@@ -94,7 +95,7 @@ def eventually(look: Callable[[], Found | None], what: str, timeout_s: float = 1
 
 def plan(stack: AirflowStack) -> Run:
     """Run the planner DAG to its end."""
-    run = stack.wait_run(PLANNER, stack.trigger(PLANNER))
+    run = stack.wait_run(PLANNER, stack.trigger(PLANNER), timeout_s=PATIENCE_S)
     assert run.state == "success", stack.task_log(PLANNER, run.run_id, "plan")
     return run
 
@@ -109,7 +110,7 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     waiting = stack.trigger(WAITER, {"interval": "2013-01-01/2014-01-01"})
     planned = plan(stack)
     (minor,) = stack.runs(MINOR)
-    minor = stack.wait_run(MINOR, minor.run_id)
+    minor = stack.wait_run(MINOR, minor.run_id, timeout_s=PATIENCE_S)
     assert minor.state == "success", why(stack, minor)
     assert "completed" in why(stack, minor)
     links = stack.links(MINOR, minor.run_id, "compact")
@@ -117,7 +118,7 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     assert links["Table"] is None
     assert flights.segments() == 1
     assert flights.rows() == rows
-    assert stack.wait_run(WAITER, waiting).state == "success"
+    assert stack.wait_run(WAITER, waiting, timeout_s=PATIENCE_S).state == "success"
 
 
 def driver_of(stack: AirflowStack) -> psutil.Process | None:
@@ -165,11 +166,11 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
     (second,) = [
         run for run in stack.runs(MINOR) if run.run_id not in known and run.state != "failed"
     ]
-    second = stack.wait_run(MINOR, second.run_id)
+    second = stack.wait_run(MINOR, second.run_id, timeout_s=PATIENCE_S)
     assert second.state == "success", why(stack, second)
     assert orphan.is_running()
     orphan.resume()
-    orphan.wait(30)
+    orphan.wait(PATIENCE_S)
     assert flights.segments() == 1
     assert flights.rows() == rows
     assert list(violations(log.load())) == []
@@ -218,7 +219,7 @@ def test_a_backfill_run_twice_beside_a_writer_and_killed_on_the_way_is_exact(
             eventually(lambda: held.wanted or None, "a reader")
             worker_of(stack, runs[1]).kill()
         assert [tries_of_success(stack, run) for run in runs] == [1, 2, *[1] * (days - 2)]
-        stack.wait_backfill(backfill)
+        stack.wait_backfill(backfill, timeout_s=PATIENCE_S)
         second = table.state().n
         load.land(2)
         with HeldFile(load.file(2)) as held:

@@ -94,9 +94,9 @@ def test_kill_ends_the_application_and_what_it_started(stand_in: Path) -> None:
 
     thread = threading.Thread(target=launch)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     launcher.kill()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert len(errors) == 1
 

@@ -138,7 +138,7 @@ def streamed(driver: Driver) -> Sequence[object]:
         lines = [f"2024-01-0{1 + n % 2}T00:00:00Z,a,{number * 10 + n}" for n in range(10)]
         (incoming / f"{number}.csv").write_text("\n".join(["at,k,row", *lines]))
         rows = read_stream_source(driver.spark, f"file:{incoming}", "csv", schema=SCHEMA)
-        ingest_stream(table.ports, rows, f"file:{driver.folder}/checkpoint").wait(60)
+        ingest_stream(table.ports, rows, f"file:{driver.folder}/checkpoint").wait(300)
     return rows_of(table)
 
 

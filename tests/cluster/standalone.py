@@ -22,7 +22,7 @@ from airflow_provider_segtable.testing.bare import bare_python
 from airflow_provider_segtable.testing.processes import Marked
 from tests.class_archive import with_archive
 
-READY_S = 60
+READY_S = 240
 LOOPBACK = "127.0.0.1"
 QUICK_JVM = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 {with_archive()}".rstrip()
 SETTINGS = {

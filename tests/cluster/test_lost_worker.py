@@ -33,7 +33,7 @@ def test_a_compaction_outlives_a_worker(desk: Desk) -> None:
     told = ended(running)
     try:
         if told.returncode:
-            assert {plan["ended"] for plan in json.loads(told.stdout)["plans"]} == {"failed"}
+            assert "failed" in {plan["ended"] for plan in json.loads(told.stdout)["plans"]}
             again = desk.run(command)
             assert again.returncode == 0, (told.stderr, again.stderr)
         assert desk.rows() == list(range(120))

@@ -276,14 +276,14 @@ def test_a_local_commit_goes_on_after_its_sink(tmp_path: Path) -> None:
     def sync(fd: int) -> None:
         if stat.S_ISREG(os.fstat(fd).st_mode):
             begun.set()
-            assert may_sync.wait(20)
+            assert may_sync.wait(60)
             if broken.is_set():
                 raise OSError(errno.EIO, "broken")
 
     files = LocalFiles(tmp_path, sync=sync)
     with files.create("a/good") as sink:
         ready = sink.begin_commit()
-    assert begun.wait(20)
+    assert begun.wait(60)
     with pytest.raises(NotFound), files.open("a/good"):
         pass
     may_sync.set()

@@ -75,7 +75,7 @@ def exactly_one_wins(place: Place) -> None:
 
     def race(number: int) -> int | None:
         storage = place()
-        gate.wait(30)
+        gate.wait(120)
         try:
             storage.create("timeline/0", f"by {number}".encode())
         except AlreadyExists:

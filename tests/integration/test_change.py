@@ -28,7 +28,7 @@ REPOSITORY = Path(__file__).parents[2]
 SEGTABLE = (sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()")
 HOUR_US = 3_600_000_000
 ROWS = 96
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 
 pytestmark = [
     pytest.mark.zookeeper,

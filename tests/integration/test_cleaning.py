@@ -26,7 +26,7 @@ REPOSITORY = Path(__file__).parents[2]
 SEGTABLE = (sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()")
 ALL = ("--retention-hours", "0", "--retention-versions", "1", "--orphan-hours", "0")
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("row", pa.int64())])
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 @pytest.fixture

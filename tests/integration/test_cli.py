@@ -26,7 +26,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "cli.md"
 SEGTABLE = (sys.executable, "-c", "from airflow_provider_segtable.cli import main; main()")
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 pytestmark = pytest.mark.zookeeper
 

@@ -16,7 +16,7 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from examples.demo.story_process import MARK, own_folder
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_S = 150.0
+PATIENCE_S = 240.0
 
 # A story like the demo's: it starts something that leaves its parent and its session, says the
 # process ids, and then waits.
@@ -144,7 +144,7 @@ def test_the_demo_without_airflow_finds_all_rows(tmp_path: Path) -> None:
     """Appended by Spark and compacted at once, every row is there: equal numbers and checksums."""
     folder = tmp_path / "demo"
     with _demo(folder, "--no-airflow", "--rows", "20000") as demo:
-        told, _ = demo.communicate(timeout=240)
+        told, _ = demo.communicate(timeout=2 * PATIENCE_S)
     assert demo.returncode == 0, told
     assert told.count("equal") == 2
     assert "DIFFERENT" not in told

@@ -26,7 +26,7 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 ROOT = Path(__file__).parents[2]
 TRY_IT = (ROOT / "README.md").read_text().partition("## Try it")[2].partition("\n## ")[0]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-TIMEOUT_S = 240.0  # of a whole block, on a busy machine
+TIMEOUT_S = 400.0  # of a whole block, on a busy machine
 
 OPENED = """
 import sys

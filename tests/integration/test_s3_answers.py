@@ -36,7 +36,7 @@ CREATED = Answer(200)
 
 def storage_at(endpoint: str, clock: FakeClock | None = None) -> ObjectStorage:
     """Return the storage that ``open_storage`` makes, but without long pauses."""
-    options: dict[str, Any] = {**options_for(endpoint), "timeout": "5s"}
+    options: dict[str, Any] = {**options_for(endpoint), "timeout": "60s"}
     once = S3Store("bucket", prefix="t", retry_config={"max_retries": 0}, **options)
     return ObjectStorage(
         once, "s3://bucket/t", clock=clock or FakeClock(), randomness=FakeRandomness()

@@ -81,7 +81,7 @@ def test_one_commits_and_the_other_says_so(table: Table, tmp_path: Path) -> None
     (launch,) = plan_table(table.ports).launches
     results = [tmp_path / "one.json", tmp_path / "two.json"]
     running = [start(table, launch.plan_id, result) for result in results]
-    output = [process.communicate(timeout=240)[0] for process in running]
+    output = [process.communicate(timeout=400)[0] for process in running]
 
     assert [process.returncode for process in running] == [0, 0], output
     ended = sorted(json.loads(result.read_text())["plans"][0]["ended"] for result in results)
@@ -103,7 +103,7 @@ def test_told_to_stop_it_lets_go(table: Table, tmp_path: Path) -> None:
     assert head == known.n + 1
     assert events(table, PlanInflight)
     first.send_signal(signal.SIGTERM)
-    output = first.communicate(timeout=60)[0]
+    output = first.communicate(timeout=240)[0]
 
     assert first.returncode == 143, output
     assert "Traceback" not in output
@@ -112,7 +112,7 @@ def test_told_to_stop_it_lets_go(table: Table, tmp_path: Path) -> None:
     assert numbers(table) == list(range(3 * ROWS_A_SEGMENT))
 
     second = start(table, launch.plan_id, tmp_path / "second.json")
-    output = second.communicate(timeout=240)[0]
+    output = second.communicate(timeout=400)[0]
     assert second.returncode == 0, output
     assert len(events(table, PlanCompleted)) == 1
     assert numbers(table) == list(range(3 * ROWS_A_SEGMENT))

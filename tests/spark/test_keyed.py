@@ -182,7 +182,7 @@ def test_a_restarted_stream_upserts_once(spark: SparkSession, tmp_path: Path) ->
         schema = SCHEMA.append(pa.field("gone", pa.bool_()))
         source = read_stream_source(spark, str(folder), "csv", schema=schema)
         stream = ingest_stream(table.ports, source, str(tmp_path / "checkpoint"), deleted="gone")
-        assert stream.wait(60)
+        assert stream.wait(300)
 
     def drop(name: str, *lines: str) -> None:
         folder.mkdir(exist_ok=True)

@@ -19,7 +19,7 @@ EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64())])
 
 def stream_once(spark: SparkSession, table: Table, folder: Path) -> None:
     rows = read_stream_source(spark, str(folder / "in"), "csv", schema=EVENTS)
-    assert ingest_stream(table.ports, rows, str(folder / "checkpoint")).wait(60)
+    assert ingest_stream(table.ports, rows, str(folder / "checkpoint")).wait(300)
 
 
 def drop_file(folder: Path, name: str, numbers: range, at: str = "2013-01-01T00:00:00Z") -> None:

@@ -76,7 +76,7 @@ def test_a_session_shows_no_credential_on_the_command_line_of_its_jvm(tmp_path: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     argv = (tmp_path / "argv").read_text()
     assert "spark.executor.memory=1g" in argv

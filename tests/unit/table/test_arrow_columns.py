@@ -59,4 +59,4 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
 
 def test_an_append_and_a_checkpoint_need_no_pandas() -> None:
     """Arrow imports pandas at its first conversion of a Python value, so there is none."""
-    subprocess.run([sys.executable, "-c", APPEND], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", APPEND], check=True, timeout=240)
