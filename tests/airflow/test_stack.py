@@ -151,10 +151,13 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
     log = EventLog(ports.storage)
     table_id = log.load().table.table_id
     begun = len(attempts(log, PlanInflight))
-    plan(stack)
-    orphan = eventually(lambda: driver_of(stack), "a driver")
-    eventually(lambda: len(attempts(log, PlanInflight)) > begun or None, "an attempt in the log")
-    orphan.suspend()
+    newest = flights.table.snapshot().segments()[-1]
+    with HeldFile(flights.root / flights.name / newest.path) as held:  # no plan ends without it
+        plan(stack)
+        orphan = eventually(lambda: driver_of(stack), "a driver")
+        eventually(lambda: held.wanted or None, "a reader")
+        orphan.suspend()
+    assert len(attempts(log, PlanInflight)) == begun + 1
     submitter, task, supervisor = orphan.parents()[:3]
     assert submitter.name() == "java"
     for process in (supervisor, task):
