@@ -7,6 +7,7 @@ as it is now or as it was, by chance, and opens that. Nothing is really synced.
 
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -52,21 +53,30 @@ class Disk:
     """A folder, and what of it would survive a power cut.
 
     ``names`` are those that each folder had when it was synced, ``files`` the synced files; both
-    by inode, which a descriptor keeps from being given to another file.
+    by inode, which a descriptor keeps from being given to another one. Data files are synced by
+    threads: one sync or cut at a time.
     """
 
     place: Path
     names: dict[int, dict[str, int]] = field(default_factory=dict)
     files: dict[int, int] = field(default_factory=dict)
+    folders: list[int] = field(default_factory=list)
     synced: list[str] = field(default_factory=list)
     cut: Callable[[], None] = lambda: None
+    mutex: threading.Lock = field(default_factory=threading.Lock)
 
     def sync(self, fd: int) -> None:
         """Cut the power right before the sync takes effect, maybe; then note it."""
+        with self.mutex:
+            self._sync(fd)
+
+    def _sync(self, fd: int) -> None:
         self.cut()
         self.synced.append(os.path.relpath(Path(f"/proc/self/fd/{fd}").readlink(), self.place))
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
+            if found.st_ino not in self.names:
+                self.folders.append(os.open(f"/proc/self/fd/{fd}", os.O_RDONLY))
             self.names[found.st_ino] = {each.name: each.inode() for each in os.scandir(fd)}
         elif found.st_ino not in self.files:
             self.files[found.st_ino] = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
@@ -103,7 +113,7 @@ class Disk:
 
     def close(self) -> None:
         """Let go of the files."""
-        for fd in self.files.values():
+        for fd in (*self.files.values(), *self.folders):
             os.close(fd)
 
 
