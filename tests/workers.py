@@ -5,8 +5,6 @@
 2. Every other test is a unit of its own.
 3. Cheap suites start first, so that cheap failures show first; then the long units; then the short
    ones, so that all processes end at about the same time.
-4. Hypothesis draws before there are servers: their clients' threads use the global random state,
-   by which it would find that a test does not repeat.
 
 pytest-xdist has groups by mark (``--dist loadgroup``), but sets them through a private attribute of
 pytest that version 9.2 no longer reads. This scheduler needs the path alone.
