@@ -10,27 +10,32 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.tables.append_kind import Append
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.table import create_table
 from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
 from airflow_provider_segtable.testing.rooted import RootedFiles
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("carrier", pa.string())])
+APPEND = Append()
+FIRST_US = 1_356_998_400_000_000
 CARRIERS = ("UA", "AA", "B6", "DL", "EV", None)
 
 
 def batch(turn: int) -> pa.Table:
     """Return two rows of the first hours of 2013."""
-    first = 1_356_998_400_000_000 + turn * 1_000_000
+    first = FIRST_US + turn * 1_000_000
     times = pa.array([first, first + 3_600_000_000], SCHEMA.field("at").type)
     return pa.table({"at": times, "carrier": [CARRIERS[turn], "WN"]}, SCHEMA)
 
 
-def golden_table(number: int) -> TableContext:
+def golden_table(number: int, schema: pa.Schema = SCHEMA, kind: TableKind = APPEND) -> TableContext:
     """Create the empty table in memory, and return the context to write through."""
     clock = FakeClock()
     storage = MemoryStorage(clock=clock)
@@ -46,12 +51,12 @@ def golden_table(number: int) -> TableContext:
     definition = TableCreated(
         table_id=f"00000000-0000-0000-0000-{number:012}",
         name="golden",
-        schema=from_arrow(SCHEMA),
+        schema=from_arrow(schema),
         time_column="at",
         granularity=Granularity.HOUR,
         properties={"compaction.min_segments": "2"},
     )
-    create_table(context, definition)
+    create_table(context, of_kind(definition, kind))
     return context
 
 

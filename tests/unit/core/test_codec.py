@@ -66,6 +66,7 @@ from airflow_provider_segtable.testing.builders import (
     merged,
     minor_plan,
 )
+from tests.unit.core.keyed_actions import KEYED_ACTIONS
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "events"
 TWO = (first(0), first(1))
@@ -227,6 +228,7 @@ ACTIONS: tuple[Action, ...] = (
     ConsumerAdvanced(name="billing", version=3, before=1),
     ConsumerDropped(name="billing"),
     Cleaned(retained_from=9, ids=(), consumers={"billing": 4}),
+    *KEYED_ACTIONS,
 )
 
 

@@ -1,0 +1,106 @@
+"""A primary-key table of an older version stays readable: rows, log, checkpoint and footers."""
+
+import pytest
+
+from airflow_provider_segtable.core.log.codec import encode
+from airflow_provider_segtable.core.log.events import ConsumerAdvanced, PlanCompleted
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.data.keyed.keyed_files import (
+    described_roots,
+    own_root,
+)
+from airflow_provider_segtable.data.parquet.metadata.descriptor import (
+    KEY,
+    TABLE_KEY,
+    encode_definition,
+    encode_descriptor,
+    read_descriptor,
+)
+from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
+from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
+from airflow_provider_segtable.table.log.event_log import checkpoint_path, event_path
+from airflow_provider_segtable.table.table import Table
+from tests.golden.make_keyed import KIND, PLACE
+
+ROWS = [
+    # key, seq, text, seen, gate
+    (0, 8, "last", 3, "g3"),
+    (1, 3, "first", 3, "g3"),
+    (2, 6, "late", 5, "g5"),
+    (3, 6, "late", 5, "g5"),
+    (4, 6, "late", 5, "g5"),
+    (5, 4, "fourth", 1, "g1"),
+    (7, 4, "fourth", 1, "g1"),
+]
+
+
+@pytest.fixture
+def table() -> Table:
+    """The golden table."""
+    return Table.open(str(PLACE))
+
+
+def test_rows_are_read(table: Table) -> None:
+    """Each column has its newest value, whatever was merged, divided and written since."""
+    rows = table.scan(columns=["key", "seq", "text", "seen", "gate"]).to_arrow().to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == ROWS
+
+
+def test_events_and_checkpoint_agree(table: Table) -> None:
+    """Events are read and written byte for byte, and add up to what the checkpoint has."""
+    log, state = table.ports.log, table.state()
+    assert state == log.at(state.n)
+    assert list(violations(state)) == []
+    (n,) = log.checkpoints()
+    found = read_checkpoint(table.ports.storage.read(checkpoint_path(n)))
+    assert found == log.at(n)
+    assert {chunk.bucket for chunk in found.timeline.chunk_keys()} == {0, 1, 2}
+    events = [*log.events(0)]
+    for event in events:
+        assert encode(event) == table.ports.storage.read(event_path(event.n))
+    actions = [event.action for event in events]
+    assert [a.name for a in actions if isinstance(a, ConsumerAdvanced)] == ["billing"]
+    assert [len(a.late) for a in actions if isinstance(a, PlanCompleted) and a.late] == [2, 2]
+
+
+def test_the_layout_has_the_regions_of_the_log(table: Table) -> None:
+    """The hours that were divided anew have three buckets, others the table's two."""
+    layout = table.state().layout
+    numbers = [layout.buckets_at(hour * 3_600_000_000 + 1_356_998_400_000_000) for hour in range(3)]
+    assert numbers == [3, 3, KIND.buckets]
+
+
+def test_footers_describe_files_and_records(table: Table) -> None:
+    """Descriptor and definition are read and written byte for byte; roots name log files."""
+    files, state = table.ports.files, table.state()
+    logs = {s.file_id.partition for s in state.timeline.segments() if s.file_id.provisional}
+    merged = 0
+    for segment in (s for s in state.timeline.segments() if s.path):
+        with files.open(segment.path) as source:
+            entries = read_footer(source).metadata
+        assert entries[KEY] == encode_descriptor(read_descriptor(files, segment.path))
+        assert entries[TABLE_KEY] == encode_definition(first_state(table).table, state.base_version)
+        roots = described_roots(files, segment)
+        if roots is None:
+            assert own_root(segment).instant == segment.created
+        else:
+            merged += 1
+            assert {*roots.column("partition").to_pylist()} <= logs
+    assert merged == 12
+
+
+def first_state(table: Table) -> State:
+    """Return the table as it was created."""
+    return table.ports.log.at(0)
+
+
+def test_windows_are_read(table: Table) -> None:
+    """The consumer's window has the rows that changed since its position."""
+    changes = table.scan(consumer="billing", changes=True).to_arrow()
+    assert {*changes.column("_segtable_change").to_pylist()} == {
+        "update_before",
+        "update_after",
+        "delete",
+    }
+    assert {*changes.column("key").to_pylist()} == {0, 2, 3, 4, 6}
