@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pyroaring import BitMap
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.deletion import Vectors, checksums, paths
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
@@ -94,9 +95,11 @@ def _wrong(root: SegmentId, rows: int, given: Rows, sizes: Mapping[SegmentId, in
     bitmap = given.get(root, BitMap())
     wrong = []
     if len(bitmap) != rows:
-        wrong.append(f"it has {len(bitmap)} rows of {root}, the log has {rows}")
+        wrong.append(f"it has {counted(len(bitmap), 'row')} of {root}, the log has {rows}")
     if bitmap and bitmap.max() >= sizes.get(root, bitmap.max() + 1):
-        wrong.append(f"it has row {bitmap.max()} of {root}, which has {sizes[root]} rows")
+        wrong.append(
+            f"it has row {bitmap.max()} of {root}, which has {counted(sizes[root], 'row')}"
+        )
     return wrong
 
 

@@ -41,17 +41,19 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
         The chosen plans, best first, and a reason for everything skipped.
     """
     found = planner_context(state, policy, now)
+    largest_first = finders()[::-1]
     skipped: list[Skipped] = []
 
     def look(area: Area) -> list[Candidate]:
-        return candidates_in(looking_at(found, area.interval), skipped)
+        return candidates_in(looking_at(found, area.interval), largest_first, skipped)
 
     return choose((), policy, skipped, areas(found), look)
 
 
-def candidates_in(found: PlannerContext, skipped: list[Skipped]) -> list[Candidate]:
-    """Return the candidates of the context's interval; add reasons for the rest."""
-    largest_first = finders()[::-1]
+def candidates_in(
+    found: PlannerContext, largest_first: Sequence[Finder], skipped: list[Skipped]
+) -> list[Candidate]:
+    """Return the candidates of some kinds in the context's interval; add reasons for the rest."""
     due = [finder.in_interval(found, skipped) for finder in largest_first]
     draining = [one for some in due for one in some if isinstance(one, Draining)]
     ranked: list[Candidate] = []
@@ -60,7 +62,7 @@ def candidates_in(found: PlannerContext, skipped: list[Skipped]) -> list[Candida
         if drain is None:
             ranked += _of_chunk(found, chunk, largest_first, skipped)
         else:
-            skipped.append(Skipped(chunk=chunk, partitions=(), reason=drain.reason))
+            skipped.append(_waiting(drain, chunk))
     for some in reversed(due):
         ranked = _ranked([one for one in some if isinstance(one, Candidate)], ranked)
     return ranked
@@ -77,7 +79,7 @@ def _of_chunk(
         smaller: list[Candidate] = []
         for one in finder.in_chunk(found, chunk, skipped):
             if isinstance(one, Draining):
-                skipped.append(Skipped(chunk=chunk, partitions=(), reason=one.reason))
+                skipped.append(_waiting(one, chunk))
                 return ranked
             smaller.append(one)
         ranked = _placed(ranked, smaller)
@@ -125,6 +127,10 @@ def _covering(larger: Sequence[Candidate], one: Candidate) -> Candidate | None:
 
 def _before(larger: Candidate, smaller: Sequence[Candidate]) -> Candidate:
     return replace(larger, instead=tuple(smaller))
+
+
+def _waiting(one: Draining, chunk: ChunkKey) -> Skipped:
+    return Skipped(chunk=chunk, partitions=(), reason=one.reason, kind=one.kind)
 
 
 def _holding(draining: Sequence[Draining], chunk: ChunkKey) -> Draining | None:

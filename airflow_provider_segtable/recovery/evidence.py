@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
     InvalidInput,
@@ -240,7 +241,7 @@ def _read(ports: TableContext, path: str, known: Segment | None) -> Descriptors 
                 return None
             segment = described(source, footer)
             if segment.rows != footer.rows:
-                return f"it has {footer.rows} rows, its descriptor has {segment.rows}"
+                return f"it has {counted(footer.rows, 'row')}, its descriptor has {segment.rows}"
             merged = merged_roots(footer.metadata, segment)
             return Descriptors(segment, footer.metadata.get(TABLE_KEY, b""), merged)
     except (CorruptTable, NotFound) as error:

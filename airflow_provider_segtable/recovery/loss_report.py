@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
 from airflow_provider_segtable.core.recovery.version_claims import united
@@ -26,7 +27,7 @@ def lost_rows(state: State, found: Recovered) -> list[Doubt]:
                 Doubt(
                     reason=Reason.ROWS_LOST,
                     interval=piece,
-                    note=f"{fewer} rows are lost: no other file has them",
+                    note=f"lost: {counted(fewer, 'row')} that no other file has",
                     paths=tuple(sorted(gone)),
                     rows=fewer,
                 )

@@ -18,6 +18,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     AlreadyExists,
     CommitConflict,
@@ -251,7 +252,7 @@ def _event(
     new = tuple(segment for segment in whole if segment.id not in present - out)
     stays = present - out | {segment.id for segment in new}
     unwanted = (i for i in sorted(seen - stays) if _free(i, log.state))
-    what = "the log was torn" if log.damaged else f"{len(lost)} files were lost"
+    what = "the log was torn" if log.damaged else f"lost: {counted(len(lost), 'file')}"
     return TableRepaired(
         segments=new,
         lost=tuple(sorted(out)),
@@ -291,7 +292,7 @@ def repair(ports: TableContext, plan: RepairPlan) -> Repaired:
     """
     if plan.blocking:
         raise InvalidInput(
-            f"{ports.uri}: {len(plan.blocking)} doubts block the repair, resolve them first: "
+            f"{ports.uri}: the repair waits for {counted(len(plan.blocking), 'doubt')}: "
             f"{plan.blocking[0].note}"
         )
     plan.delete_recovery.keep(ports)

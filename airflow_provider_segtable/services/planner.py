@@ -16,6 +16,7 @@ read before the locks, so a worker that finishes in between is never considered 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.locks.lockbox import Generation, Lock
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
 from airflow_provider_segtable.core.log.state import State
@@ -207,7 +208,7 @@ def _hopeless(known: PlanState, state: State, policy: Policy) -> str | None:
     died = known.attempts - known.yields
     if died < policy.max_attempts:
         return None
-    return f"{died} workers died over it, the last was {known.author}"
+    return f"{counted(died, 'worker')} died over it, the last was {known.author}"
 
 
 def _stalled(state: State, held: Mapping[str, str]) -> tuple[PlanState, ...]:

@@ -21,12 +21,12 @@ from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, parse_instant
-from airflow_provider_segtable.planning.finders.major import plan_major
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.reasons import Planned
 from airflow_provider_segtable.testing.builders import DEFINITION, created
 from tests.examples import examples
 from tests.property.test_planning import History, Row
+from tests.unit.planning.one_kind import plan_of
 
 FIRST = parse_instant("2018-01-01")
 NEAR_EDGES = (0, 25, 27, 30, 55)
@@ -76,7 +76,7 @@ class Weeks(History):
 
     def checked(self) -> Planned:
         """Ask the planner, and check what it says."""
-        found = plan_major(self.state, self.policy, self.now)
+        found = plan_of(MajorPlan, self.state, self.policy, self.now)
         regions = sorted(plan.interval for plan in found.chosen)
         assert all(a.end <= b.start for a, b in pairwise(regions)), regions
         assert all(skipped.reason for skipped in found.skipped)

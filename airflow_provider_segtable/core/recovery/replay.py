@@ -377,7 +377,7 @@ class _Work:
             if not inside(s.shard.root_start, s.shard.root_end, spans)
         ]
         if bare:
-            note = f"a group of {bare[0].shard.group_size} has {len(bare)} files left in {chunk}"
+            note = f"{chunk} has {len(bare)} of {bare[0].shard.group_size} files of a group"
             self._doubt(Reason.ROWS_LOST, bare, note)
             self._save(chunk, bare)
         elif any(s.id.chunk == chunk for s in self.alive.values()):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
 from airflow_provider_segtable.core.tables.schema import Schema
 
@@ -226,8 +227,8 @@ class Merge:
 
     def __str__(self) -> str:
         """Return the request as the log records it."""
-        known = isinstance(self.source, GivenRows) and self.source.count is not None
-        what = f"merge {self.source} rows" if known else "merge"
+        rows = self.source.count if isinstance(self.source, GivenRows) else None
+        what = "merge" if rows is None else f"merge {counted(rows, 'row')}"
         by = ", ".join(self.keys) or self.on
         does = f"{self.matched.value} (set {_assigned(self.set)})" if self.set else self.matched
         return f"{what} on {by}: matched {does}, unmatched {self.unmatched.value}"

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     DELETE,
@@ -72,7 +73,7 @@ class RecordCheck:
         for name in self.rules.key:
             column = pa.concat_arrays(rows.column(name).chunks)
             if column.null_count:
-                yield "null-key", f"{column.null_count} rows have no {name}"
+                yield "null-key", f"{counted(column.null_count, 'row')} without {name}"
             codes.append(column_codes(column, column.slice(0, 0)))
         order = composed(codes).rows
         if (order[1:] < order[:-1]).any():

@@ -25,16 +25,15 @@ from math import ceil
 from typing import ClassVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.core.time.layout import Cut
 from airflow_provider_segtable.planning.finders.finder import Finder
-from airflow_provider_segtable.planning.planner_context import PlannerContext, look_at_table
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF, Policy
+from airflow_provider_segtable.planning.planner_context import PlannerContext
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF
 from airflow_provider_segtable.planning.ranking.regions import (
     changes_cut,
     closed_regions,
@@ -45,10 +44,9 @@ from airflow_provider_segtable.planning.ranking.regions import (
 from airflow_provider_segtable.planning.ranking.selection import (
     Candidate,
     Draining,
-    choose,
     skipped_plan,
 )
-from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
+from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,30 +55,6 @@ class Need:
 
     why: str
     segments: tuple[Segment, ...]
-
-
-def plan_major(state: State, policy: Policy, now: Instant) -> Planned:
-    """Plan major compactions of a table.
-
-    Args:
-        state: the table at one version.
-        policy: the conditions for a compaction.
-        now: the wall clock, for ages.
-
-    Returns:
-        The chosen plans, best first, and a reason for every region that is worth replacing but
-        was not chosen.
-    """
-    found = look_at_table(state, policy, now)
-    skipped: list[Skipped] = []
-    due = major_due(found, skipped)
-    for one in due:
-        if isinstance(one, Draining):
-            chunk = ChunkKey(one.interval, state.base_version)
-            skipped.append(
-                Skipped(chunk=chunk, partitions=(), reason=one.reason, kind=MajorPlan.kind)
-            )
-    return choose((one for one in due if isinstance(one, Candidate)), policy, skipped)
 
 
 def major_due(found: PlannerContext, skipped: list[Skipped]) -> tuple[Candidate | Draining, ...]:

@@ -25,7 +25,6 @@ from typing import ClassVar
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import SegmentsRefused
-from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import Plan, plan_id
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
@@ -38,35 +37,13 @@ from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
     group_size,
-    look_at_table,
     members,
     run_size,
     skip,
 )
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
-from airflow_provider_segtable.planning.ranking.selection import Candidate, choose
-from airflow_provider_segtable.planning.reasons import Planned, Skipped
-
-
-def plan_minor(state: State, policy: Policy, now: Instant) -> Planned:
-    """Plan minor compactions of a table.
-
-    Args:
-        state: the table at one version.
-        policy: the conditions for a compaction.
-        now: the wall clock, for ages.
-
-    Returns:
-        The chosen plans, best first, and a reason for everything skipped.
-    """
-    found = look_at_table(state, policy, now)
-    skipped: list[Skipped] = []
-    candidates = [
-        candidate
-        for chunk in found.open_chunks(skipped)
-        for candidate in minor_candidates(found, chunk, skipped)
-    ]
-    return choose(candidates, policy, skipped)
+from airflow_provider_segtable.planning.ranking.selection import Candidate
+from airflow_provider_segtable.planning.reasons import Skipped
 
 
 def minor_candidates(

@@ -31,40 +31,19 @@ from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan, 
 from airflow_provider_segtable.core.segments.chunks.chunk_summary import ChunkSummary
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.segments.timeline import Group
-from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.finders.finder import Finder, open_among
 from airflow_provider_segtable.planning.planner_context import (
     PlannerContext,
     Run,
     group_size,
-    look_at_table,
     members,
     run_size,
     skip,
 )
-from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF, Policy
-from airflow_provider_segtable.planning.ranking.selection import Candidate, Draining, choose
-from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Reason, Skipped
-
-
-def plan_semi_major(state: State, policy: Policy, now: Instant) -> Planned:
-    """Plan semi-major compactions of a table.
-
-    Args:
-        state: the table at one version.
-        policy: the conditions for a compaction.
-        now: the wall clock, for ages.
-
-    Returns:
-        The chosen plans, best first, and a reason for every unsorted chunk that was not chosen.
-    """
-    found = look_at_table(state, policy, now)
-    skipped: list[Skipped] = []
-    due = [semi_major_due(found, chunk, skipped) for chunk in found.open_chunks(skipped)]
-    for one in due:
-        if isinstance(one, Draining):
-            skipped.append(Skipped(chunk=_at(state, one), partitions=(), reason=one.reason))
-    return choose((one for one in due if isinstance(one, Candidate)), policy, skipped)
+from airflow_provider_segtable.planning.properties.policy import MINUTE_US, OFF
+from airflow_provider_segtable.planning.ranking.selection import Candidate, Draining
+from airflow_provider_segtable.planning.reasons import Obstacle, Reason, Skipped
 
 
 def semi_major_due(
@@ -205,10 +184,6 @@ def sorting(found: PlannerContext, chunk: ChunkKey, run: Run, why: str) -> Candi
     tidied = unsorted(segments, order) + found.deleted.bytes_of(segments)
     gain = max(0, len(inputs) - about) + tidied / found.policy.target_size
     return Candidate(plan=plan, gain=gain)
-
-
-def _at(state: State, draining: Draining) -> ChunkKey:
-    return state.timeline.visible_chunks(draining.interval)[0]
 
 
 class SemiMajorFinder(Finder):

@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.plans.kinds import kinds, smallest
 from airflow_provider_segtable.core.plans.plan_state import PlanState, PlanStatus
 from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
 from airflow_provider_segtable.core.segments.segment import ChunkKey
-from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.core.time.interval import Instant, Interval, iso
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Obstacle, Planned, Skipped
 
@@ -250,29 +250,34 @@ def _stuck(seen: Observed) -> Iterator[Finding]:
 
 
 def _limits(seen: Observed) -> Iterator[Finding]:
+    """Yield one finding for a time chunk, by its worst bucket: one command renews all of them."""
     renewing = next(kind.kind for kind in kinds() if kind.starts_version)
+    near: dict[Interval, list[tuple[float, ChunkKey, str]]] = {}
     for chunk in seen.state.timeline.visible_chunks():
-        used = {
-            f"{generation.value}-generation ids": (
-                seen.state.id_space(chunk, generation).next - generation.ids(chunk).start,
-                len(generation.ids(chunk)),
-            )
-            for generation in Generation
-        }
-        groups = seen.state.timeline.visible_groups(chunk)
-        minors = (group.key.minor_version for group in groups)
-        used["minor versions"] = (max(minors, default=0), chunk.numbering.minor_versions)
-        for what, (count, most) in used.items():
+        for what, count, most in _used(seen.state, chunk):
             if count >= NEARLY * most:
-                yield Finding(
-                    code="limit-near",
-                    severity=Severity.CRITICAL,
-                    where=str(chunk),
-                    what=f"{count} of {most} {what} are used",
-                    why="at the limit appends and compactions of this chunk are refused",
-                    do=f"segtable compact {seen.table} --kind {renewing} "
-                    f"--interval {chunk.interval}",
-                )
+                told = f"{count:,} of {most:,} {what} are used"
+                near.setdefault(chunk.interval, []).append((count / most, chunk, told))
+    for interval, found in near.items():
+        _, worst, told = max(found)
+        yield Finding(
+            code="limit-near",
+            severity=Severity.CRITICAL,
+            where=str(worst),
+            what=told,
+            why="at the limit appends and compactions of this chunk are refused",
+            do=f"segtable compact {seen.table} --kind {renewing} --interval {interval}",
+        )
+
+
+def _used(state: State, chunk: ChunkKey) -> Iterator[tuple[str, int, int]]:
+    """Yield what a chunk has a limited number of: its name, how many are used, and the limit."""
+    for generation in Generation:
+        ids = generation.ids(chunk)
+        used = state.id_space(chunk, generation).next - ids.start
+        yield f"{generation.value}-generation ids", used, len(ids)
+    minors = (group.key.minor_version for group in state.timeline.visible_groups(chunk))
+    yield "minor versions", max(minors, default=0), chunk.numbering.minor_versions
 
 
 def _checkpoint(seen: Observed, bounds: Bounds) -> Iterator[Finding]:

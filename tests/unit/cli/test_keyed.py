@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_segtable.planning.findings import health_findings
 from tests.unit.cli.conftest import Run
 
 Facts = Callable[..., Any]
@@ -203,3 +204,26 @@ def test_the_planner_compacts_what_pays(facts: Facts) -> None:
     groups = facts("table", "describe", "t")["file_groups"]
     assert (groups["buckets"], groups["read_amplification"]) == (2, 1.0)
     assert texts(facts) == dict.fromkeys(range(4), "at 3")
+
+
+@pytest.mark.parametrize("granularity", ["all", "day"])
+def test_the_doctor_knows_how_to_renew_used_up_ids(
+    facts: Facts, run: Run, monkeypatch: pytest.MonkeyPatch, granularity: str
+) -> None:
+    """The command that ``limit-near`` names starts a version with ids of its own."""
+    monkeypatch.setattr(health_findings, "NEARLY", 3 / 2**30)
+    facts("table", "create", "t", *ORDERS, "--granularity", granularity)
+    for seq in range(4):
+        facts("ingest", "t", lines("a.jsonl", *(whole(key, seq, f"{seq}") for key in range(9))))
+    found = [f for f in doctored(run) if f["code"] == "limit-near"]
+    assert len(found) == 1
+    assert found[0]["what"].startswith("4 of 1,073,741,824 first-generation ids")
+    assert run(*found[0]["do"].split()[1:]).exit_code == 0
+    assert not [f for f in doctored(run) if f["code"] == "limit-near"]
+    assert texts(facts) == dict.fromkeys(range(9), "3")
+
+
+def doctored(run: Run) -> list[dict[str, Any]]:
+    """Return what the doctor finds."""
+    findings: list[dict[str, Any]] = json.loads(run("doctor", "t", "--json").stdout)["findings"]
+    return findings

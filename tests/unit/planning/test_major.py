@@ -24,7 +24,6 @@ from airflow_provider_segtable.core.time.interval import (
     parse_instant,
 )
 from airflow_provider_segtable.core.time.layout import GranularityOverride
-from airflow_provider_segtable.planning.finders.major import plan_major
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import (
@@ -36,6 +35,7 @@ from airflow_provider_segtable.testing.builders import (
     created,
     first,
 )
+from tests.unit.planning.one_kind import plan_of
 from tests.unit.planning.test_minor import partitions, reasons, sized, table
 
 POLICY = Policy(target_size=1000, min_segments=4)
@@ -67,7 +67,7 @@ def rolled(*segments: Segment) -> State:
 
 
 def only(state: State, policy: Policy = POLICY, now: int = COLD) -> Plan:
-    (plan,) = plan_major(state, policy, now).chosen
+    (plan,) = plan_of(MajorPlan, state, policy, now).chosen
     return plan
 
 
@@ -84,11 +84,11 @@ def test_a_cold_chunk_of_small_segments_is_replaced() -> None:
 def test_only_cold_chunks_are_replaced() -> None:
     """Neither what ended nor what was written a short while ago; the reason says which."""
     state = table(*sized(300, 300, 300))
-    early = plan_major(state, POLICY, BASE + 60 * MINUTE_US)
+    early = plan_of(MajorPlan, state, POLICY, BASE + 60 * MINUTE_US)
     assert early.chosen == ()
     assert "not cold: 60 min since that was written, of 1440" in reasons(early)
     hot = ChunkKey(Interval.parse("2026-01-01/2026-02-01"), BASE)
-    running = plan_major(table(*sized(300, 300, 300, chunk=hot)), POLICY, COLD)
+    running = plan_of(MajorPlan, table(*sized(300, 300, 300, chunk=hot)), POLICY, COLD)
     assert running.chosen == ()
     assert "not cold: not over yet, of 1440" in reasons(running)
 
@@ -104,7 +104,7 @@ def test_only_cold_chunks_are_replaced() -> None:
 )
 def test_nothing_to_gain_is_not_mentioned(segments: tuple[Segment, ...]) -> None:
     """Well-sized chunks, and what a major compaction made, however that came out, are left."""
-    planned = plan_major(table(*segments), POLICY, COLD)
+    planned = plan_of(MajorPlan, table(*segments), POLICY, COLD)
     assert (planned.chosen, planned.skipped) == ((), ())
 
 
@@ -117,13 +117,13 @@ def test_rollup_is_made_perfect_once() -> None:
     """Whatever shows besides the core set of the newest version may hold rows of its groups."""
     assert "2 of 2 are not rolled up perfectly" in only(rolled(*sized(900, 900))).reason
     assert "1 of 2 are not rolled up perfectly" in only(rolled(*core(900), late(1, 1))).reason
-    assert plan_major(rolled(*core(900, 900)), POLICY, COLD).chosen == ()
+    assert plan_of(MajorPlan, rolled(*core(900, 900)), POLICY, COLD).chosen == ()
 
 
 def test_a_late_row_waits_before_it_is_rolled_up() -> None:
     """The clock starts with what there is to tidy, so a chunk is replaced once a day at most."""
     state = rolled(*core(900), replace(late(1, 1), created=COLD))
-    planned = plan_major(state, POLICY, COLD + 10 * MINUTE_US)
+    planned = plan_of(MajorPlan, state, POLICY, COLD + 10 * MINUTE_US)
     assert planned.chosen == ()
     assert "10 min since that was written" in reasons(planned)
     assert only(state, now=COLD + 1440 * MINUTE_US)
@@ -135,7 +135,7 @@ def test_a_little_disorder_is_enough_in_a_cold_chunk() -> None:
     sorted_ = tuple(replace(s, clustering="carrier") for s in sized(900, 900, 900))
     plan = only(table(*sorted_, first(3, size=900)), policy)
     assert (plan.clustering, "25 % are not sorted by carrier" in plan.reason) == ("carrier", True)
-    assert plan_major(table(*sorted_), policy, COLD).chosen == ()
+    assert plan_of(MajorPlan, table(*sorted_), policy, COLD).chosen == ()
 
 
 def hourly(*hours: int) -> State:
@@ -151,7 +151,7 @@ def hourly(*hours: int) -> State:
 def test_hours_are_cut_into_days_together() -> None:
     """Chunks of one day make one plan over the whole day; another day makes another."""
     policy = replace(POLICY, major_granularity="day")
-    plans = plan_major(hourly(0, 1, 23, 24), policy, COLD).chosen
+    plans = plan_of(MajorPlan, hourly(0, 1, 23, 24), policy, COLD).chosen
     found = [(p.region, p.granularity, len(p.inputs)) for p in plans]
     assert sorted(found, key=str) == [
         (Interval(JANUARY.start, JANUARY.start + DAY_US), Granularity.DAY, 3),
@@ -182,7 +182,7 @@ def weekly(*late: int) -> State:
 def test_a_week_that_sticks_into_a_month_is_planned_with_it() -> None:
     """January is cut as wanted, so it alone takes no region; the week at its end takes it along."""
     policy = replace(POLICY, major_granularity="month")
-    assert plan_major(weekly(), policy, COLD).chosen == ()
+    assert plan_of(MajorPlan, weekly(), policy, COLD).chosen == ()
     plan = only(weekly(900), policy)
     assert plan.region == Interval(JANUARY_18.start, FEBRUARY_18.end)
     assert (plan.granularity, len(plan.inputs), plan.outputs) == (Granularity.MONTH, 2, 2)
@@ -199,7 +199,7 @@ def test_chunks_that_cross_are_cut_as_the_zone_is() -> None:
 def test_a_region_over_the_budget_of_plans_has_its_own_reason() -> None:
     """The reason is given for the whole region, not for its first chunk."""
     policy = replace(POLICY, major_granularity="day", max_plans=1)
-    planned = plan_major(hourly(0, 5, 24, 30), policy, COLD)
+    planned = plan_of(MajorPlan, hourly(0, 5, 24, 30), policy, COLD)
     (left,) = planned.skipped
     (chosen,) = planned.chosen
     assert not left.chunk.interval.overlaps(chosen.interval)
@@ -209,7 +209,7 @@ def test_a_region_over_the_budget_of_plans_has_its_own_reason() -> None:
 def test_what_is_cut_so_already_stays() -> None:
     """The granularity is given only where it changes something."""
     policy = replace(POLICY, major_granularity="month")
-    assert plan_major(table(*sized(900, 900)), policy, COLD).chosen == ()
+    assert plan_of(MajorPlan, table(*sized(900, 900)), policy, COLD).chosen == ()
     assert only(table(*sized(90, 90, 90)), policy).granularity is None
 
 
@@ -263,7 +263,7 @@ def test_the_larger_one_goes_first_if_there_is_room() -> None:
 def test_the_hot_end_is_not_replaced() -> None:
     """Major compaction leaves alone, by reason, what reaches into the time of the skip offset."""
     policy = replace(POLICY, skip_offset_minutes=1440)
-    planned = plan_major(table(*sized(300, 300, 300)), policy, COLD)
+    planned = plan_of(MajorPlan, table(*sized(300, 300, 300)), policy, COLD)
     assert planned.chosen == ()
     assert "3 are small, but ends less than 1440 min before the latest event time" in reasons(
         planned
@@ -272,7 +272,7 @@ def test_the_hot_end_is_not_replaced() -> None:
 
 def test_off_means_off() -> None:
     """Switched off, nothing is planned and nothing needs a reason."""
-    planned = plan_major(table(*sized(9, 9, 9)), replace(POLICY, major="off"), COLD)
+    planned = plan_of(MajorPlan, table(*sized(9, 9, 9)), replace(POLICY, major="off"), COLD)
     assert (planned.chosen, planned.skipped) == ((), ())
 
 
@@ -286,4 +286,4 @@ def test_ids_tell_purposes_apart() -> None:
     ]
     assert len({only(state, policy).id for policy in policies}) == 3
     assert only(state).id.startswith("major-20130101-")
-    assert partitions(plan_major(state, POLICY, COLD)) == [[0, 1, 2]]
+    assert partitions(plan_of(MajorPlan, state, POLICY, COLD)) == [[0, 1, 2]]

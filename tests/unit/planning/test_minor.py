@@ -7,10 +7,10 @@ import pytest
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import Appended, PlanAborted, PlanRequested, Voided
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.segments.chunks.packed_chunk import PackedChunk
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
-from airflow_provider_segtable.planning.finders.minor import plan_minor
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.ranking import selection
 from airflow_provider_segtable.planning.reasons import Planned
@@ -18,6 +18,7 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.checkpoint_chunks import CheckpointChunks
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first
+from tests.unit.planning.one_kind import plan_of
 
 POLICY = Policy(target_size=1000, min_segments=4)
 NOW = BASE + MINUTE_US
@@ -41,7 +42,7 @@ def reasons(planned: Planned) -> str:
 
 def test_enough_small_neighbours_are_joined() -> None:
     """Four adjacent small segments make one plan with a reason people can read."""
-    planned = plan_minor(table(*sized(10, 10, 10, 10)), POLICY, NOW)
+    planned = plan_of(MinorPlan, table(*sized(10, 10, 10, 10)), POLICY, NOW)
     assert partitions(planned) == [[0, 1, 2, 3]]
     assert planned.chosen[0].reason == ("4 small segments of 10 B -> 1 of 40 B: at least 4 of them")
 
@@ -49,56 +50,56 @@ def test_enough_small_neighbours_are_joined() -> None:
 def test_too_few_wait_until_they_are_old() -> None:
     """Three small segments wait, and say for what; after an hour they are joined."""
     state = table(*sized(10, 10, 10))
-    waiting = plan_minor(state, POLICY, NOW)
+    waiting = plan_of(MinorPlan, state, POLICY, NOW)
     assert partitions(waiting) == []
     assert "only 3 adjacent small segments of 4, oldest 1 min of 60" in reasons(waiting)
-    assert partitions(plan_minor(state, POLICY, BASE + 60 * MINUTE_US)) == [[0, 1, 2]]
+    assert partitions(plan_of(MinorPlan, state, POLICY, BASE + 60 * MINUTE_US)) == [[0, 1, 2]]
 
 
 def test_few_that_fill_an_output_are_joined() -> None:
     """Two segments of half the target each need no third."""
-    assert partitions(plan_minor(table(*sized(500, 500)), POLICY, NOW)) == [[0, 1]]
+    assert partitions(plan_of(MinorPlan, table(*sized(500, 500)), POLICY, NOW)) == [[0, 1]]
 
 
 def test_large_segments_split_runs() -> None:
     """A large segment is left alone and its neighbours are not joined across it."""
-    planned = plan_minor(table(*sized(300, 300, 300, 900, 300, 300, 300)), POLICY, NOW)
+    planned = plan_of(MinorPlan, table(*sized(300, 300, 300, 900, 300, 300, 300)), POLICY, NOW)
     assert sorted(partitions(planned)) == [[0, 1, 2], [4, 5, 6]]
     assert "large enough: 900 B, 90 % of the target" in reasons(planned)
 
 
 def test_outputs_stay_near_the_target() -> None:
     """A long run is cut into batches that fill one output each, none oversized."""
-    planned = plan_minor(table(*sized(*[100] * 40)), POLICY, NOW)
+    planned = plan_of(MinorPlan, table(*sized(*[100] * 40)), POLICY, NOW)
     assert {sum(100 for _ in inputs) for inputs in partitions(planned)} == {1000}
     assert len(planned.chosen) == 4
 
 
 def test_few_new_rows_never_rewrite_a_large_neighbour() -> None:
     """Size tiers: a group over four times the rest of its batch is left out."""
-    planned = plan_minor(table(*sized(600, 5, 5, 5, 5)), POLICY, NOW)
+    planned = plan_of(MinorPlan, table(*sized(600, 5, 5, 5, 5)), POLICY, NOW)
     assert partitions(planned) == [[1, 2, 3, 4]]
 
 
 def test_holes_separate_and_voids_do_not() -> None:
     """An allocated id may still be published, so its neighbours are not adjacent."""
     four = tuple(first(p, size=10) for p in (0, 1, 3, 4))
-    assert partitions(plan_minor(table(*four), POLICY, NOW)) == []
+    assert partitions(plan_of(MinorPlan, table(*four), POLICY, NOW)) == []
     voided = after(table(*four), Voided(ids=(CHUNK.segment(2),), reason="dead"))
-    assert partitions(plan_minor(voided, POLICY, NOW)) == [[0, 1, 3, 4]]
+    assert partitions(plan_of(MinorPlan, voided, POLICY, NOW)) == [[0, 1, 3, 4]]
 
 
 def test_claimed_and_resting_inputs_are_left_alone() -> None:
     """Inputs of a pending plan are claimed; those of an aborted one rest, then come back."""
     state = table(*sized(10, 10, 10, 10))
-    plan = plan_minor(state, POLICY, NOW).chosen[0]
+    plan = plan_of(MinorPlan, state, POLICY, NOW).chosen[0]
     pending = after(state, PlanRequested(plan=plan))
-    again = plan_minor(pending, POLICY, NOW)
+    again = plan_of(MinorPlan, pending, POLICY, NOW)
     assert again.chosen == ()
     assert f"claimed by pending plan {plan.id}" in reasons(again)
     aborted = after(pending, PlanAborted(plan_id=plan.id, attempt=None, reason="5 workers died"))
-    assert "rests 60 min" in reasons(plan_minor(aborted, POLICY, NOW))
-    later = plan_minor(aborted, POLICY, NOW + 61 * MINUTE_US)
+    assert "rests 60 min" in reasons(plan_of(MinorPlan, aborted, POLICY, NOW))
+    later = plan_of(MinorPlan, aborted, POLICY, NOW + 61 * MINUTE_US)
     assert later.chosen[0].id == plan.id
 
 
@@ -107,7 +108,7 @@ def test_budget_takes_the_best_first() -> None:
     february = ChunkKey(Interval.parse("2013-02-01/2013-03-01"), CHUNK.version)
     state = table(*sized(400, 400), *sized(10, 10, 10, 10, chunk=february))
     policy = Policy(target_size=1000, min_segments=4, max_plans=1)
-    planned = plan_minor(state, policy, NOW)
+    planned = plan_of(MinorPlan, state, policy, NOW)
     assert [plan.chunk for plan in planned.chosen] == [february]
     assert "over the budget of 1 plan a run" in reasons(planned)
 
@@ -118,7 +119,7 @@ def test_hot_chunks_can_be_skipped() -> None:
         target_size=1000, min_segments=4, skip_offset_minutes=10, skip_offset_from="now"
     )
     just_ended = CHUNK.interval.end + 5 * MINUTE_US
-    planned = plan_minor(table(*sized(10, 10, 10, 10)), policy, just_ended)
+    planned = plan_of(MinorPlan, table(*sized(10, 10, 10, 10)), policy, just_ended)
     assert planned.chosen == ()
     assert "ends less than 10 min before now" in reasons(planned)
 
@@ -142,13 +143,13 @@ def test_without_an_offset_the_running_chunk_is_compacted() -> None:
     """An offset of none leaves nothing alone, also not a chunk that is not over yet."""
     running = CHUNK.interval.start + 2 * DAY_US
     segments = (replace(s, created=running) for s in sized(*[10] * 12))
-    assert len(plan_minor(table(*segments), POLICY, running).chosen) == 1
+    assert len(plan_of(MinorPlan, table(*segments), POLICY, running).chosen) == 1
 
 
 def test_equal_states_give_equal_plans() -> None:
     """Planning is a function: the same state plans the same, ids included."""
     state = table(*sized(*[100] * 12))
-    assert plan_minor(state, POLICY, NOW) == plan_minor(state, POLICY, NOW)
+    assert plan_of(MinorPlan, state, POLICY, NOW) == plan_of(MinorPlan, state, POLICY, NOW)
 
 
 def test_policy_is_read_from_properties() -> None:

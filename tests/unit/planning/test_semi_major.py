@@ -16,10 +16,10 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import Segment, tombstone
-from airflow_provider_segtable.planning.finders.semi_major import plan_semi_major
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.testing.builders import BASE, CHUNK, after, created, first, merged
+from tests.unit.planning.one_kind import plan_of
 from tests.unit.planning.test_minor import partitions, reasons, sized, table
 
 POLICY = Policy(target_size=1000, min_segments=4, clustering="carrier", major="off")
@@ -32,7 +32,7 @@ def ordered(*segments: Segment, clustering: str = "carrier") -> tuple[Segment, .
 
 def completed(state: State, policy: Policy = POLICY) -> State:
     """Carry out the one plan of a state, into one sorted segment."""
-    (plan,) = plan_semi_major(state, policy, NOW).chosen
+    (plan,) = plan_of(SemiMajorPlan, state, policy, NOW).chosen
     inputs = [s for i in plan.inputs if (s := state.timeline.get(i))]
     made = merged(32768, inputs)
     made = replace(made, clustering=plan.clustering, lineage=())
@@ -45,7 +45,7 @@ def completed(state: State, policy: Policy = POLICY) -> State:
 
 def test_a_chunk_is_sorted_whole() -> None:
     """All groups become inputs, ids are allocated twice over, and the reason says why."""
-    planned = plan_semi_major(table(*sized(900, 900, 700)), POLICY, NOW)
+    planned = plan_of(SemiMajorPlan, table(*sized(900, 900, 700)), POLICY, NOW)
     (plan,) = planned.chosen
     assert (plan.kind, plan.clustering) == (SemiMajorPlan.kind, "carrier")
     assert (plan.root_start, plan.root_end, plan.outputs) == (0, 3, 8)
@@ -64,7 +64,7 @@ def test_what_does_not_pay_says_why(
     policy: Policy, segments: tuple[Segment, ...], words: str
 ) -> None:
     """Share, amount and budget each have their own words."""
-    planned = plan_semi_major(table(*segments), policy, NOW)
+    planned = plan_of(SemiMajorPlan, table(*segments), policy, NOW)
     assert planned.chosen == ()
     assert words in reasons(planned)
     assert {skipped.kind for skipped in planned.skipped} == {SemiMajorPlan.kind}
@@ -75,34 +75,36 @@ def test_what_does_not_pay_says_why(
 )
 def test_off_means_off(policy: Policy) -> None:
     """Without an order, or switched off, nothing is planned and nothing needs a reason."""
-    planned = plan_semi_major(table(*sized(900, 900, 900, 900)), policy, NOW)
+    planned = plan_of(SemiMajorPlan, table(*sized(900, 900, 900, 900)), policy, NOW)
     assert (planned.chosen, planned.skipped) == ((), ())
 
 
 def test_enough_segments_are_enough() -> None:
     """Many small segments are worth sorting although they fill no output."""
-    assert partitions(plan_semi_major(table(*sized(9, 9, 9, 9)), POLICY, NOW)) == [[0, 1, 2, 3]]
+    assert partitions(plan_of(SemiMajorPlan, table(*sized(9, 9, 9, 9)), POLICY, NOW)) == [
+        [0, 1, 2, 3]
+    ]
 
 
 def test_a_living_writer_does_not_block() -> None:
     """Across a hole the longest run of neighbours is taken; the others say what they wait for."""
     state = table(*(first(p, size=300) for p in (0, 2, 3, 4, 5, 7)))
-    planned = plan_semi_major(state, POLICY, NOW)
+    planned = plan_of(SemiMajorPlan, state, POLICY, NOW)
     assert partitions(planned) == [[2, 3, 4, 5]]
     assert "not next to the larger run of partitions [2, 6): a writer may" in reasons(planned)
     voided = after(state, Voided(ids=(CHUNK.segment(1), CHUNK.segment(6)), reason="dead"))
-    assert partitions(plan_semi_major(voided, POLICY, NOW)) == [[0, 2, 3, 4, 5, 7]]
+    assert partitions(plan_of(SemiMajorPlan, voided, POLICY, NOW)) == [[0, 2, 3, 4, 5, 7]]
 
 
 def test_not_again_at_once() -> None:
     """A chunk is sorted at most once in the interval, however much is appended."""
     state = completed(table(*sized(300, 300, 300, 300)))
-    assert plan_semi_major(state, POLICY, NOW).skipped == ()
+    assert plan_of(SemiMajorPlan, state, POLICY, NOW).skipped == ()
     state = after(state, Appended(segments=tuple(first(p, size=900) for p in range(4, 8))))
-    soon = plan_semi_major(state, POLICY, state.time + 10 * MINUTE_US)
+    soon = plan_of(SemiMajorPlan, state, POLICY, state.time + 10 * MINUTE_US)
     assert soon.chosen == ()
     assert "sorted 10 min ago, of 60" in reasons(soon)
-    later = plan_semi_major(state, POLICY, state.time + 61 * MINUTE_US)
+    later = plan_of(SemiMajorPlan, state, POLICY, state.time + 61 * MINUTE_US)
     assert partitions(later) == [[32768, 4, 5, 6, 7]]
 
 

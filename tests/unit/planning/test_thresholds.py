@@ -8,13 +8,14 @@ from airflow_provider_segtable.core.deletes.deletion import Deletion
 from airflow_provider_segtable.core.log.events import PlanRequested
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
+from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard
 from airflow_provider_segtable.core.time.interval import DAY_US, Granularity
-from airflow_provider_segtable.planning.finders.major import MajorFinder, plan_major
-from airflow_provider_segtable.planning.finders.minor import minor_candidates, plan_minor
-from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinder, plan_semi_major
+from airflow_provider_segtable.planning.finders.major import MajorFinder
+from airflow_provider_segtable.planning.finders.minor import minor_candidates
+from airflow_provider_segtable.planning.finders.semi_major import SemiMajorFinder
 from airflow_provider_segtable.planning.planner_context import look_at_table
 from airflow_provider_segtable.planning.properties.policy import MIB, MINUTE_US, Policy
 from airflow_provider_segtable.planning.ranking.selection import Candidate
@@ -29,6 +30,7 @@ from airflow_provider_segtable.testing.builders import (
     major_plan,
     minor_plan,
 )
+from tests.unit.planning.one_kind import plan_of
 from tests.unit.planning.test_major import COLD, late
 from tests.unit.planning.test_minor import partitions, reasons, sized, table
 from tests.unit.planning.test_semi_major import ordered
@@ -58,7 +60,7 @@ NOW = BASE + MINUTE_US
 )
 def test_minor_compaction_joins(sizes: tuple[int, ...], expected: list[list[int]]) -> None:
     """Small neighbours, of like size, that are enough or fill an output."""
-    assert sorted(partitions(plan_minor(table(*sized(*sizes)), POLICY, NOW))) == expected
+    assert sorted(partitions(plan_of(MinorPlan, table(*sized(*sizes)), POLICY, NOW))) == expected
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_minor_compaction_joins(sizes: tuple[int, ...], expected: list[list[int]
 def test_batches_fill_one_output(sizes: tuple[int, ...], expected: list[list[int]]) -> None:
     """A batch is full at the target size, and never above the largest output."""
     policy = replace(POLICY, min_segments=3)
-    found = sorted(partitions(plan_minor(table(*sized(*sizes)), policy, NOW)))
+    found = sorted(partitions(plan_of(MinorPlan, table(*sized(*sizes)), policy, NOW)))
     assert found == expected
     for inputs in found:
         assert sum(sizes[p] for p in inputs) <= policy.largest_output
@@ -84,24 +86,24 @@ def test_batches_fill_one_output(sizes: tuple[int, ...], expected: list[list[int
 def test_an_output_may_be_exactly_the_largest() -> None:
     """Nine hundred and nine hundred are 1.8 times the target; one byte more is not taken."""
     policy = replace(POLICY, small_below=0.95, target_size=1000, min_segments=2)
-    assert partitions(plan_minor(table(*sized(900, 900)), policy, NOW)) == [[0, 1]]
-    assert partitions(plan_minor(table(*sized(900, 901)), policy, NOW)) == []
+    assert partitions(plan_of(MinorPlan, table(*sized(900, 900)), policy, NOW)) == [[0, 1]]
+    assert partitions(plan_of(MinorPlan, table(*sized(900, 901)), policy, NOW)) == []
 
 
 def test_the_oldest_segment_decides_the_age() -> None:
     """At exactly max_age_minutes it is old enough."""
     young = first(1, size=10, created=BASE + 30 * MINUTE_US)
     state = table(first(0, size=10), young)
-    assert plan_minor(state, POLICY, BASE + 60 * MINUTE_US - 1).chosen == ()
-    (plan,) = plan_minor(state, POLICY, BASE + 60 * MINUTE_US).chosen
+    assert plan_of(MinorPlan, state, POLICY, BASE + 60 * MINUTE_US - 1).chosen == ()
+    (plan,) = plan_of(MinorPlan, state, POLICY, BASE + 60 * MINUTE_US).chosen
     assert plan.reason.endswith("the oldest is 60 min old")
     assert (plan.rows, plan.size) == (20, 20)
 
 
 def test_a_pair_of_unlike_size_is_left_alone() -> None:
     """However old it is; of four times the size it is joined."""
-    assert partitions(plan_minor(table(*sized(40, 10)), POLICY, COLD)) == [[0, 1]]
-    assert partitions(plan_minor(table(*sized(41, 10)), POLICY, COLD)) == []
+    assert partitions(plan_of(MinorPlan, table(*sized(40, 10)), POLICY, COLD)) == [[0, 1]]
+    assert partitions(plan_of(MinorPlan, table(*sized(41, 10)), POLICY, COLD)) == []
 
 
 def test_the_gain_is_the_segments_that_go() -> None:
@@ -125,10 +127,10 @@ def test_chunks_that_wait_to_be_sorted_are_named() -> None:
     """For a plan over the whole interval, or over some of the segments."""
     state = table(*sized(900, 900, 700))
     claimed = after(state, PlanRequested(plan=major_plan(sized(900, 900))))
-    (taken,) = plan_semi_major(claimed, SORTED, NOW).skipped
+    (taken,) = plan_of(SemiMajorPlan, claimed, SORTED, NOW).skipped
     assert (taken.chunk, taken.reason[:24]) == (CHUNK, "claimed by pending plan ")
     pending = after(state, PlanRequested(plan=minor_plan(sized(900, 900))))
-    (drains,) = plan_semi_major(pending, SORTED, NOW).skipped
+    (drains,) = plan_of(SemiMajorPlan, pending, SORTED, NOW).skipped
     assert (drains.chunk, drains.partitions) == (CHUNK, ())
     assert drains.reason.startswith("held back: semi-major compaction is due, once plan minor-")
 
@@ -155,20 +157,20 @@ def test_the_oversized_group_with_most_deleted_bytes_is_rewritten() -> None:
     }
     state = replace(state, n=2, vectors=vectors)
     plain = replace(POLICY, major="off")
-    assert partitions(plan_semi_major(state, plain, NOW)) == [[1]]
+    assert partitions(plan_of(SemiMajorPlan, state, plain, NOW)) == [[1]]
 
 
 def test_a_single_small_segment_is_left_alone() -> None:
     """However old it is, there is nothing to join."""
-    alone = plan_minor(table(first(0, size=10)), POLICY, COLD)
+    alone = plan_of(MinorPlan, table(first(0, size=10)), POLICY, COLD)
     assert (alone.chosen, reasons(alone)) == ((), "alone: no small neighbour next to it")
 
 
 def test_a_reason_says_why_a_batch_is_joined() -> None:
     """Enough of them comes before that they fill an output."""
-    many = plan_minor(table(*sized(200, 200, 200, 200)), POLICY, NOW)
+    many = plan_of(MinorPlan, table(*sized(200, 200, 200, 200)), POLICY, NOW)
     assert many.chosen[0].reason == "4 small segments of 200 B -> 1 of 800 B: at least 4 of them"
-    few = plan_minor(table(*sized(400, 400)), POLICY, NOW)
+    few = plan_of(MinorPlan, table(*sized(400, 400)), POLICY, NOW)
     assert few.chosen[0].reason == "2 small segments of 400 B -> 1 of 800 B: they fill an output"
 
 
@@ -193,14 +195,14 @@ def test_semi_major_compaction_sorts(
     some = sized(*sizes)
     kept = len(some) - loose
     state = table(*ordered(*some[:kept]), *some[kept:])
-    assert bool(plan_semi_major(state, SORTED, NOW).chosen) == due
+    assert bool(plan_of(SemiMajorPlan, state, SORTED, NOW).chosen) == due
 
 
 def test_a_chunk_of_exactly_the_budget_is_sorted() -> None:
     """One byte more is over the budget of a run."""
     state = table(*sized(600, 600))
-    assert plan_semi_major(state, replace(SORTED, max_plan_bytes=1200), NOW).chosen
-    assert not plan_semi_major(state, replace(SORTED, max_plan_bytes=1199), NOW).chosen
+    assert plan_of(SemiMajorPlan, state, replace(SORTED, max_plan_bytes=1200), NOW).chosen
+    assert not plan_of(SemiMajorPlan, state, replace(SORTED, max_plan_bytes=1199), NOW).chosen
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_a_chunk_of_exactly_the_budget_is_sorted() -> None:
 )
 def test_ids_are_allocated_for_twice_the_outputs(sizes: tuple[int, ...], outputs: int) -> None:
     """As many targets as the bytes need, rounded up, twice, and two."""
-    (plan,) = plan_semi_major(table(*sized(*sizes)), SORTED, NOW).chosen
+    (plan,) = plan_of(SemiMajorPlan, table(*sized(*sizes)), SORTED, NOW).chosen
     assert plan.outputs == outputs
 
 
@@ -226,7 +228,7 @@ def test_ids_are_allocated_for_twice_the_outputs(sizes: tuple[int, ...], outputs
 )
 def test_major_compaction_tidies(sizes: tuple[int, ...], due: bool) -> None:  # noqa: FBT001
     """At least twice as many segments as needed, two of them small, or one oversized."""
-    assert bool(plan_major(table(*sized(*sizes)), POLICY, COLD).chosen) == due
+    assert bool(plan_of(MajorPlan, table(*sized(*sizes)), POLICY, COLD).chosen) == due
 
 
 @pytest.mark.parametrize(("loose", "due"), [(99, False), (100, True), (101, True)])
@@ -234,13 +236,13 @@ def test_a_tenth_that_is_not_sorted_is_enough(loose: int, due: bool) -> None:  #
     """Of a chunk of a thousand bytes."""
     policy = replace(POLICY, clustering="carrier")
     state = table(*ordered(first(0, size=1000 - loose)), first(1, size=loose))
-    assert bool(plan_major(state, policy, COLD).chosen) == due
+    assert bool(plan_of(MajorPlan, state, policy, COLD).chosen) == due
 
 
 def test_all_reasons_of_a_major_compaction_are_given() -> None:
     """Each need in its own words, those of the layout first."""
     policy = replace(POLICY, clustering="carrier", major_granularity="year")
-    (plan,) = plan_major(table(*sized(300, 300, 300)), policy, COLD).chosen
+    (plan,) = plan_of(MajorPlan, table(*sized(300, 300, 300)), policy, COLD).chosen
     assert plan.reason == (
         "3 segments, 900 B -> about 1 in a new version, by year, sorted by carrier: "
         "it is to be cut by year; 100 % are not sorted by carrier; 3 are small"
@@ -252,39 +254,39 @@ def test_a_chunk_is_cold_exactly_when_its_time_is_over() -> None:
     """From its end, or from the oldest segment to tidy, whichever is later."""
     state = table(*sized(300, 300))
     wait = 1440 * MINUTE_US
-    assert plan_major(state, POLICY, BASE + wait).chosen
-    early = plan_major(state, POLICY, BASE + wait - MINUTE_US)
+    assert plan_of(MajorPlan, state, POLICY, BASE + wait).chosen
+    early = plan_of(MajorPlan, state, POLICY, BASE + wait - MINUTE_US)
     assert early.chosen == ()
     assert "3 are small" not in reasons(early)
     assert "it is not cold: 1439 min since that was written, of 1440" in reasons(early)
     running = replace(CHUNK, interval=Granularity.MONTH.chunk(BASE))
     hot = table(*sized(300, 300, chunk=running))
-    ended = plan_major(hot, POLICY, running.interval.end + wait - MINUTE_US)
+    ended = plan_of(MajorPlan, hot, POLICY, running.interval.end + wait - MINUTE_US)
     assert "it is not cold: 1439 min since it ended, of 1440" in reasons(ended)
-    assert plan_major(hot, POLICY, running.interval.end + wait).chosen
-    beginning = plan_major(hot, POLICY, running.interval.end)
+    assert plan_of(MajorPlan, hot, POLICY, running.interval.end + wait).chosen
+    beginning = plan_of(MajorPlan, hot, POLICY, running.interval.end)
     assert "0 min since it ended" in reasons(beginning)
 
 
 def test_a_region_of_exactly_the_budget_is_replaced() -> None:
     """One byte more is over the budget, with the way out."""
     state = table(*sized(300, 300))
-    assert plan_major(state, replace(POLICY, max_plan_bytes=600), COLD).chosen
-    over = plan_major(state, replace(POLICY, max_plan_bytes=599), COLD)
+    assert plan_of(MajorPlan, state, replace(POLICY, max_plan_bytes=600), COLD).chosen
+    over = plan_of(MajorPlan, state, replace(POLICY, max_plan_bytes=599), COLD)
     assert "2 are small, but 600 B are over the budget: raise max_plan_bytes" in reasons(over)
 
 
 def test_reasons_name_the_region_that_waits() -> None:
     """Whether it is not due yet, or due once a pending plan in it is done."""
     state = table(*sized(300, 300, 300))
-    (early,) = plan_major(state, POLICY, BASE).skipped
+    (early,) = plan_of(MajorPlan, state, POLICY, BASE).skipped
     assert (early.chunk, early.kind, early.partitions) == (CHUNK, MajorPlan.kind, ())
     pending = after(state, PlanRequested(plan=minor_plan(sized(300, 300))))
-    (drains,) = plan_major(pending, POLICY, COLD).skipped
+    (drains,) = plan_of(MajorPlan, pending, POLICY, COLD).skipped
     assert (drains.chunk, drains.kind, drains.partitions) == (CHUNK, MajorPlan.kind, ())
     assert drains.reason.startswith("held back: major compaction is due, once plan minor-")
     claimed = after(state, PlanRequested(plan=major_plan(sized(300, 300, 300))))
-    (taken,) = plan_major(claimed, POLICY, COLD).skipped
+    taken, *_ = plan_of(MajorPlan, claimed, POLICY, COLD).skipped
     assert taken.reason.startswith("claimed by pending plan major-")
 
 
@@ -312,8 +314,8 @@ def test_a_late_segment_beside_a_core_set_is_tidied() -> None:
         replace(segment, shard=Shard.first_generation(p, core=4))
         for p, segment in enumerate(sized(100, 100, 100, 100))
     )
-    assert plan_major(table(*core), POLICY, COLD).chosen == ()
-    assert plan_major(table(*core, late(4, 4, size=100)), POLICY, COLD).chosen
+    assert plan_of(MajorPlan, table(*core), POLICY, COLD).chosen == ()
+    assert plan_of(MajorPlan, table(*core, late(4, 4, size=100)), POLICY, COLD).chosen
 
 
 @pytest.mark.parametrize(
@@ -324,7 +326,7 @@ def test_each_new_chunk_with_rows_is_one_output(first_day: int, last_day: int, a
     times = (JANUARY.start + first_day * DAY_US + 5, JANUARY.start + last_day * DAY_US + 7)
     some = tuple(replace(s, time_min=times[0], time_max=times[1]) for s in sized(300, 300))
     policy = replace(POLICY, major_granularity="day")
-    (plan,) = plan_major(table(*some), policy, COLD).chosen
+    (plan,) = plan_of(MajorPlan, table(*some), policy, COLD).chosen
     assert plan.outputs == about
 
 
@@ -349,5 +351,5 @@ def test_better_candidates_come_first() -> None:
         *sized(*[20] * 6, chunk=chunks[1]),
         *sized(*[30] * 4, chunk=chunks[2]),
     )
-    planned = plan_minor(state, POLICY, NOW)
+    planned = plan_of(MinorPlan, state, POLICY, NOW)
     assert [plan.chunk for plan in planned.chosen] == [chunks[1], chunks[0], chunks[2]]

@@ -121,7 +121,7 @@ def test_rows_that_nothing_holds_are_named_first(tmp_path: Path) -> None:
     plan = plan_repair(world.ports)
     (doubt,) = plan.blocking
     assert (doubt.reason, doubt.interval, doubt.rows) == (Reason.ROWS_LOST, lost.id.interval, 2)
-    with pytest.raises(InvalidInput, match="2 rows are lost"):
+    with pytest.raises(InvalidInput, match="lost: 2 rows"):
         repair(world.ports, plan)
     repair(world.ports, plan_repair(world.ports, Decisions(accept_loss=True)))
     assert [row for _, row in world.contents()] == world.rows[:-2]

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
     ChecksumMismatch,
     CorruptTable,
@@ -173,9 +174,13 @@ class _Seen:
         """Check the totals."""
         rows, events = self.segment.rows, self.segment.events
         if self.rows != rows:
-            self._say("wrong-rows", lambda: f"it has {self.rows} rows, the log says {rows}")
+            self._say(
+                "wrong-rows", lambda: f"it has {counted(self.rows, 'row')}, the log says {rows}"
+            )
         if EVENTS in stored(self.table, self.segment.schema).names and self.events != events:
-            self._say("wrong-events", lambda: f"{self.events} events, the log says {events}")
+            self._say(
+                "wrong-events", lambda: f"{counted(self.events, 'event')}, the log says {events}"
+            )
         for root, parts in self.numbers.items():
             found, times = np.unique(np.concatenate(parts), return_counts=True)
             if (times > 1).any():
@@ -189,7 +194,7 @@ class _Seen:
     def _addresses(self, batch: pa.RecordBatch) -> None:
         nulls = max(batch.column(name).null_count for name in (ROOT, ROW))
         if nulls:
-            self._say("null-address", lambda: f"{nulls} rows have no root address")
+            self._say("null-address", lambda: f"{counted(nulls, 'row')} without a root address")
             return
         roots, codes, numbers = hidden_of(batch)
         for code, root in enumerate(roots):
@@ -210,7 +215,7 @@ class _Seen:
     def _times(self, times: pa.Int64Array) -> None:
         segment, chunk = self.segment, self.segment.id.interval
         if times.null_count:
-            self._say("null-time", lambda: f"{times.null_count} rows have no event time")
+            self._say("null-time", lambda: f"{counted(times.null_count, 'row')} without event time")
         ends = pc.min_max(times)
         if ends["min"].as_py() is None:
             return
