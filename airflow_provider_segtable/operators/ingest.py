@@ -261,7 +261,7 @@ def rows_of(file: "InputFile", state: State, deleted: str | None = None) -> "pa.
         InvalidInput: it cannot be read, or its rows do not fit; the message names the file.
     """
     from airflow_provider_segtable.data.files.input_files import read_rows
-    from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+    from airflow_provider_segtable.data.jobs.row_checks import check_rows
     from airflow_provider_segtable.table.lifetime.definition import given_schema
     from airflow_provider_segtable.table.writes.given import flagged_rows
 

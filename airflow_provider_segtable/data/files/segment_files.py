@@ -3,12 +3,13 @@
 1. A file of another size is refused, and so is one whose footer fails its checksum. If that footer
    names another segment, the error reports the segment instead: that is the more useful message.
 2. Other bytes are compared when they are read (``file_checksums``).
-3. Files of segments without a checksum, written by older versions, are opened unchecked.
+3. A reader that needs a file several times opens and checks it once (``OpenedOnce``).
+4. Files of segments without a checksum, written by older versions, are opened unchecked.
 """
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable, StorageError
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -40,6 +41,33 @@ class SegmentFiles:
         with self._files.open(path) as source:
             segment = self._segments.get(path)
             yield checked_source(source, segment) if segment else source
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new file."""
+        with self._files.create(path) as sink:
+            yield sink
+
+    def delete(self, path: str) -> None:
+        """Delete a file; no error if it is missing."""
+        self._files.delete(path)
+
+
+class OpenedOnce:
+    """``DataFiles`` that open each file once: it stays open until all are closed."""
+
+    def __init__(self, files: DataFiles, until: ExitStack) -> None:
+        """Open files of ``files``, and close them with ``until``."""
+        self._files = files
+        self._until = until
+        self._open: dict[str, Source] = {}
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file for reading; errors as those of the files."""
+        if path not in self._open:
+            self._open[path] = self._until.enter_context(self._files.open(path))
+        yield self._open[path]
 
     @contextmanager
     def create(self, path: str) -> Iterator[Sink]:

@@ -1,30 +1,31 @@
 """Writing first-generation segments.
 
-1. Rows are checked before anything is written: columns and types must match the table's, and event
-   times must be in range, never null. Errors name the column or row, the value and the expectation.
-2. A type that differs only in width or representation (timestamp unit, large strings, a
-   dictionary) is cast if the cast is lossless; anything else is a mismatch.
-   A column that was added to the table may be left out: it has its default.
-3. Row groups are large (a million rows or 128 MiB), with statistics, page indexes and checksums.
+1. Rows were checked before (``row_checks``). Event times are checked again as they are written.
+2. Row groups are large (a million rows or 128 MiB), with statistics, page indexes and checksums.
+3. Columns have dictionaries where a sample of the first row group says that they repeat values
+   (``dictionaries``).
 4. The footer has the segment's descriptor: rows, first and last event time, ingested rows.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
+from airflow_provider_segtable.core.errors import InvalidInput, TimeOutOfRange
 from airflow_provider_segtable.core.segments.segment import ROW, Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
-from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, iso
-from airflow_provider_segtable.data.arrow.event_times import instants, is_time
+from airflow_provider_segtable.core.time.interval import Instant, iso
+from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.files.open_files import JoiningFile
+from airflow_provider_segtable.data.jobs.row_checks import check_times
 from airflow_provider_segtable.data.parquet.checksums.file_checksums import ChecksumSink
+from airflow_provider_segtable.data.parquet.dictionary_columns import dictionary_columns
 from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     KEY,
     decode_definition,
@@ -33,8 +34,6 @@ from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     segment_path,
 )
 from airflow_provider_segtable.data.parquet.table_file import (
-    default_of,
-    may_be_left_out,
     with_ids,
 )
 from airflow_provider_segtable.ports.files import DataFiles, Sink
@@ -51,164 +50,6 @@ PARQUET: dict[str, Any] = {
 }
 ENCODINGS = {ROW: "DELTA_BINARY_PACKED"}
 """Row numbers mostly ascend: deltas take half the space of a dictionary or of plain values."""
-
-
-def check_rows(rows: pa.Table, schema: pa.Schema, time_column: str) -> pa.Table:
-    """Return the rows in the table's types and column order.
-
-    Raises:
-        SchemaMismatch: naming the column, the expected and the found type.
-        TimeOutOfRange: naming the row and its event time.
-    """
-    if time_column in rows.column_names and is_time(rows.schema.field(time_column).type):
-        check_times(rows.column(time_column), time_column)  # before a cast could overflow
-    return conformed(rows, schema)
-
-
-def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows in the types and column order of ``schema``.
-
-    Raises:
-        SchemaMismatch: naming the column, the expected and the found type.
-    """
-    names = rows.column_names
-    for name in names:
-        if name not in schema.names:
-            raise SchemaMismatch(
-                f"column {name!r} ({rows.schema.field(names.index(name)).type}) is not in the "
-                f"table, which has {', '.join(schema.names)}: drop or rename it"
-            )
-        if names.count(name) > 1:
-            raise SchemaMismatch(f"column {name!r} occurs {names.count(name)} times: rename one")
-    return pa.table([_column(rows, field) for field in schema], schema=schema)
-
-
-def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    if field.name not in rows.column_names and may_be_left_out(field):
-        return pa.chunked_array([pa.repeat(default_of(field), rows.num_rows)])
-    if field.name not in rows.column_names:
-        raise SchemaMismatch(f"column {field.name!r} is missing: the table has it as {field.type}")
-    column = rows.column(field.name)
-    if column.type != field.type:
-        column = _cast(column, field)
-    if not field.nullable and column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
-        raise SchemaMismatch(f"column {field.name!r} is not null in the table, but row {row} is")
-    return column
-
-
-def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    expected = f"column {field.name!r}: expected {field.type}, found {column.type}"
-    if not _akin(column.type, field.type):
-        raise SchemaMismatch(f"{expected}: cast it first")
-    try:
-        if pa.types.is_dictionary(field.type):
-            return column.cast(field.type.value_type).dictionary_encode()
-        return column.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise SchemaMismatch(f"{expected}, and casting would lose data ({error})") from None
-
-
-def _akin(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Return whether two types differ in representation at most."""
-    if isinstance(found, pa.BaseExtensionType):
-        return _akin(found.storage_type, expected)
-    if pa.types.is_dictionary(found):
-        return _akin(found.value_type, expected)
-    if pa.types.is_dictionary(expected):
-        return _akin(found, expected.value_type)
-    if pa.types.is_null(found):
-        return True
-    if pa.types.is_uint64(expected) and pa.types.is_decimal(found):
-        return bool(found.scale == 0)  # as Spark holds them
-    if pa.types.is_nested(found):
-        return _akin_nested(found, expected)
-    return any(kind(found) and kind(expected) for kind in _KINDS) or found == expected
-
-
-def _akin_nested(found: pa.DataType, expected: pa.DataType) -> bool:
-    if _is_list(found) and _is_list(expected):
-        return _akin(found.value_type, expected.value_type)
-    if pa.types.is_struct(found) and pa.types.is_struct(expected):
-        return [f.name for f in found] == [f.name for f in expected] and all(
-            _akin(f.type, e.type) for f, e in zip(found, expected, strict=True)
-        )
-    if pa.types.is_map(found) and pa.types.is_map(expected):
-        return _akin(found.key_type, expected.key_type) and _akin(
-            found.item_type, expected.item_type
-        )
-    return bool(found == expected)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-_KINDS = (
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
-    pa.types.is_timestamp,
-    pa.types.is_date,
-    pa.types.is_time,
-    pa.types.is_duration,
-    _is_text,
-    _is_bytes,
-)
-
-
-def check_times(
-    column: pa.Array | pa.ChunkedArray, name: str, first_row: int = 0
-) -> tuple[Instant, Instant] | None:
-    """Return the first and last event time, or None for no rows.
-
-    Args:
-        column: the time column.
-        name: its name, for messages.
-        first_row: the number of its first row, for messages.
-
-    Raises:
-        TimeOutOfRange: if one is null or outside the range of a table.
-    """
-    if not len(column):
-        return None
-    times = instants(column)
-    bounds = pc.min_max(times)
-    first, last = bounds["min"].as_py(), bounds["max"].as_py()
-    if not times.null_count and first >= ALL_TIME.start and last < ALL_TIME.end:
-        return first, last
-    bad = pc.invert(
-        pc.and_(pc.greater_equal(times, ALL_TIME.start), pc.less(times, ALL_TIME.end))
-    ).fill_null(True)
-    row = pc.index(bad, True).as_py()
-    found = column.cast(column.type).slice(row, 1)
-    value = found.cast(_plain(found.type))[0].as_py()
-    shown = "null" if value is None else f"{value} ({found.type})"
-    raise TimeOutOfRange(
-        f"row {first_row + row}: event time {name} is {shown}: it must lie in {ALL_TIME}; "
-        "drop such rows, or check the unit"
-    )
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return pa.int32() if pa.types.is_date32(kind) else pa.int64()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +106,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
     commit: Callable[[Sink], None] = _commit,
     path: str = "",
     describe: Callable[[Segment], Described] | None = None,
+    group_rows: int | None = None,
 ) -> Segment:
     """Write a segment from rows in memory or a stream, and return its descriptor.
 
@@ -282,6 +124,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         commit: commits the file, or begins to.
         path: the path of the file; named by id and token by default.
         describe: completes the descriptor when all rows are written.
+        group_rows: the rows of a full row group; ``GROUP_ROWS`` by default.
 
     Raises:
         InvalidInput: there are no rows, or some lie outside the segment's interval.
@@ -289,7 +132,7 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         StorageError: nothing is visible.
     """
     path = path or segment_path(segment_id, token)
-    groups = _groups(_sorted(rows, time_column) if sort else rows)
+    groups = _groups(_sorted(rows, time_column) if sort else rows, group_rows or GROUP_ROWS)
     first = next(groups, None)
     if first is None:
         raise InvalidInput(f"segment {segment_id} would have no rows")
@@ -297,9 +140,12 @@ def write_segment(  # noqa: PLR0913 - each is written to the file
         sink = ChecksumSink(plain)
         schema, number = _identified(first.schema, definition)
         file = JoiningFile(sink)
-        with pq.ParquetWriter(file, schema, **PARQUET) as writer:
+        options = {**PARQUET, "use_dictionary": dictionary_columns(first)}
+        with pq.ParquetWriter(file, schema, **options) as writer:
             own = placement or SegmentPlacement(shard=Shard.first_generation(segment_id.partition))
-            written = _write_groups(writer, _chained(first, groups), segment_id, own, time_column)
+            every = chain(iter([first]), groups)
+            del first  # one row group at a time is in memory
+            written = _write_groups(writer, every, segment_id, own, time_column)
             written = replace(written, path=path, created=created, schema=number)
             segment, more = describe(written) if describe else (written, {})
             entries = {KEY: encode_descriptor(segment), **definition_entry(definition), **more}
@@ -335,6 +181,7 @@ def _write_groups(
         writer.write_table(group, row_group_size=group.num_rows)
         rows, count = rows + group.num_rows, count + 1
         events += ingested(group)
+        del group
     return Segment(
         id=segment_id,
         shard=placement.shard,
@@ -369,32 +216,50 @@ def _check_interval(first: Instant, last: Instant, segment_id: SegmentId) -> Non
             )
 
 
-def _chained(first: pa.Table, rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield first
-    yield from rest
-
-
 def _sorted(rows: pa.Table | Iterable[pa.RecordBatch], time_column: str) -> pa.Table:
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches(rows)
     return table.take(pc.sort_indices(instants(table.column(time_column))))
 
 
-def _groups(rows: pa.Table | Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Cut rows into row groups of full size."""
-    if isinstance(rows, pa.Table):
-        width = max(1, rows.nbytes // max(1, rows.num_rows))
-        step = min(GROUP_ROWS, max(1, GROUP_BYTES // width))
-        for start in range(0, rows.num_rows, step):
-            yield rows.slice(start, step)
-        return
-    held: list[pa.RecordBatch] = []
-    count = size = 0
-    for batch in rows:
+def _groups(rows: pa.Table | Iterable[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
+    """Cut rows into row groups of full size; the last has the rest.
+
+    Nothing refers to a row group after it was yielded, so that one at a time is in memory.
+    """
+    held = _Held(most)
+    for batch in rows.to_batches() if isinstance(rows, pa.Table) else rows:
+        held.add(batch)
+        while held.full:
+            yield held.taken()
+    if held.rows:
+        yield held.taken()
+
+
+@dataclass(slots=True)
+class _Held:
+    """Rows for the next row group, of at most so many rows."""
+
+    most: int
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Return whether there are rows for a full row group."""
+        return self.rows >= self.most or self.size >= GROUP_BYTES
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Hold a batch."""
         if batch.num_rows:
-            held.append(batch)
-            count, size = count + batch.num_rows, size + batch.nbytes
-        if count >= GROUP_ROWS or size >= GROUP_BYTES:
-            yield from _groups(pa.Table.from_batches(held))
-            held, count, size = [], 0, 0
-    if held:
-        yield from _groups(pa.Table.from_batches(held))
+            self.batches.append(batch)
+            self.rows, self.size = self.rows + batch.num_rows, self.size + batch.nbytes
+
+    def taken(self) -> pa.Table:
+        """Take out the rows of a row group."""
+        held = pa.Table.from_batches(self.batches)
+        width = max(1, self.size // self.rows)
+        step = min(self.most, max(1, GROUP_BYTES // width))
+        rest = held.slice(step)
+        self.batches, self.rows, self.size = rest.to_batches(), rest.num_rows, rest.nbytes
+        return held.slice(0, step)

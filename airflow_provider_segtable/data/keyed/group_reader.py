@@ -1,7 +1,12 @@
-"""The files of one file group as runs to be merged."""
+"""The files of one file group as runs to be merged.
+
+The runs share the rows that are held at once, in proportion to their own rows. So a window of keys
+takes about one batch of each run (``merge_runs``), and memory does not grow with their number.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import pyarrow as pa
@@ -10,14 +15,23 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.keyed.keyed_files import run_of
+from airflow_provider_segtable.data.files.segment_files import OpenedOnce, SegmentFiles
+from airflow_provider_segtable.data.keyed.keyed_files import roots_in, run_of
 from airflow_provider_segtable.data.keyed.part import Part
+from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS
 from airflow_provider_segtable.ports.files import DataFiles
+
+_ROWS_HELD = 262_144
+_BYTES_HELD = 32 << 20
+_LEAST = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReader:
-    """Reads file groups of a table; ``checked`` compares bytes with their checksums."""
+    """Reads file groups of a table; ``checked`` compares bytes with their checksums.
+
+    Files are opened for each use, unless the reader is one of ``opened``.
+    """
 
     files: DataFiles
     table: TableCreated
@@ -27,6 +41,17 @@ class GroupReader:
     def schema(self) -> pa.Schema:
         """Return the schema of the files, with the hidden columns."""
         return physical_schema(to_arrow(self.table.schema), self.table.kind)
+
+    @contextmanager
+    def opened(self, segments: Iterable[Segment]) -> Iterator["GroupReader"]:
+        """Return a reader that opens each file of the segments once, and checks it then."""
+        with ExitStack() as until:
+            files = SegmentFiles(self.files, segments) if self.checked else self.files
+            yield replace(self, files=OpenedOnce(files, until), checked=False)
+
+    def roots(self, segments: Iterable[Segment]) -> pa.Table:
+        """Return the roots of the records in files, as a table of ``root_orders.SCHEMA``."""
+        return roots_in(self.files, segments)
 
     def runs(
         self,
@@ -45,16 +70,19 @@ class GroupReader:
         """
         ordered = sorted(segments, key=lambda s: (s.id.chunk, s.shard.group, s.id))
         groups = groupby(ordered, key=lambda s: (s.id.chunk, s.shard.group))
-        return [self._run([*some], columns, where, part) for _, some in groups]
+        share = _share(ordered)
+        return [self._run([*some], share, columns, where, part) for _, some in groups]
 
     def _run(
         self,
         group: Sequence[Segment],
+        share: float,
         columns: Sequence[str] | None,
         where: Condition | None,
         part: Part | None,
     ) -> Iterator[pa.Table]:
         time_column = self.table.time_column
+        held = int(share * sum(segment.rows for segment in group))
         run = run_of(
             self.files,
             group,
@@ -63,7 +91,15 @@ class GroupReader:
             columns=columns,
             checked=self.checked,
             where=where,
+            batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
         )
         if part is None or all(part.encloses(segment) for segment in group):
             return run
         return (rows.filter(pa.array(part.of(rows, time_column))) for rows in run)
+
+
+def _share(segments: Sequence[Segment]) -> float:
+    """Return the share of their rows that may be held at once."""
+    rows = sum(segment.rows for segment in segments)
+    size = sum(segment.size for segment in segments)
+    return min(_ROWS_HELD / max(1, rows), _BYTES_HELD / max(1, size))

@@ -21,11 +21,10 @@ from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.conditions import Condition
-from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.merge.keyed_rows import with_root
 from airflow_provider_segtable.data.merge.root_orders import SCHEMA, Root
 from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, read_segment
 from airflow_provider_segtable.ports.files import DataFiles
 
 ROOTS = b"segtable.roots"
@@ -68,7 +67,10 @@ def own_root(segment: Segment) -> Root:
 
 
 def roots_in(files: DataFiles, segments: Iterable[Segment]) -> pa.Table:
-    """Return the roots of the records in some files, as a table of ``root_orders.SCHEMA``."""
+    """Return the roots of the records in some files, as a table of ``root_orders.SCHEMA``.
+
+    The files are not checked here.
+    """
     tables = [SCHEMA.empty_table()]
     for segment in (one for one in segments if one.rows):
         described = described_roots(files, segment)
@@ -86,7 +88,7 @@ def described_roots(files: DataFiles, segment: Segment) -> pa.Table | None:
     Raises:
         CorruptTable: the entry of the footer is broken.
     """
-    with SegmentFiles(files, [segment]).open(segment.path) as source:
+    with files.open(segment.path) as source:
         entry = read_footer(source).metadata.get(ROOTS)
     return None if entry is None else _decoded(entry, segment)
 
@@ -133,6 +135,7 @@ def run_of(
     columns: Sequence[str] | None = None,
     checked: bool = True,
     where: Condition | None = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.Table]:
     """Yield the rows of one group's files, with their roots.
 
@@ -144,6 +147,7 @@ def run_of(
         columns: the columns to read, hidden ones among them; all if None.
         checked: compare bytes with their checksums.
         where: only rows that match; its columns are among those read.
+        batch_rows: the most rows that are read at once.
     """
     for segment in (one for one in segments if one.rows):
         for batch in read_segment(
@@ -154,6 +158,7 @@ def run_of(
             columns=columns,
             checked=checked,
             where=where,
+            batch_rows=batch_rows,
         ):
             kept = batch if where is None else where.keep(batch)
             yield with_root(pa.Table.from_batches([kept]), segment.file_id.partition)

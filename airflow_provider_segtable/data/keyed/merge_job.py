@@ -1,7 +1,8 @@
 """Compaction of a file group: its runs are merged into one run, written as a group of files.
 
 1. A job is plain data; it runs in this process or in a Spark task.
-2. Memory is bounded by a batch of each input (``merge_runs``), however large the files are.
+2. Memory holds a batch of each input (``merge_runs``) and one row group of the output, however
+   large the files are. Row groups are as small as those of sorted segments.
 3. Tombstones stay, unless the group begins at the first root of its bucket (then no older record
    can come back by a compaction) and they are older than ``drop_before`` (then no late record is
    expected any more).
@@ -19,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Roots, Segment, SegmentId, Shard
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     ROOT_OF,
@@ -40,12 +40,12 @@ from airflow_provider_segtable.data.keyed.keyed_files import (
     base_path,
     log_path,
     roots_entry,
-    roots_in,
 )
 from airflow_provider_segtable.data.keyed.part import Part
 from airflow_provider_segtable.data.merge.merge_runs import NEVER, merge_runs
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
 from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_definition
+from airflow_provider_segtable.data.parquet.sorted_writer import SORTED_ROWS
 from airflow_provider_segtable.data.sort.sort_keys import Indices
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -108,8 +108,10 @@ class MergeJob:
         files = open_files(self.uri, self.storage_options) if files is None else files
         written: list[Segment] = []
         try:
-            for segment in _Merge(self, files).written():
-                written.append(segment)  # noqa: PERF402  # a failure must delete the earlier ones
+            table, _ = decode_definition(self.definition, "the job's definition")
+            with GroupReader(files, table).opened(self.inputs) as reader:
+                for segment in _Merge(self, reader).written():
+                    written.append(segment)  # noqa: PERF402  # a failure deletes the earlier ones
         except Exception:
             discard(files, written)
             raise
@@ -119,12 +121,10 @@ class MergeJob:
 class _Merge:
     """The merged rows of a job's inputs, cut into its outputs."""
 
-    def __init__(self, job: MergeJob, files: DataFiles) -> None:
+    def __init__(self, job: MergeJob, reader: GroupReader) -> None:
         self._job = job
-        self._files = files
-        table, _ = decode_definition(job.definition, "the job's definition")
-        self._table: TableCreated = table
-        self._roots = roots_in(files, job.inputs)
+        self._reader = reader
+        self._roots = reader.roots(job.inputs)
         self._rows = self._merged()
         self._left = pa.table({})
         self._used: list[Indices] = []
@@ -143,7 +143,7 @@ class _Merge:
 
     def _merged(self) -> Iterator[pa.Table]:
         return merge_runs(
-            GroupReader(self._files, self._table).runs(self._job.inputs, part=self._job.part),
+            self._reader.runs(self._job.inputs, part=self._job.part),
             self._job.rules,
             RootOrders.of_table(self._roots),
             drop_tombstones_before=self._job.drop_before,
@@ -154,7 +154,7 @@ class _Merge:
         placement = SegmentPlacement(
             shard=shard,
             clustering=job.clustering,
-            schema=self._table.schema.number,
+            schema=self._reader.table.schema.number,
             buckets=self._buckets,
             replaces=self._replaces,
         )
@@ -174,16 +174,17 @@ class _Merge:
             return replace(segment, events=events), roots_entry(self._used_roots())
 
         return write_segment(
-            self._files,
+            self._reader.files,
             _batches(first, rows),
             segment_id=segment_id,
-            time_column=self._table.time_column,
+            time_column=self._reader.table.time_column,
             created=job.created,
             token=job.attempt,
             placement=placement,
             definition=job.definition,
             path=named,
             describe=describe,
+            group_rows=SORTED_ROWS,
         )
 
     def _taken(self, most: int | None) -> Iterator[pa.Table]:

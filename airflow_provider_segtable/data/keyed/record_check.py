@@ -25,6 +25,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     UPSERT,
     MergeRules,
 )
+from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.keyed.keyed_files import described_roots
 from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed
 from airflow_provider_segtable.ports.files import DataFiles
@@ -54,7 +55,7 @@ class RecordCheck:
         Raises:
             CorruptTable: the footer does not describe its roots.
         """
-        known = described_roots(files, segment)
+        known = described_roots(SegmentFiles(files, [segment]), segment)
         own = pa.array([OWN], pa.int64())
         return RecordCheck(rules=rules, roots=own if known is None else known.column("partition"))
 

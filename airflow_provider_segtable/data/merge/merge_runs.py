@@ -6,8 +6,8 @@
    last in the batches at hand, of runs with batches left; so no run has more rows of its keys.
 3. The rows of a window are merged in memory (``merging``). A window to which one run alone
    contributes is that run's rows, untouched.
-4. Memory holds a batch of every run and one window, however large the runs are: the batches of a
-   base file are its row groups, those of logs are small.
+4. Memory holds a batch of every run and one window, however large the runs are. If the batches are
+   in proportion to the runs (``data.keyed.group_reader``), a window takes about one of each.
 5. Tombstones are kept unless all their roots completed before ``drop_tombstones_before``. What
    drops them must merge all files of the file group below some root: else an older record that it
    did not see would come back.

@@ -29,7 +29,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import EVENTS, HIDDEN
 from airflow_provider_segtable.data.deletes.row_bits import Flags
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
-from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.data.jobs.row_checks import conformed
 from airflow_provider_segtable.data.parquet import table_file
 from airflow_provider_segtable.data.parquet.checksums.file_checksums import CheckedSource
 from airflow_provider_segtable.data.parquet.metadata.descriptor import KEY, decode_descriptor

@@ -20,12 +20,12 @@ from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segments.segment import ROOT
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
 from airflow_provider_segtable.data.files.open_files import MemorySource
+from airflow_provider_segtable.data.jobs.row_checks import conformed
 from airflow_provider_segtable.data.jobs.segment_writer import (
     ENCODINGS,
     GROUP_BYTES,
     GROUP_ROWS,
     PARQUET,
-    conformed,
 )
 from airflow_provider_segtable.data.parquet.metadata.descriptor import file_schema
 from airflow_provider_segtable.data.parquet.metadata.footer import MAGIC, Footer

@@ -8,7 +8,8 @@
    switched off.
 4. Row groups in which no row can match a condition are not read (``row_groups``), nor those in
    which the log says that the row filter keeps no row.
-5. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
+5. Memory holds the bytes of one stretch of row groups, however large the file is.
+6. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 """
 
 import io
@@ -31,6 +32,12 @@ from airflow_provider_segtable.data.parquet.checksums.file_checksums import Chec
 from airflow_provider_segtable.data.parquet.row_groups import matching_groups
 from airflow_provider_segtable.data.parquet.table_file import TableFile, opened, plain_columns
 from airflow_provider_segtable.ports.files import DataFiles, Source
+
+BATCH_ROWS = 65_536
+"""The rows of a batch, unless a reader asks for fewer."""
+
+READ_AHEAD = 16 << 20
+"""The bytes of row groups that are loaded together, unless one alone has more."""
 
 
 class SourceFile(io.RawIOBase):
@@ -86,6 +93,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
     addressed: bool = False,
     checked: bool = True,
     where: Condition | None = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a segment's rows.
 
@@ -101,6 +109,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
         addressed: add each row's root address, as the hidden columns ``ROOT`` and ``ROW``.
         checked: compare bytes with their checksums.
         where: leave out row groups in which no row matches; the other rows are not filtered.
+        batch_rows: the most rows of a batch.
 
     Raises:
         NotFound: the file is missing (cleaned, or lost).
@@ -126,7 +135,7 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
             file = SourceFile(source)
             groups = every if where is None else matching_groups(parquet, file, where, schema)
             names = list(dict.fromkeys(read))
-            for first, batch in _numbered(parquet, groups, names, row_filter):
+            for first, batch in _numbered(parquet, groups, names, row_filter, batch_rows):
                 rows = row_filter.addressed(batch, first) if addressed else batch
                 kept = row_filter.sifted(rows, first)
                 yield _in_schema(_clipped(kept, time_column, clip) if clip else kept, target)
@@ -144,6 +153,7 @@ def _numbered(
     groups: Sequence[int],
     columns: list[str],
     row_filter: RowFilter,
+    batch_rows: int,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of some row groups, each with the number of its first row in the file.
 
@@ -155,12 +165,29 @@ def _numbered(
     starts = [0, *accumulate(sizes)]
     if not row_filter.passes_all:
         groups = [n for n in groups if row_filter.may_keep(starts[n], sizes[n])]
-    whole = len(groups) == len(sizes)
-    for some in [list(groups)] if whole else [[number] for number in groups]:
-        first = starts[some[0]] if some else 0
-        for batch in parquet.iter_batches(row_groups=some, columns=columns):
+    for some in _stretches(parquet, groups):
+        first = starts[some[0]]
+        for batch in parquet.iter_batches(batch_rows, row_groups=some, columns=columns):
             yield first, batch
             first += batch.num_rows
+
+
+def _stretches(parquet: pq.ParquetFile | TableFile, groups: Sequence[int]) -> Iterator[list[int]]:
+    """Yield row groups that are read together: neighbours, of so many bytes decoded.
+
+    Parquet's reader loads the bytes of all row groups that it is asked for, before it decodes one.
+    """
+    held: list[int] = []
+    size = 0
+    for number in groups:
+        more = parquet.metadata.row_group(number).total_byte_size
+        if held and (number != held[-1] + 1 or size + more > READ_AHEAD):
+            yield held
+            held, size = [], 0
+        held.append(number)
+        size += more
+    if held:
+        yield held
 
 
 def _clipped(batch: pa.RecordBatch, time_column: str, clip: Interval) -> pa.RecordBatch:

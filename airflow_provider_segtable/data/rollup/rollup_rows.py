@@ -50,10 +50,9 @@ from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter, row_filter_of
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles, discard
+from airflow_provider_segtable.data.jobs.row_checks import check_times, conformed
 from airflow_provider_segtable.data.jobs.segment_writer import (
     SegmentPlacement,
-    check_times,
-    conformed,
     emptied,
     write_segment,
 )

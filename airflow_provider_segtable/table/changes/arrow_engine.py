@@ -26,7 +26,7 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.arrow.given_rows import arrow_table
 from airflow_provider_segtable.data.arrow.where import condition
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.table.changes.matching import (
     found,
     given_addresses,

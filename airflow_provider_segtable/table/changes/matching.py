@@ -20,7 +20,7 @@ from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.event_times import instants, is_time
 from airflow_provider_segtable.data.deletes.row_filter import hidden_of
 from airflow_provider_segtable.data.deletes.vector_file import Rows
-from airflow_provider_segtable.data.jobs.segment_writer import conformed
+from airflow_provider_segtable.data.jobs.row_checks import conformed
 from airflow_provider_segtable.table.reads.row_addresses import addresses
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 

@@ -14,7 +14,7 @@ from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
 from airflow_provider_segtable.data.arrow.where import condition
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.lifetime.definition import given_schema
 from airflow_provider_segtable.table.reads.snapshot import Snapshot

@@ -37,7 +37,6 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
-from airflow_provider_segtable.data.keyed.keyed_files import roots_in
 from airflow_provider_segtable.data.merge.key_groups import numbers, whole
 from airflow_provider_segtable.data.merge.merge_runs import merge_runs
 from airflow_provider_segtable.data.merge.merging import merged_sorted
@@ -98,18 +97,16 @@ class KeyedFeed:
         self, place: Place, start: State, logs: Sequence[Segment]
     ) -> tuple[pa.Table, RootOrders]:
         """Return the rows at the start of all keys in the logs, tombstones included."""
-        keys = Keys.of(
-            pa.concat_tables(
-                rows for run in self.reader.runs(logs, list(self.rules.key)) for rows in run
-            ),
-            self.rules.key,
-            nulls=True,
-        )
         files = _visible(start, place)
-        orders = RootOrders.of_table(roots_in(self.reader.files, [*files, *logs]))
-        found = [self.reader.schema.empty_table()]
-        for rows in merge_runs(self.reader.runs(files), self.rules, orders):
-            found.append(rows.filter(pa.array(keys.find(rows) >= 0)))
+        with self.reader.opened([*files, *logs]) as reader:
+            runs = reader.runs(logs, list(self.rules.key))
+            keys = Keys.of(
+                pa.concat_tables(rows for run in runs for rows in run), self.rules.key, nulls=True
+            )
+            orders = RootOrders.of_table(reader.roots([*files, *logs]))
+            found = [reader.schema.empty_table()]
+            for rows in merge_runs(reader.runs(files), self.rules, orders):
+                found.append(rows.filter(pa.array(keys.find(rows) >= 0)))
         return pa.concat_tables(found), orders
 
     def _compared(self, before: State, after: State, event: Event) -> Iterator[Changed]:
@@ -128,9 +125,10 @@ class KeyedFeed:
 
     def _whole(self, place: Place, state: State) -> pa.Table:
         files = _visible(state, place)
-        orders = RootOrders.of_table(roots_in(self.reader.files, files))
-        runs = merge_runs(self.reader.runs(files), self.rules, orders)
-        return pa.concat_tables([self.reader.schema.empty_table(), *runs])
+        with self.reader.opened(files) as reader:
+            orders = RootOrders.of_table(reader.roots(files))
+            runs = merge_runs(reader.runs(files), self.rules, orders)
+            return pa.concat_tables([reader.schema.empty_table(), *runs])
 
 
 def _makes_base(event: Event) -> bool:

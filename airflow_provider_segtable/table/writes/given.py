@@ -9,7 +9,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows
+from airflow_provider_segtable.data.jobs.row_checks import check_rows
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import given_schema

@@ -10,7 +10,8 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.time_chunks import split_by_chunk
-from airflow_provider_segtable.data.jobs.segment_writer import check_rows, write_segment
+from airflow_provider_segtable.data.jobs.row_checks import check_rows
+from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
 from airflow_provider_segtable.data.parquet.table_file import may_be_left_out
 from airflow_provider_segtable.table.context import TableContext

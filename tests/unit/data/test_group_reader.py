@@ -1,0 +1,94 @@
+"""The files of a file group: opened once, and read in shares of the rows that are held."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_segtable.core.errors import ChecksumMismatch
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.data.files.open_files import open_files
+from airflow_provider_segtable.data.keyed.file_groups import MergedRead, file_groups
+from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.ports.files import DataFiles, Sink, Source
+from tests.property.test_keyed_tables import GONE, batch, keyed_table
+
+
+class Openings:
+    """Files that note which were opened."""
+
+    def __init__(self, files: DataFiles) -> None:
+        """Open ``files``."""
+        self.files, self.opened = files, list[str]()
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[Source]:
+        """Open a file for reading."""
+        self.opened.append(path)
+        with self.files.open(path) as source:
+            yield source
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[Sink]:
+        """Start a new file."""
+        with self.files.create(path) as sink:
+            yield sink
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        self.files.delete(path)
+
+
+def upserted(table: Table, start: int, end: int, seq: int) -> None:
+    rows = [{"key": key, "seq": seq, "text": "a", GONE: False} for key in range(start, end)]
+    table.upsert(batch(rows), deleted=GONE)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Return a table of one bucket: a base file of 5,000 rows, and two log files."""
+    kind = PrimaryKey(key=("key",), buckets=1, ordering="seq")
+    made = keyed_table(str(tmp_path), kind, Granularity.ALL)
+    upserted(made, 0, 5000, 1)
+    made.compact("semi-major")
+    upserted(made, 0, 5000, 2)
+    upserted(made, 0, 2500, 3)
+    return made
+
+
+def test_each_file_is_opened_once(table: Table) -> None:
+    """A merge opens each file once, for its roots and its rows."""
+    state = table.ports.log.load()
+    openings = Openings(open_files(table.ports.uri, {}))
+    (group,) = file_groups(state.timeline.lookup(None), None)
+    rules = state.table.kind.rules
+    assert rules is not None
+    read = MergedRead(rules=rules, columns=("key", "seq"))
+    found = read.rows(GroupReader(openings, state.table), group)
+    assert sum(rows.num_rows for rows in found) == 5000
+    assert sorted(openings.opened) == sorted(segment.path for segment in group.segments)
+
+
+def test_a_damaged_footer_is_found(table: Table) -> None:
+    """Files that are opened once are compared with the log, too."""
+    state = table.ports.log.load()
+    (group,) = file_groups(state.timeline.lookup(None), None)
+    broken = [replace(each, footer=replace(each.footer, crc=1)) for each in group.segments]
+    reader = GroupReader(open_files(table.ports.uri, {}), state.table)
+    with reader.opened(broken) as opened, pytest.raises(ChecksumMismatch, match="the footer"):
+        opened.roots(broken)
+
+
+def test_runs_share_the_rows_that_are_held(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs' batches have so many rows together, in proportion to the rows of the runs."""
+    path = "airflow_provider_segtable.data.keyed.group_reader"
+    monkeypatch.setattr(f"{path}._ROWS_HELD", 2500)
+    monkeypatch.setattr(f"{path}._LEAST", 1)
+    state = table.ports.log.load()
+    (group,) = file_groups(state.timeline.lookup(None), None)
+    runs = GroupReader(open_files(table.ports.uri, {}), state.table).runs(group.segments)
+    assert sorted(next(run).num_rows for run in runs) == [500, 1000, 1000]
