@@ -167,7 +167,8 @@ def _numbered(
         groups = [n for n in groups if row_filter.may_keep(starts[n], sizes[n])]
     for some in _stretches(parquet, groups):
         first = starts[some[0]]
-        for batch in parquet.iter_batches(batch_rows, row_groups=some, columns=columns):
+        found = parquet.iter_batches(batch_size=batch_rows, row_groups=some, columns=columns)
+        for batch in found:
             yield first, batch
             first += batch.num_rows
 
