@@ -16,6 +16,13 @@ from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server i
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch, TimeOutOfRange
 from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.tables.evolution import (
+    AddColumn,
+    DropColumn,
+    RenameColumn,
+    Reorder,
+    WidenColumn,
+)
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
 from airflow_provider_segtable.services.compaction.compact_table import compact_table
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
@@ -210,6 +217,40 @@ def test_writers_of_their_own_columns(spark: SparkSession, tmp_path: Path) -> No
     ingest(table.ports, both.select("at", "key", "text"))
     ingest(table.ports, both.select("at", "key", "seq"))
     assert [row[2:] for row in agree(spark, table)] == [(7, "v7")] * 4
+
+
+@pytest.mark.parametrize("merge", ["latest", "partial_update"])
+def test_columns_change(spark: SparkSession, tmp_path: Path, merge: str) -> None:
+    """Spark merges, reads and writes files of all schemas, also where one run needs no merge."""
+    table = keyed(tmp_path, primary_key=["key"], merge=merge)
+    ingest(table.ports, rows(spark, range(6), 2).drop("gone"))
+    before = table.state()
+    table.alter(
+        columns=[
+            RenameColumn(name="text", new="label"),
+            DropColumn(name="a.word"),
+            AddColumn(name="text", type="string", default="none"),
+            AddColumn(name="count", type="int32", default="7"),
+            Reorder(names=("at", "key", "count")),
+        ]
+    )
+    renamed = rows(spark, range(4), 3).drop("gone", "a.word")
+    later = renamed.withColumnRenamed("text", "label").withColumn("text", F.lit("set"))
+    wanted = [(key, 7, 2, "v2", "none") for key in range(6)]
+    assert agree(spark, table) == wanted  # each bucket of a day is one run
+    ingest(table.ports, later)  # without the column count
+    wanted[:4] = [(key, 7, 3, "v3", "set") for key in range(4)]
+    assert agree(spark, table) == wanted
+    table.alter(columns=[WidenColumn(name="count", type="int64")])
+    ingest(table.ports, later.where("key = 0").withColumn("count", F.lit(9)))
+    wanted[0] = (0, 9, 3, "v3", "set")
+    assert agree(spark, table) == wanted
+    assert {row["text"] for row in scan(spark, table.snapshot(version=before.n)).collect()} == {
+        "v2"
+    }
+    assert scan(spark, table.snapshot(), where="count = 7").count() == 5
+    frame = scan(spark, table.snapshot(), columns=["text", "count"], where="text = 'none'")
+    assert [tuple(row) for row in frame.collect()] == [("none", 7)] * 2
 
 
 @pytest.mark.parametrize(

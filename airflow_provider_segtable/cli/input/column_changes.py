@@ -70,18 +70,21 @@ _EXAMPLE = {"--rename": "amount=price", "--type": "count=int64"}
 
 
 def _addition(text: str) -> AddColumn:
-    """Parse ``name type [default value]``."""
-    definition, default = text, None
+    """Parse ``name type [group column] [default value]``."""
+    definition, default, group = text, None, ""
     match = re.fullmatch(r"(.+?)\s+default\s+(.*)", text, re.IGNORECASE | re.DOTALL)
     if match:
         definition, default = match[1], _unquoted(match[2])
+    match = re.fullmatch(r"(.+?)\s+group\s+(\S.*)", definition, re.IGNORECASE)
+    if match:
+        definition, group = match[1], match[2].strip()
     field = parse_schema(definition).field(0)
     if not field.nullable:
         raise InvalidInput(
             f"--add {text!r}: a column that is added is null in rows that do not have it, so it "
             "cannot be not null: leave that out, and give a default for the rows there are"
         )
-    return AddColumn(name=field.name, type=str(field.type), default=default)
+    return AddColumn(name=field.name, type=str(field.type), default=default, group=group)
 
 
 def _unquoted(text: str) -> str:

@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.core.segments.roots import concatenated, roots_of
 from airflow_provider_segtable.core.segments.segment import Roots, Run, Segment
 from airflow_provider_segtable.core.tables.clustering import Order
-from airflow_provider_segtable.core.tables.evolution import ColumnChange
+from airflow_provider_segtable.core.tables.evolution import AddColumn, ColumnChange
 from airflow_provider_segtable.core.tables.schema import Column, Schema
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
 from airflow_provider_segtable.core.time.interval import Granularity, Instant
@@ -80,7 +80,20 @@ class Append:
         return names
 
     def check_columns(self, changes: Sequence[ColumnChange], table: str) -> None:
-        """Accept: rows have whatever columns they came with."""
+        """Accept: rows have whatever columns they came with, in no groups."""
+        for change in changes:
+            if isinstance(change, AddColumn) and change.group:
+                raise InvalidInput(
+                    f"column {change.name!r} is to join the group {change.group!r}, but {table} "
+                    "has no primary key, so it has no column groups: leave the group out"
+                )
+
+    def with_columns(
+        self, changes: Sequence[ColumnChange], before: Schema, after: Schema
+    ) -> "Append":
+        """Return the kind, which goes by no columns."""
+        del changes, before, after
+        return self
 
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
         """Return the segment; a renamed one gets root addresses of its own."""

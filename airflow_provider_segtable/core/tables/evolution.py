@@ -6,7 +6,8 @@
    all its values: integers and floating numbers to more bits, decimals to more digits.
 4. *Drop*: the id is never given again, so a column of the same name may be added: it is another.
 5. The time column stays: segments, chunks and jobs go by its name and type.
-6. A kind of table may refuse changes: a rollup table refuses all (``group_columns``).
+6. A kind of table may refuse changes: a rollup table refuses all (``group_columns``), a primary-key
+   table those of columns that decide which record wins (``keyed.column_roles``).
 
 Source of the idea: schema evolution in Iceberg; its names where they fit.
 """
@@ -23,11 +24,20 @@ from airflow_provider_segtable.core.tables.schema import Column, Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddColumn:
-    """Add a nullable column at the end; ``default`` is the value of rows written before."""
+    """Add a nullable column at the end.
+
+    Attributes:
+        name: its name.
+        type: its type.
+        default: its value in rows that were written before; None for null.
+        group: the ordering column of the column group that it joins (primary-key tables); empty
+            for none.
+    """
 
     name: str
     type: str
     default: str | None = None
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,18 @@ class TableKind(Protocol):
         """
         ...
 
+    def with_columns(
+        self, changes: Sequence[ColumnChange], before: Schema, after: Schema
+    ) -> "TableKind":
+        """Return the kind after changes of columns, which were checked.
+
+        Args:
+            changes: the changes, in order.
+            before: the columns before.
+            after: the columns after.
+        """
+        ...
+
     # Segments in the log
 
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:

@@ -20,10 +20,10 @@ import numpy as np
 
 from airflow_provider_segtable.core.segments.roots import replaced_files
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.keyed.merge_job import FILE_COST, MergeJob
 from airflow_provider_segtable.data.keyed.part import Part
+from airflow_provider_segtable.data.keyed.record_columns import record_columns
 from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_definition
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortStages
@@ -61,7 +61,7 @@ class CountJob:
         files = open_files(self.uri, self.storage_options) if files is None else files
         table, _ = decode_definition(self.definition, "the job's definition")
         time_column = table.time_column
-        schema = physical_schema(to_arrow(table.schema), table.kind)
+        schema = record_columns(table)
         found = np.zeros(len(self.parts), np.int64)
         for batch in read_segment(
             files,

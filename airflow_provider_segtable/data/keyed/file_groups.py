@@ -30,6 +30,7 @@ from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Inte
 from airflow_provider_segtable.data.arrow.conditions import by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.record_columns import shown_defaults, with_defaults
 from airflow_provider_segtable.data.merge.key_groups import numbers, valid, whole
 from airflow_provider_segtable.data.merge.merge_runs import read_runs
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
@@ -98,12 +99,14 @@ class MergedRead:
         read = (*self.columns, *self.rules.key[:1], *((time,) if clip else ()), *roots)
         needed = dict.fromkeys([*self.rules.needed(read, stored), *roots])
         where = None if self.by_key is None else by_predicate(self.by_key, time)
+        defaults = shown_defaults(reader.table)
         with reader.opened(group.segments) as opened:
             orders = RootOrders.of_table(opened.roots(group.segments))
             runs = opened.runs(group.segments, list(needed), where=where)
             for rows in read_runs(runs, self.rules, orders, list(dict.fromkeys(read))):
                 new = rows if self.since is None else _added(rows, roots, orders, self.since)
-                yield within(new, time, clip).select(list(self.columns))
+                shown = within(new, time, clip).select(list(self.columns))
+                yield with_defaults(shown, defaults)
 
 
 def _is_root(name: str) -> bool:

@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.files.segment_files import OpenedOnce, SegmentFiles
 from airflow_provider_segtable.data.keyed.keyed_files import roots_in, run_of
 from airflow_provider_segtable.data.keyed.part import Part
+from airflow_provider_segtable.data.keyed.record_columns import record_columns
 from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS
+from airflow_provider_segtable.data.parquet.table_file import plain_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
 _ROWS_HELD = 262_144
@@ -39,8 +40,8 @@ class GroupReader:
 
     @property
     def schema(self) -> pa.Schema:
-        """Return the schema of the files, with the hidden columns."""
-        return physical_schema(to_arrow(self.table.schema), self.table.kind)
+        """Return the schema of the records, with the hidden columns."""
+        return plain_columns(record_columns(self.table))
 
     @contextmanager
     def opened(self, segments: Iterable[Segment]) -> Iterator["GroupReader"]:
@@ -86,7 +87,7 @@ class GroupReader:
         run = run_of(
             self.files,
             group,
-            self.schema,
+            record_columns(self.table),
             time_column=time_column,
             columns=columns,
             checked=self.checked,

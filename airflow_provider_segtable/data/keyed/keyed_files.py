@@ -142,7 +142,7 @@ def run_of(
     Args:
         files: the data files.
         segments: the group's segments, in the order of their ids.
-        schema: the schema of files (``arrow_schema.physical_schema``).
+        schema: the columns of records (``record_columns``).
         time_column: the event time.
         columns: the columns to read, hidden ones among them; all if None.
         checked: compare bytes with their checksums.

@@ -6,7 +6,8 @@
    it is pyarrow's own reader: the usual case costs a look at the footer.
 3. Else a ``TableFile`` reads the file: columns are renamed, dropped ones left out, missing ones
    filled with their default. Types are cast by the callers, as they do for all files.
-4. Hidden columns are known by their names, which never change.
+4. Hidden columns that a kind of table has (``files_columns``) are known by their ids, too: they
+   have the names of the table's columns in theirs. All other hidden columns go by name.
 
 Source of the idea: Iceberg's column projection by field id.
 """
@@ -17,8 +18,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_provider_segtable.core.tables.field_ids import field_ids
 from airflow_provider_segtable.core.tables.metric import HIDDEN
 from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow.arrow_schema import FIELD_ID as ID
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 
@@ -35,6 +38,16 @@ def stored_columns(schema: Schema) -> pa.Schema:
             entries[_DEFAULT] = column.default.encode()
         fields.append(field.with_metadata(entries))
     return pa.schema(fields)
+
+
+def files_columns(schema: Schema, kind: TableKind) -> pa.Schema:
+    """Return the Arrow schema of a table's files: its columns, then the hidden ones, with ids."""
+    ids = field_ids(schema, kind)
+    hidden = (
+        field.with_metadata({ID: str(ids[field.name]).encode()})
+        for field in to_arrow(Schema(kind.hidden))
+    )
+    return pa.schema([*stored_columns(schema), *hidden])
 
 
 def with_ids(schema: pa.Schema, ids: Mapping[str, int]) -> pa.Schema:
@@ -103,21 +116,26 @@ def default_of(field: "pa.Field[Any]") -> Any:
 
 def file_names(stored: pa.Schema, target: pa.Schema) -> Mapping[str, str | None]:
     """Return the name of each target column in a file; None if the file lacks it."""
-    fields = [field for field in stored if not field.name.startswith(HIDDEN)]
-    visible = {field.name for field in fields}
-    ids = {(field.metadata or {}).get(ID): field.name for field in fields}
-    ids.pop(None, None)
+    hidden = [field for field in stored if field.name.startswith(HIDDEN)]
+    shown = [field for field in stored if not field.name.startswith(HIDDEN)]
+    places = {True: (hidden, _by_id(hidden)), False: (shown, _by_id(shown))}
     names: dict[str, str | None] = {}
     for field in target:
         entries = field.metadata or {}
-        if field.name.startswith(HIDDEN) or ID not in entries:
+        fields, ids = places[field.name.startswith(HIDDEN)]
+        if ID not in entries:
             names[field.name] = field.name
         elif ids:
             names[field.name] = ids.get(entries[ID])
         else:
             old = entries.get(_OLD_NAME, field.name.encode()).decode()
-            names[field.name] = old if old in visible else None
+            names[field.name] = old if any(each.name == old for each in fields) else None
     return names
+
+
+def _by_id(fields: Sequence["pa.Field[Any]"]) -> dict[bytes, str]:
+    """Return the names of fields by their ids, as far as they have any."""
+    return {f.metadata[ID]: f.name for f in fields if ID in (f.metadata or {})}
 
 
 def opened(
@@ -164,7 +182,7 @@ class TableFile:
         """Read ``parquet`` by ``names``: the file's name of each target column."""
         self._parquet = parquet
         hidden = [n for n in parquet.schema_arrow.names if n.startswith(HIDDEN)]
-        self._names = {**names, **{name: name for name in hidden}}
+        self._names = {**{name: name for name in hidden}, **names}
         self._target = target
         self._shown = {stored: name for name, stored in self._names.items() if stored}
         self.metadata = parquet.metadata

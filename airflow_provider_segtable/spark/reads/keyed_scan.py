@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, key_condition
+from airflow_provider_segtable.data.keyed.record_columns import shown_defaults
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
@@ -68,7 +69,9 @@ def keyed_scan(
         schema = physical_schema(snapshot.schema, snapshot.state.table.kind)
         files = [(group.clip, segment) for group in plain for segment in group.segments]
         frame = read_files(schema, [*columns, OP], files)
-        frames.append(frame.where(F.col(OP) != DELETE).select([column(frame, n) for n in names]))
+        defaults = shown_defaults(snapshot.state.table)
+        shown = [_shown(frame, name, defaults.get(name)) for name in names]
+        frames.append(frame.where(F.col(OP) != DELETE).select(shown))
     others = [group for group in groups if not group.merged]
     if others:
         frames.append(merged_rows(spark, snapshot, columns, others, conditions, carried=carried))
@@ -113,6 +116,15 @@ def merged_rows(
         checked=snapshot.checked,
     )
     return spark.range(0, len(groups), 1, tasks).mapInArrow(task.run, kinds)
+
+
+def _shown(frame: DataFrame, name: str, default: pa.Scalar | None) -> Column:
+    """Return a column, with its default where no record has set it."""
+    value = column(frame, name)
+    if default is None:
+        return value
+    kind = frame.schema[name].dataType
+    return F.coalesce(value, F.lit(default.as_py()).cast(kind)).alias(name)
 
 
 def _may_hold(condition: Condition, group: FileGroup, time_column: str) -> bool:

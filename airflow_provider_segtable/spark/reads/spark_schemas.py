@@ -114,7 +114,7 @@ def _readable(field: "pa.Field[Any]") -> "pa.Field[Any]":
     return field.with_type(kind)
 
 
-def _with_defaults(df: DataFrame, schema: pa.Schema) -> DataFrame:
+def with_defaults(df: DataFrame, schema: pa.Schema) -> DataFrame:
     """Return the DataFrame with the columns that it may leave out."""
     for field in schema:
         if field.name not in df.columns and may_be_left_out(field):
@@ -140,7 +140,7 @@ def check_columns(df: DataFrame, schema: pa.Schema, time_column: str) -> DataFra
     Raises:
         SchemaMismatch: columns are missing, unknown or of a wrong type; the message names them.
     """
-    df = _with_defaults(df, schema)
+    df = with_defaults(df, schema)
     missing = [name for name in schema.names if name not in df.columns]
     unknown = [name for name in df.columns if name not in schema.names]
     twice = sorted({name for name in df.columns if df.columns.count(name) > 1})

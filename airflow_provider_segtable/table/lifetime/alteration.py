@@ -24,6 +24,7 @@ from airflow_provider_segtable.core.tables.evolution import (
     evolved,
 )
 from airflow_provider_segtable.core.tables.schema import Schema
+from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow.arrow_schema import parse_type
 from airflow_provider_segtable.data.parquet.table_file import default_of, stored_columns
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -67,11 +68,13 @@ class Alteration:
                 raise InvalidInput(
                     f"property {key!r} is not set, so it cannot be removed: set are {known}"
                 )
+        schema = self._schema(table)
         action = TableAltered(
             after=table.altered,
             set=dict(self.set),
             unset=self.unset,
-            schema=self._schema(table),
+            schema=schema,
+            table_kind=None if schema is None else self._kind(table, schema),
         )
         new = altered(table, action, table.altered)
         _check_order(table, new)
@@ -87,6 +90,11 @@ class Alteration:
         for column in stored_columns(schema):
             _check_default(column)
         return None if schema.columns == table.schema.columns else schema
+
+    def _kind(self, table: TableCreated, schema: Schema) -> TableKind | None:
+        """Return the kind with the new columns; None if its files have no hidden ones."""
+        kind = table.kind.with_columns(self.columns, table.schema, schema)
+        return kind if kind.hidden else None
 
 
 def _checked(change: ColumnChange) -> ColumnChange:

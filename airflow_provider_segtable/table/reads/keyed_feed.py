@@ -37,6 +37,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.keyed.record_columns import shown_defaults, with_defaults
 from airflow_provider_segtable.data.merge.key_groups import numbers, whole
 from airflow_provider_segtable.data.merge.merge_runs import merge_runs
 from airflow_provider_segtable.data.merge.merging import merged_sorted
@@ -90,7 +91,7 @@ class KeyedFeed:
                 before, orders = rows[place]
                 logs = [pa.concat_tables(run) for run in self.reader.runs(some[place])]
                 after = merged_sorted([before, *logs], self.rules, orders)
-                yield from _differences(before, after, self.rules, event)
+                yield from self._differences(before, after, event)
                 rows[place] = after, orders
 
     def _begun(
@@ -117,7 +118,7 @@ class KeyedFeed:
                 alike = before.layout.cuts(interval) == after.layout.cuts(interval)
                 for some in ([place] for place in places) if alike else (places,):
                     old, new = self._rows(some, before), self._rows(some, after)
-                    yield from _differences(old, new, self.rules, event)
+                    yield from self._differences(old, new, event)
 
     def _rows(self, places: Sequence[Place], state: State) -> pa.Table:
         empty = self.reader.schema.empty_table()
@@ -129,6 +130,12 @@ class KeyedFeed:
             orders = RootOrders.of_table(reader.roots(files))
             runs = merge_runs(reader.runs(files), self.rules, orders)
             return pa.concat_tables([reader.schema.empty_table(), *runs])
+
+    def _differences(self, before: pa.Table, after: pa.Table, event: Event) -> Iterator[Changed]:
+        """Yield what became of rows, as readers see them."""
+        defaults = shown_defaults(self.reader.table)
+        for change, rows in _differences(before, after, self.rules, event):
+            yield change, with_defaults(rows, defaults)
 
 
 def _makes_base(event: Event) -> bool:

@@ -89,7 +89,8 @@ def upsert(
         ports: the table's ports; a coordinator is not needed.
         records: the records.
         commit_id: equal ids commit once.
-        state: a recent state of the table; saves reading the log again.
+        state: the version whose columns the records have; the newest if left out. An alteration
+            that lands meanwhile does not change them.
 
     Raises:
         InvalidInput: a key is null, or there are no rows.
@@ -97,12 +98,13 @@ def upsert(
         CommitUnknown: the last reply was lost; run again with the same commit id.
         StorageError: nothing was committed.
     """
+    seen = state or ports.log.load()
 
     def write(state: State, instant: Instant, files: NewFiles) -> Iterable[Segment]:
         return LogWriter(
             files=ports.files,
-            table=state.table,
-            rules=merge_rules(state, ports.uri),
+            table=seen.table,
+            rules=merge_rules(seen, ports.uri),
             layout=state.layout,
             base_version=state.base_version,
             instant=instant,
@@ -110,7 +112,7 @@ def upsert(
             commit=files.commit,
         ).written(records)
 
-    return commit_logs(ports, write, commit_id=commit_id, state=state or ports.log.load())
+    return commit_logs(ports, write, commit_id=commit_id, state=seen)
 
 
 def commit_logs(

@@ -55,6 +55,11 @@ class TableCreated:
     altered: int = 0
     property_events: Mapping[str, int] = field(default_factory=dict)
     earlier: tuple[Schema, ...] = ()
+    earlier_kinds: tuple[TableKind, ...] = ()
+
+    def kind_of(self, number: int) -> TableKind:
+        """Return the kind as of the schema of a number: it names the hidden columns of a file."""
+        return (*self.earlier_kinds, self.kind)[number] if self.earlier_kinds else self.kind
 
     def schema_of(self, number: int) -> Schema:
         """Return the schema of a number: that of a file."""
@@ -70,13 +75,14 @@ class TableAltered:
     """Properties are set and removed, and the schema is changed.
 
     It was checked against the definition as of alteration ``after``. ``schema`` is the new schema,
-    None if it stays.
+    None if it stays, and ``table_kind`` the kind with these columns, None if it stays.
     """
 
     after: int
     set: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     schema: Schema | None = None
+    table_kind: TableKind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +111,11 @@ def encode_table(action: TableCreated) -> Json:
         **(
             {"earlier": [encode_columns(each) for each in action.earlier]} if action.earlier else {}
         ),
+        **(
+            {"earlier_kinds": [each.encoded() for each in action.earlier_kinds]}
+            if action.earlier_kinds
+            else {}
+        ),
     }
 
 
@@ -125,12 +136,15 @@ def decode_table(body: Mapping[str, Any]) -> TableCreated:
         altered=body.get("altered", 0),
         property_events=body.get("property_events", {}),
         earlier=tuple(decode_columns(each, at) for at, each in enumerate(body.get("earlier", ()))),
+        earlier_kinds=tuple(map(decode_kind, body.get("earlier_kinds", ()))),
     )
 
 
 def _encode_alteration(action: TableAltered) -> Json:
     schema = {} if action.schema is None else _encode_schema(action.schema)
-    return {"after": action.after, "set": dict(action.set), "unset": list(action.unset), **schema}
+    kind = {} if action.table_kind is None else {"table_kind": action.table_kind.encoded()}
+    plain = {"after": action.after, "set": dict(action.set), "unset": list(action.unset)}
+    return {**plain, **schema, **kind}
 
 
 def _encode_schema(schema: Schema) -> Json:
@@ -143,6 +157,7 @@ def _decode_alteration(body: Mapping[str, Any]) -> TableAltered:
         set=body["set"],
         unset=tuple(body["unset"]),
         schema=decode_columns(body["schema"], body["number"]) if "schema" in body else None,
+        table_kind=decode_kind(body["table_kind"]) if "table_kind" in body else None,
     )
 
 
@@ -195,6 +210,9 @@ def altered(table: TableCreated, action: TableAltered, n: int) -> TableCreated:
     events = {**table.property_events, **dict.fromkeys(action.set, n)}
     if action.schema:
         table = replace(table, schema=action.schema, earlier=(*table.earlier, table.schema))
+    if action.table_kind:
+        kinds = (*table.earlier_kinds, table.kind)
+        table = replace(table, kind=action.table_kind, earlier_kinds=kinds)
     return replace(
         table,
         altered=max(n, table.altered + 1),

@@ -13,7 +13,9 @@
    meanwhile get later roots, so no compaction ever excludes a writer.
 5. All files are sorted by key, and the property ``compaction.clustering`` names the key, so that
    the planner sees how much of a bucket is in log files.
-6. Columns outside the key and the event time are nullable: a record may lack them.
+6. Columns outside the key and the event time are nullable: a record may lack them. They may be
+   changed (``column_roles``). With ``partial_update`` the default of a column that was added is
+   shown where no record has set it: records themselves have nulls there, which set nothing.
 
 Source of the idea: Apache Hudi RFC-66 (non-blocking concurrency control), Apache Paimon's primary
 key tables (merge engines, sequence groups).
@@ -23,7 +25,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Merge
@@ -31,12 +32,22 @@ from airflow_provider_segtable.core.segments.segment import Roots, Segment
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.evolution import ColumnChange
+from airflow_provider_segtable.core.tables.keyed.column_roles import (
+    check_changes,
+    groups_after,
+    records_after,
+)
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     ColumnGroup,
     MergeEngine,
     MergeRules,
 )
-from airflow_provider_segtable.core.tables.schema import Column, Schema
+from airflow_provider_segtable.core.tables.schema import (
+    Column,
+    Schema,
+    decode_columns,
+    encode_columns,
+)
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm, TableKind
 from airflow_provider_segtable.core.time.interval import Granularity, Instant
 
@@ -150,9 +161,12 @@ class PrimaryKey:
         return names
 
     def input_schema(self, stored: Schema, time_column: str) -> Schema:
-        """Return the columns that readers see."""
+        """Return the columns that readers see, as records have them: a null may set nothing."""
         del time_column
-        return stored
+        if not self.rules.partial:
+            return stored
+        bare = (replace(column, default=None) for column in stored.columns)
+        return Schema(tuple(bare), stored.number)
 
     def identity(self, names: Sequence[str], time_column: str) -> Sequence[str]:
         """Return the key."""
@@ -160,12 +174,16 @@ class PrimaryKey:
         return self.key
 
     def check_columns(self, changes: Sequence[ColumnChange], table: str) -> None:
-        """Refuse every change: records are merged by the present columns."""
-        raise InvalidInput(
-            f"the columns of {table} cannot change: it has a primary key, and its records are "
-            f"merged by the columns that it has ({counted(len(changes), 'change')} refused); "
-            "create a table with the new columns, and upsert the rows there"
-        )
+        """Refuse changes of the columns that decide which record wins."""
+        check_changes(self.rules, changes, table)
+
+    def with_columns(
+        self, changes: Sequence[ColumnChange], before: Schema, after: Schema
+    ) -> "PrimaryKey":
+        """Return the kind with the groups and the hidden columns of the new columns."""
+        kind = replace(self, groups=groups_after(self.groups, changes))
+        wanted = kind.rules.hidden(after)
+        return replace(kind, records=records_after(self.records, wanted, before, after))
 
     def placed(self, segment: Segment, n: int, *, renamed: bool) -> Segment:
         """Return the segment: records name their file, not their place."""
@@ -316,7 +334,7 @@ def _encoded(kind: PrimaryKey) -> dict[str, Any]:
         "merge": kind.merge.value,
         "groups": [{"columns": list(g.columns), "ordering": g.ordering} for g in kind.groups],
         "time_column": kind.time_column,
-        "records": [{"name": c.name, "type": c.type, "nullable": c.nullable} for c in kind.records],
+        "records": encode_columns(Schema(kind.records)),
     }
     return {name: value for name, value in body.items() if value}
 
@@ -332,5 +350,5 @@ def _decoded(body: Mapping[str, Any]) -> PrimaryKey:
             for group in body.get("groups", ())
         ),
         time_column=body["time_column"],
-        records=tuple(Column(**column) for column in body["records"]),
+        records=decode_columns(body["records"]).columns,
     )

@@ -34,14 +34,13 @@ from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, 
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.rollup_kind import EVENTS
 from airflow_provider_segtable.core.time.interval import iso
-from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.files.segment_files import check_bytes
 from airflow_provider_segtable.data.keyed.record_check import RecordCheck
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
 from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, read_segment
-from airflow_provider_segtable.data.parquet.table_file import stored_columns
+from airflow_provider_segtable.data.parquet.table_file import files_columns
 from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed, is_sorted
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -56,7 +55,7 @@ class Problem:
 
 def stored(table: TableCreated, number: int) -> pa.Schema:
     """Return the columns of a table's files of a schema."""
-    return physical_schema(stored_columns(table.schema_of(number)), table.kind)
+    return files_columns(table.schema_of(number), table.kind_of(number))
 
 
 def inspect_footer(files: DataFiles, segment: Segment, table: TableCreated) -> list[Problem]:

@@ -1,7 +1,8 @@
 """Upsert a DataFrame into a primary-key table, in one event.
 
 1. The columns are compared with the table's schema before any row is read. Nullable columns may be
-   left out in a ``partial_update`` table, whose writers fill their own, and where keys are deleted.
+   left out in a ``partial_update`` table, whose writers fill their own, and where keys are deleted;
+   columns that were added to the table, everywhere.
 2. Rows are read once. Spark deals them to tasks by time chunk and bucket, which its own hash gives
    (``data.merge.bucketing``), and tasks write log files.
 3. A row that does not fit refuses the whole write: the files are deleted, nothing is committed. Of
@@ -32,6 +33,7 @@ from airflow_provider_segtable.spark.reads.spark_schemas import (
     check_columns,
     readable,
     spark_schema,
+    with_defaults,
 )
 from airflow_provider_segtable.spark.reads.spark_times import (
     buckets_at,
@@ -80,7 +82,8 @@ def upsert_some(
     check_deleted(state, deleted)
     schema = given_schema(state.table)
     some = rules.partial or deleted is not None
-    values = _filled(df, schema, state) if some else df
+    whole = with_defaults(df, schema)
+    values = _filled(whole, schema, state) if some else whole
     flags = _flags(df, deleted)
     given = values if deleted is None else values.drop(deleted)
     check_columns(given, schema, state.table.time_column)
@@ -151,13 +154,14 @@ def commit_records(
     state: State,
 ) -> AppendResult | None:
     """Write records in tasks and commit them in one event; return None if there are none."""
+    seen = state.table
 
     def write(state: State, began: Instant, files: NewFiles) -> Iterable[Segment]:
         del files  # tasks commit theirs
         task = LogTask(
             uri=absolute(ports.uri),
             storage_options=ports.storage_options,
-            table=state.table,
+            table=seen,
             rules=rules,
             layout=state.layout,
             base_version=state.base_version,
