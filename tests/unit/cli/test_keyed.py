@@ -34,6 +34,23 @@ def texts(facts: Facts, *options: str) -> dict[int, str]:
     return {row["id"]: row["text"] for row in rows}
 
 
+def test_a_column_joins_the_group_that_is_named(facts: Facts, run: Run) -> None:
+    """The group is named by its ordering column, and a default in a group is refused."""
+    facts(
+        *("table", "create", "t", *KEYED),
+        *("--merge", "partial_update", "--group", "seq_a=a", "--buckets", "1"),
+    )
+    changed = facts("table", "alter", "t", "--add", "b string group seq_a", "--rename", "text=note")
+    assert changed["kind_settings"]["groups"] == ["a, b by seq_a"]
+    for option, words in (
+        ("c int group seq_a default 1", "joins the group 'seq_a', so it has no default"),
+        ("c int group seq", "its groups are seq_a"),
+    ):
+        result = run("table", "alter", "t", "--add", option)
+        assert result.exit_code == 2
+        assert words in " ".join(result.stderr.split())
+
+
 def test_files_are_upserted_without_zookeeper(
     facts: Facts, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +124,7 @@ def test_wrong_options_name_the_value(run: Run, options: tuple[str, ...], messag
         (("ingest", "t", "rows.jsonl", "--overwrite", "chunks"), "not overwritten by time"),
         (("merge", "t", "rows.jsonl", "--on", "id"), "upsert the rows"),
         (("update", "t", "--set", "id=2", "--where", "id = 1"), "it cannot be set"),
-        (("table", "alter", "t", "--drop", "text"), "cannot change: it has a primary key"),
+        (("table", "alter", "t", "--drop", "seq"), "it is the ordering column"),
         (("table", "set", "t", "compaction.clustering=text"), "sorted by that: id"),
         (("compact", "t", "--kind", "minor", "--buckets", "8"), "use a major compaction"),
         (("compact", "t", "--kind", "major", "--buckets", "0"), "0 buckets: choose 1 to 65536"),

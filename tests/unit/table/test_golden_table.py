@@ -13,7 +13,7 @@ from airflow_provider_segtable.data.parquet.segment_scan import SourceFile
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import EventLog, checkpoint_path, tag_path
 from airflow_provider_segtable.table.table import Table
-from tests.golden import make_checkpoint, make_checksums, make_columns
+from tests.golden import make_checkpoint, make_checksums, make_columns, make_keyed_columns
 from tests.golden.golden_table import CARRIERS
 from tests.golden.make_table import PLACE
 
@@ -64,6 +64,38 @@ def test_columns_are_known_by_the_ids_in_the_files() -> None:
         ids = {int(field.metadata[b"PARQUET:field_id"]) for field in schema}
         shown = {1, 2, 3} if segment.schema else {1, 2}
         assert ids - shown == (set() if segment.traced else {2_000_000_000, 2_000_000_001})
+
+
+def test_registers_are_known_by_the_ids_in_the_files() -> None:
+    """Of a primary-key table that was altered twice, between records that fill each other."""
+    table = Table.open(str(make_keyed_columns.PLACE))
+    state = table.state()
+    assert state == EventLog(table.ports.storage).at(state.n)
+    rows = table.scan().to_arrow().drop_columns(["at"]).sort_by("carrier").to_pylist()
+    aa = {"carrier": "AA", "seq": 6, "seen": None, "remark": "other", "note": 1, "device": None}
+    ua = {"carrier": "UA", "seq": 7, "seen": 2, "remark": "first", "note": 7, "device": "x"}
+    assert rows == [aa, ua]
+    merged = next(s for s in state.timeline.segments() if s.path and s.rows == 2 and s.schema == 0)
+    with table.ports.files.open(merged.path) as source:
+        schema = pq.read_schema(SourceFile(source))
+    assert {f.name: int(f.metadata[b"PARQUET:field_id"]) for f in schema} == {
+        "at": 1,
+        "carrier": 2,
+        "seq": 3,
+        "seen": 4,
+        "page": 5,
+        "note": 6,
+        "__segtable_op": 2_000_000_002,
+        "__segtable_root_partition": 2_000_000_003,
+        "__segtable_root_of_note": 2_000_000_004,
+        "__segtable_root_of_seen": 2_000_000_005,
+        "__segtable_at_of_note": 2_000_000_006,
+    }
+    later = state.table.kind.hidden
+    assert {column.name: column.id for column in later if column.id > 2_000_999_999} == {
+        "__segtable_root_of_note": 2_001_000_014,
+        "__segtable_at_of_note": 2_001_000_015,
+    }
 
 
 def test_checksums_are_those_that_were_written() -> None:

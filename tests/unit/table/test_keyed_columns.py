@@ -172,7 +172,7 @@ def test_only_a_table_with_groups_has_columns_that_join_one(tmp_path: Any) -> No
     table = Table.create(
         str(tmp_path), schema=pa.schema([("at", pa.timestamp("us"))]), time_column="at"
     )
-    with pytest.raises(InvalidInput, match="'seen'.*no column groups"):
+    with pytest.raises(InvalidInput, match="so it has no column groups"):
         table.alter(columns=[AddColumn(name="x", type="int32", group="seen")])
 
 

@@ -187,7 +187,9 @@ def alter(  # noqa: PLR0913 - each is an option
     *,
     add: Annotated[
         list[str] | None,
-        typer.Option(help="Add a column; repeat.", metavar="NAME TYPE [default VALUE]"),
+        typer.Option(
+            help="Add a column; repeat.", metavar="NAME TYPE [group COLUMN] [default VALUE]"
+        ),
     ] = None,
     drop: Annotated[
         list[str] | None, typer.Option(help="Drop a column; repeat.", metavar="NAME")
@@ -228,8 +230,10 @@ def alter(  # noqa: PLR0913 - each is an option
     wider only: int32 to int64, float to double, decimals with more digits.
     Drops come first, then renames, types, additions and the order.
     Earlier versions keep their columns: [green]segtable table scan TABLE --version N[/]
-    The event time stays as it is; a rollup table's columns cannot be changed,
-    the error says why.
+    In a table with a primary key a new column may join a column group, which
+    is named by its ordering column: --add "device string group seen".
+    The event time, a primary key and ordering columns stay as they are, and so
+    do all columns of a rollup table; the error says why.
     """
     from airflow_provider_segtable.cli.input.column_changes import parse_changes
 
