@@ -53,19 +53,19 @@ def check_changes(rules: MergeRules, changes: Sequence[ColumnChange], table: str
             )
 
 
-def _role(rules: MergeRules, name: str | None) -> str:
+def _role(rules: MergeRules, name: str) -> str:
     """Return the role of a column that stays as it is; empty for any other."""
     if name in rules.key:
         return "part of the primary key, which decides where a record is kept"
-    if name == rules.ordering:
+    if name and name == rules.ordering:
         return "the ordering column, which decides which record wins"
     if name in (group.ordering for group in rules.groups):
         return "the ordering column of a group, which decides which record sets the group"
     return ""
 
 
-def _touched(change: ColumnChange) -> tuple[str | None, str]:
-    """Return the column that a change touches, and what is done with it."""
+def _touched(change: ColumnChange) -> tuple[str, str]:
+    """Return the column that a change touches, and what is done with it; empty if it is none."""
     match change:
         case DropColumn(name=name):
             return name, "dropped"
@@ -76,7 +76,7 @@ def _touched(change: ColumnChange) -> tuple[str | None, str]:
         case MakeNullable(name=name):
             return name, "made nullable"
         case _:
-            return None, ""
+            return "", ""
 
 
 def _check_addition(change: AddColumn, rules: MergeRules, table: str) -> None:
