@@ -40,6 +40,7 @@ COMPONENTS: Mapping[str, tuple[str, ...]] = {
     "triggerer": ("--skip-serve-logs",),
 }
 START_TIMEOUT_S = 300.0
+SLOW_S = "120"  # what a busy machine may take for a DAG file, or an answer to a task
 
 
 class AirflowStack(AirflowApi):
@@ -163,6 +164,7 @@ class AirflowStack(AirflowApi):
     ) -> dict[str, str]:
         settings = {
             "CORE__DAGS_FOLDER": str(dags_folder),
+            "CORE__DAGBAG_IMPORT_TIMEOUT": SLOW_S,
             "CORE__LOAD_EXAMPLES": "False",
             "CORE__EXECUTOR": "LocalExecutor",
             "CORE__PARALLELISM": str(parallelism),
@@ -174,10 +176,12 @@ class AirflowStack(AirflowApi):
             "API_AUTH__JWT_SECRET": secrets.token_hex(64),
             "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}?timeout=60",
             "LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
+            "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": SLOW_S,
             "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
             "TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+            "WORKERS__EXECUTION_API_TIMEOUT": SLOW_S,
         }
         here = Path(sys.executable).parent
         return {

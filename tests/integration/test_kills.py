@@ -159,7 +159,8 @@ def test_thirty_kills(ports: TableContext, server: EmbeddedZooKeeper, tmp_path: 
     assert min(killed[kind] for kind in set(VICTIMS)) > 0, killed
     _finish(ports)
     ledger.check(ports, each=False)
-    assert ports.coordinator.locks(EventLog(ports.storage).load().table.table_id) == ()
+    table_id = EventLog(ports.storage).load().table.table_id
+    _await(lambda: not ports.coordinator.locks(table_id), "end of the locks of the dead")
 
 
 def _victims(randomness: random.Random) -> list[str]:
