@@ -152,7 +152,7 @@ def followed(driver: Driver) -> Sequence[object]:
     following = driver.spark.readStream.format("segtable").load(table.ports.uri)
     writer = following.writeStream.format("segtable").option("zookeeper", driver.zookeeper)
     writer = writer.option("checkpointLocation", f"file:{driver.folder}/followed-checkpoint")
-    writer.trigger(availableNow=True).start(other.ports.uri).awaitTermination(60)
+    writer.trigger(availableNow=True).start(other.ports.uri).awaitTermination(300)
     read = driver.spark.read.format("segtable")
     found = read.load(table.ports.uri).select("row").collect()
     feed = read.option("sinceVersion", "0").option("changes", "true").load(table.ports.uri)

@@ -190,7 +190,7 @@ def test_a_table_follows_another(source: SparkSession, table: Table, tmp_path: P
     def stream(rows: DataFrame = arriving, checkpoint: str = "checkpoint") -> int:
         writer = rows.writeStream.format("segtable").option("zookeeper", ZOOKEEPER)
         writer = writer.option("checkpointLocation", f"file:{tmp_path}/{checkpoint}")
-        assert writer.trigger(availableNow=True).start(other.ports.uri).awaitTermination(60)
+        assert writer.trigger(availableNow=True).start(other.ports.uri).awaitTermination(300)
         return other.scan().count()
 
     assert stream() == 90

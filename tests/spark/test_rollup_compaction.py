@@ -185,7 +185,7 @@ def files(table: Table) -> set[str]:
 def done(table: Table, execute: Execute, kind: str, **wish: Any) -> list[PlanResult]:
     """Ask for compactions of a kind, and carry them out."""
     asked = request(table.ports, kind, **wish)
-    results = compact(table.ports, [one.plan.id for one in asked], execute, wait_s=30)
+    results = compact(table.ports, [one.plan.id for one in asked], execute, wait_s=120)
     assert {
         (one.ended, one.message) for one in results if one.ended is not Ended.COMPLETED
     } == set()

@@ -51,7 +51,7 @@ def test_holders_and_waiters_are_shown(
     minor = worker.acquire(of_table(request("minor", 1, 2, 3, new=1)), wait_s=0)
     minor.report({"rows": "10"})
     minor.publish()
-    major = Running(lambda: worker.acquire(of_table(time_chunk("major", above=0)), wait_s=20))
+    major = Running(lambda: worker.acquire(of_table(time_chunk("major", above=0)), wait_s=60))
     eventually(lambda: facts("locks", table)["waiting"])
     found = facts("locks", table)
     (lock,), (waiting,) = found["locks"], found["waiting"]
