@@ -10,7 +10,7 @@ import secrets
 import socket
 
 LOOPBACK = "127.0.0.1"
-FIRST = 20_000
+FIRST = 10_000
 PAST = 32_768
 """The first ephemeral port of Linux; those of macOS are higher."""
 DRAWS = 100
