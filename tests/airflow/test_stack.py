@@ -144,7 +144,7 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
 
     The orphan wakes up after its successor has committed, and must not change anything.
     """
-    known = {run.run_id for run in stack.runs(MINOR)}
+    known = minor_runs(stack)
     flights.append(16)
     rows = flights.rows()
     ports = flights.table.ports
@@ -154,6 +154,7 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
     newest = flights.table.snapshot().segments()[-1]
     with HeldFile(flights.root / flights.name / newest.path) as held:  # no plan ends without it
         plan(stack)
+        (first,) = minor_runs(stack) - known
         orphan = eventually(lambda: driver_of(stack), "a driver")
         eventually(lambda: held.wanted or None, "a reader")
         orphan.suspend()
@@ -166,11 +167,10 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
     eventually(lambda: not ports.coordinator.locks(table_id) or None, "the end of its session")
     assert flights.rows() == rows
     plan(stack)
-    (second,) = [
-        run for run in stack.runs(MINOR) if run.run_id not in known and run.state != "failed"
-    ]
-    second = stack.wait_run(MINOR, second.run_id, timeout_s=PATIENCE_S)
+    (run_id,) = minor_runs(stack) - known - {first}
+    second = stack.wait_run(MINOR, run_id, timeout_s=PATIENCE_S)
     assert second.state == "success", why(stack, second)
+    assert stack.wait_run(MINOR, first, timeout_s=PATIENCE_S).state == "failed"
     assert orphan.is_running()
     orphan.resume()
     orphan.wait(PATIENCE_S)
@@ -180,6 +180,10 @@ def test_a_killed_worker_and_its_orphan_do_no_harm_and_the_planner_finishes(
     done = attempts(log, PlanCompleted)
     assert len(done) == len(set(done)) == 2
     ports.coordinator.close()
+
+
+def minor_runs(stack: AirflowStack) -> set[str]:
+    return {run.run_id for run in stack.runs(MINOR)}
 
 
 def worker_of(stack: AirflowStack, run_id: str) -> psutil.Process:

@@ -18,7 +18,7 @@ from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.processes import importable
 from tests.cluster.standalone import Standalone
 
-TIMEOUT_S = 280
+TIMEOUT_S = 500
 SCHEMA = pa.schema([("at", pa.timestamp("us", "UTC")), ("k", pa.string()), ("row", pa.int64())])
 
 
