@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from operator import eq
 
 from airflow_provider_segtable.core.errors import (
     CorruptTable,
@@ -314,7 +313,15 @@ def same_state(one: State, other: State) -> bool:
         return False
     if len(one.timeline) != len(other.timeline):
         return False
-    return all(map(eq, one.timeline.segments(), other.timeline.segments()))
+    return all(map(_same_segment, one.timeline.segments(), other.timeline.segments()))
+
+
+def _same_segment(one: Segment, other: Segment) -> bool:
+    """Return whether two descriptors are equal; an older segtable knew no completion time."""
+    if one == other:
+        return True
+    unknown = not (one.completed and other.completed)
+    return unknown and replace(one, completed=other.completed) == other
 
 
 def tagged_number(path: str) -> int | None:

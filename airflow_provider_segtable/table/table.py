@@ -232,7 +232,9 @@ class Table(TableChanges, TableVersions):
         DuckDB and Polars read it as it is, by the Arrow PyCapsule interface.
 
         Args:
-            columns: only these, in this order.
+            columns: only these, in this order. ``"*"`` stands for all; ``_segtable_instant`` and
+                ``_segtable_completion_time`` show when the write of a row began and was committed
+                (``core.reads.origin``).
             where: only rows that match, as for ``delete``; other files and row groups are skipped.
             interval: only rows with event times in it: ``"2013-01-01/2013-02-01"``, or a pair of
                 times (``core.time.times``).

@@ -24,9 +24,10 @@ from airflow_provider_segtable.coordination.memory.memory_coordinator import (
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.effects import COMPLETION_TIME
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval
+from airflow_provider_segtable.core.time.interval import DAY_US, Granularity, Interval, moment
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.planning.properties.retention import Retention
@@ -216,6 +217,15 @@ class World:
             if state.keeps(n):
                 assert self.found(version=n) == then
         assert self.table.scan().count() == len(rows)
+        self.check_origins(self.oldest)
+
+    def check_origins(self, since: int) -> None:
+        """A row is in the window after a version if its completion time is later."""
+        shown = self.table.scan(columns=["key", COMPLETION_TIME]).to_arrow().to_pylist()
+        time = moment(self.table.ports.log.at(since).time)
+        late = {row["key"] for row in shown if row[COMPLETION_TIME] > time}
+        window = self.table.scan(columns=["key"], since_version=since).to_arrow()
+        assert {*window.column("key").to_pylist()} == late
 
     @property
     def oldest(self) -> int:

@@ -143,7 +143,7 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901 - one case a fami
         case Appended() | Voided():
             return append_events.apply(state, event.action, event.time)
         case RowsChanged():
-            return change_events.apply(state, event.action, event.n)
+            return change_events.apply(state, event.action, event)
         case PlanRequested() | PlanInflight() | PlanCompleted() | PlanYielded() | PlanAborted():
             return plan_events.apply(state, event.action, event)
         case Cleaned() | Swept():

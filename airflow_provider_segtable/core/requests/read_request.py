@@ -6,7 +6,9 @@
    committed after the start, which is exclusive, up to the version read, which is inclusive. Either
    the rows that were added and are visible at the end (``core.reads.added``), or with ``changes``
    every change of a row (``core.reads.effects``).
-3. A request is checked when it is made; ``columns_read`` compares it with a table's columns.
+3. A request is checked when it is made; ``columns_read`` compares it with a table's columns. ``*``
+   among the columns stands for all of the table's, so that hidden ones (``core.reads.origin``) can
+   be named after them.
 4. ``read_request`` also takes times and intervals as users give them (``core.time.times``), and
    ``a,b`` columns, as options have them.
 """
@@ -15,9 +17,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.errors import InvalidInput, SchemaMismatch
+from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.core.time.times import Time, TimeRange, as_instant, as_interval
+
+ALL_COLUMNS = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +33,7 @@ class ReadRequest:
         version: an event number.
         as_of: the newest version at this time, inclusive.
         tag: the version with this tag.
-        columns: only these, in this order; all by default.
+        columns: only these, in this order; all by default, which ``*`` among them stands for.
         where: only rows that match a condition.
         interval: only rows with event times in it.
         since_version: only what was committed after this event.
@@ -131,13 +136,26 @@ def read_request(  # noqa: PLR0913 - each selects data to read
     )
 
 
-def columns_read(request: ReadRequest, known: Sequence[str]) -> tuple[str, ...]:
+def columns_read(
+    request: ReadRequest, known: Sequence[str], hidden: Sequence[str] = ORIGIN_COLUMNS
+) -> tuple[str, ...]:
     """Return the columns to read, in order.
+
+    Args:
+        request: the request.
+        known: the columns that are read by default.
+        hidden: further ones, which are read if they are named; a change feed has none.
 
     Raises:
         SchemaMismatch: the table has no such column.
+        InvalidInput: a column that ``*`` stands for is named, too.
     """
-    for name in request.columns or ():
-        if name not in known:
+    named = (ALL_COLUMNS,) if request.columns is None else request.columns
+    there = {*known, ALL_COLUMNS, *(() if request.changes else hidden)}
+    for name in named:
+        if name not in there:
             raise SchemaMismatch(f"there is no column {name!r}: the table has {', '.join(known)}")
-    return tuple(known) if request.columns is None else request.columns
+    found = [each for name in named for each in (known if name == ALL_COLUMNS else (name,))]
+    if len({*found}) < len(found):
+        raise InvalidInput(f"columns {', '.join(named)}: * stands for all, name no other twice")
+    return tuple(found)

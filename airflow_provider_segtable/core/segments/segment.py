@@ -279,7 +279,8 @@ class Segment:
         schema: the number of the table's schema that its file was written with.
         footer: the checksum of its file's footer, which has the checksums of all other bytes;
             None if an older segtable wrote the file.
-        completed: the time of the event that published it, if the table's kind needs it.
+        completed: the time of the event that published its rows; 0 if a compaction wrote it, in a
+            rollup table, and if an older segtable read the event.
         buckets: the number of buckets that its rows were divided by, in a region that has its own
             number (``core.time.layout``); 0 elsewhere.
     """

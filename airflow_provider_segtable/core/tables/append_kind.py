@@ -103,9 +103,10 @@ class Append:
         return replace(segment, lineage=(Run(segment.id, 0, segment.rows),))
 
     def published(self, segment: Segment, at: Instant) -> Segment:
-        """Return the segment: its event tells the time."""
-        del at
-        return segment
+        """Return the segment; if its rows were first written in it, with their completion time."""
+        own = (segment.id, segment.file_id)
+        first = segment.traced and all(run.root in own for run in segment.runs)
+        return replace(segment, completed=at) if first else segment
 
     def roots(self, inputs: Sequence[Segment]) -> tuple[Roots, ...]:
         """Return the roots of the inputs."""

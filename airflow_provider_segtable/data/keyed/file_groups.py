@@ -7,7 +7,8 @@
    evaluated before.
 3. Only the key, the columns that order records, and the columns asked for are read.
 4. Of a window, a row is read if one of the records that it consists of completed in the window,
-   by the roots that records keep: also if it was compacted since.
+   by the roots that records keep: also if it was compacted since. The origin of a row
+   (``core.reads.origin``) is that of the record that completed last.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.deletes.predicate import AllOf, Predicate, columns_of
+from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
@@ -29,11 +31,13 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
+from airflow_provider_segtable.data.deletes.row_origins import ORIGIN, times_of
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.record_columns import shown_defaults, with_defaults
 from airflow_provider_segtable.data.merge.key_groups import numbers, valid, whole
 from airflow_provider_segtable.data.merge.merge_runs import read_runs
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
+from airflow_provider_segtable.data.sort.sort_keys import Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class MergedRead:
 
     Attributes:
         rules: how the records of a key become its row.
-        columns: the columns of the rows.
+        columns: the columns of the rows; hidden ones that show their origin may be among them.
         by_key: a condition on the key alone.
         since: only rows of which a record completed after this time.
     """
@@ -95,8 +99,10 @@ class MergedRead:
         """Yield the rows of a group, sorted by key."""
         time, clip = reader.table.time_column, group.clip
         stored = reader.schema.names
-        roots = () if self.since is None else tuple(filter(_is_root, stored))
-        read = (*self.columns, *self.rules.key[:1], *((time,) if clip else ()), *roots)
+        hidden = [name for name in self.columns if name not in stored]
+        roots = tuple(filter(_is_root, stored)) if hidden or self.since is not None else ()
+        columns = (name for name in self.columns if name not in hidden)
+        read = (*columns, *self.rules.key[:1], *((time,) if clip else ()), *roots)
         needed = dict.fromkeys([*self.rules.needed(read, stored), *roots])
         where = None if self.by_key is None else by_predicate(self.by_key, time)
         defaults = shown_defaults(reader.table)
@@ -104,7 +110,8 @@ class MergedRead:
             orders = RootOrders.of_table(opened.roots(group.segments))
             runs = opened.runs(group.segments, list(needed), where=where)
             for rows in read_runs(runs, self.rules, orders, list(dict.fromkeys(read))):
-                new = rows if self.since is None else _added(rows, roots, orders, self.since)
+                found = _with_origins(rows, roots, orders) if hidden else rows
+                new = found if self.since is None else _added(found, roots, orders, self.since)
                 shown = within(new, time, clip).select(list(self.columns))
                 yield with_defaults(shown, defaults)
 
@@ -115,12 +122,31 @@ def _is_root(name: str) -> bool:
 
 def _added(rows: pa.Table, roots: Sequence[str], orders: RootOrders, since: Instant) -> pa.Table:
     """Return the rows of which a record completed after a time."""
-    late = np.zeros(rows.num_rows, bool)
+    return rows.filter(pa.array(_last_records(rows, roots, orders)[1] > since))
+
+
+def _with_origins(rows: pa.Table, roots: Sequence[str], orders: RootOrders) -> pa.Table:
+    """Return rows with the hidden columns of their origin."""
+    for name, micros in zip(ORIGIN_COLUMNS, _last_records(rows, roots, orders), strict=True):
+        if name not in rows.column_names:
+            rows = rows.append_column(ORIGIN.field(name), times_of(micros))
+    return rows
+
+
+def _last_records(
+    rows: pa.Table, roots: Sequence[str], orders: RootOrders
+) -> tuple[Indices, Indices]:
+    """Return of each row the instant and completion of the record that completed last."""
+    instants, completions = (np.zeros(rows.num_rows, np.int64) for _ in range(2))
     for name in roots:
         column = whole(rows.column(name))
         places = np.flatnonzero(valid(column))
-        late[places] |= orders.completions_of(numbers(column)[places]) > since
-    return rows.filter(pa.array(late))
+        named = numbers(column)[places]
+        completed = orders.completions_of(named)
+        later = completed > completions[places]
+        instants[places[later]] = orders.instants_of(named[later])
+        completions[places[later]] = completed[later]
+    return instants, completions
 
 
 def key_condition(tests: Iterable[object], key: Collection[str]) -> Predicate | None:

@@ -50,10 +50,11 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class RootOrders:
-    """Roots by number, with the rank of each (from 0) and its completion time."""
+    """Roots by number, with the rank of each (from 0), its instant and its completion time."""
 
     partitions: Indices
     ranks: Numbers
+    instants: Indices
     completions: Indices
 
     @staticmethod
@@ -88,8 +89,8 @@ class RootOrders:
         )
         ranks = np.empty(len(order), np.uint64)
         ranks[np.asarray(by_rank)] = np.arange(len(order), dtype=np.uint64)
-        completions = np.asarray(table.column("completed"))
-        return RootOrders(partitions[order], ranks[order], completions[order])
+        instants, completions = (np.asarray(table.column(n)) for n in ("instant", "completed"))
+        return RootOrders(partitions[order], ranks[order], instants[order], completions[order])
 
     def ranks_of(self, partitions: Indices) -> Numbers:
         """Return the rank of each root.
@@ -98,6 +99,14 @@ class RootOrders:
             CorruptTable: a root is unknown.
         """
         return self.ranks[self._places(partitions)]
+
+    def instants_of(self, partitions: Indices) -> Indices:
+        """Return when the author of each root began.
+
+        Raises:
+            CorruptTable: a root is unknown.
+        """
+        return self.instants[self._places(partitions)]
 
     def completions_of(self, partitions: Indices) -> Indices:
         """Return the completion time of each root.

@@ -15,7 +15,8 @@
    same rows, but slower, because they cross into Spark one by one.
 5. Footers are compared with their checksums here; Spark's reader compares pages with Parquet's
    own, but not page headers (ADR 0015). ``Snapshot.checked`` switches both off.
-6. Windows are read by pyarrow in tasks (``window_scan``).
+6. Windows, and the origin of rows if it is asked for, are read by pyarrow in tasks
+   (``window_scan``).
 7. Until a major compaction, the files of a rollup table may have several rows of a group. With
    ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
 """
@@ -57,7 +58,7 @@ from airflow_provider_segtable.spark.reads.row_bitmaps import Words, united, unm
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column, within
-from airflow_provider_segtable.spark.reads.window_scan import window_scan
+from airflow_provider_segtable.spark.reads.window_scan import narrowed, shows_origin, window_scan
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
 from airflow_provider_segtable.table.context import TableContext
@@ -130,8 +131,8 @@ def read(
     """
     if request.base_only:
         raise InvalidInput("base_only is read without Spark: Table.scan(base_only=True)")
-    if request.windowed:
-        return window_scan(spark, ports, state, request)
+    if request.windowed or shows_origin(request, state.table.schema.names):
+        return window_scan(spark, ports, state, narrowed(request, pushed))
     snapshot = Snapshot(ports=ports, state=state, checked=request.checked)
     table, known = state.table, snapshot.schema
     wanted = columns_read(request, known.names)

@@ -21,6 +21,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, key_condition
 from airflow_provider_segtable.data.keyed.record_columns import shown_defaults
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
@@ -94,8 +95,8 @@ def merged_rows(
     """
     known, table = snapshot.schema, snapshot.state.table
     rules = merge_rules(snapshot.state, snapshot.ports.uri)
-    copies = [copied(known.field(name)) for name in carried]
-    shown = pa.schema([*(known.field(name) for name in columns), *copies])
+    copies, all_known = [copied(known.field(name)) for name in carried], with_origin_columns(known)
+    shown = pa.schema([*(all_known.field(name) for name in columns), *copies])
     kinds = spark_schema(readable(shown))
     tasks = min(len(groups), spark.sparkContext.defaultParallelism * 4)
     if not tasks:

@@ -1,14 +1,16 @@
-"""Windows in Spark: rows added since a version, and change feeds, read by pyarrow in tasks.
+"""Windows and origins in Spark: rows added since a version, change feeds, and the origin of rows.
 
 1. The driver finds the parts of the window, as ``Table`` does (``table.reads.scan``): descriptors,
-   row filters, and the change of each part's rows. Tasks read them.
+   row filters, and the change or the origins of each part's rows. Tasks read them by pyarrow.
 2. Parts are read so, and not by Spark's own reader, because each has its own choice of rows, and in
    a change feed its own constants: a plan with a branch for each event would not be practical.
 3. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). Its change
    feed is computed by the driver, because it goes from event to event.
-4. A condition that only Spark evaluates is applied to all rows of the window.
+4. A condition that only Spark evaluates is applied to all rows of the window. Filters that Spark
+   pushes down leave out files by their event times.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +19,10 @@ from pyspark.sql.types import StructType
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.requests.read_request import ReadRequest
+from airflow_provider_segtable.core.time.interval import ALL_TIME
+from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.keyed_scan import merged_rows
@@ -33,10 +38,22 @@ from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.reads.window import start_read
 
 
+def shows_origin(request: ReadRequest, known: Sequence[str]) -> bool:
+    """Return whether a request names a hidden column of the origin of rows."""
+    return any(name in ORIGIN_COLUMNS and name not in known for name in request.columns or ())
+
+
+def narrowed(request: ReadRequest, pushed: Condition | None) -> ReadRequest:
+    """Return the request without event times at which ``pushed`` cannot hold."""
+    possible = pushed and pushed.interval
+    inside = possible and (request.interval or ALL_TIME).clip(possible)
+    return replace(request, interval=inside) if inside else request
+
+
 def window_scan(
     spark: SparkSession, ports: TableContext, state: State, request: ReadRequest
 ) -> DataFrame:
-    """Return the rows of a window that ends with a version.
+    """Return the rows of a window that ends with a version, or of the version if there is no start.
 
     Raises:
         WindowExpired: the window's start is no longer kept.
@@ -76,8 +93,14 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
     if scan.state.table.kind.rules is not None:
         return _of_keys(spark, scan, kinds)
     pieces = [
-        Piece(segment=p.segment, row_filter=p.row_filter, clip=p.clip, change=p.change)
-        for p in scan.parts()
+        Piece(
+            segment=part.segment,
+            row_filter=part.row_filter,
+            clip=part.clip,
+            change=part.change,
+            origins=part.origins,
+        )
+        for part in scan.parts()
     ]
     if not pieces:
         return spark.createDataFrame([], kinds)

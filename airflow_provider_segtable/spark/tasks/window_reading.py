@@ -7,10 +7,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from airflow_provider_segtable.core.reads.effects import RowChange
+from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS, Origins
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.data.arrow.change_columns import labelled
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
+from airflow_provider_segtable.data.deletes.row_origins import read_columns
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.data.parquet.segment_scan import read_segment
 from airflow_provider_segtable.ports.files import DataFiles
@@ -18,12 +19,13 @@ from airflow_provider_segtable.ports.files import DataFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A segment, the choice of its rows, and in a change feed what happened to them."""
+    """A segment, the choice of its rows, their origins, and in a change feed their change."""
 
     segment: Segment
     row_filter: RowFilter
     clip: Interval | None
     change: RowChange | None
+    origins: Origins | None = None
 
 
 class Broadcast(Protocol):
@@ -66,7 +68,14 @@ class WindowTask:
             columns=stored,
             clip=piece.clip,
             row_filter=piece.row_filter,
+            addressed=piece.origins is not None,
             checked=self.checked,
         ):
-            given = rows if piece.change is None else labelled(rows, piece.change)
-            yield given.select(list(self.columns))
+            yield read_columns(
+                rows, origins=piece.origins, change=piece.change, names=self.hidden
+            ).select(list(self.columns))
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Return the columns of the rows' origin among those to read."""
+        return tuple(n for n in self.columns if n in ORIGIN_COLUMNS and n not in self.schema.names)

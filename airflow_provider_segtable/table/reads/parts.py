@@ -16,6 +16,7 @@ from airflow_provider_segtable.core.deletes.deletion import holds_any
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import RowChange
+from airflow_provider_segtable.core.reads.origin import Origins
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import Interval
@@ -30,13 +31,15 @@ from airflow_provider_segtable.ports.files import DataFiles
 class Part:
     """A segment to read, with its row filter, and the interval to clip it to, if any.
 
-    ``change`` is what happened to its rows, in a change feed.
+    ``change`` is what happened to its rows, in a change feed; ``origins`` are those of its rows, if
+    they are asked for.
     """
 
     segment: Segment
     row_filter: RowFilter
     clip: Interval | None
     change: RowChange | None = None
+    origins: Origins | None = None
 
     @property
     def known_rows(self) -> int | None:

@@ -9,6 +9,7 @@
    of a chunk, the chunk is read with its event times clipped. Tombstones are not shown.
 4. A window is read in the same way: its parts have row filters that choose the rows added since the
    start, or are those of a change feed, each with the change of its rows (``change_feed``).
+5. The origin of rows (``core.reads.origin``) is computed only if its columns are asked for.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.origin import KnownOrigins
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.segments.timeline import Timeline
@@ -29,6 +31,7 @@ from airflow_provider_segtable.data.arrow.change_columns import labelled, with_c
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
 from airflow_provider_segtable.data.arrow.where import condition
+from airflow_provider_segtable.data.deletes.row_origins import read_columns, with_origin_columns
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.keyed.file_groups import within
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
@@ -67,7 +70,8 @@ class Scan:
     def __post_init__(self) -> None:
         """Compare the request with the table."""
         known, where = self._columns, self.request.where
-        columns_read(self.request, self._known.names)
+        if self.origin_columns:
+            self.state.table.kind.check_window(self.ports.uri)
         if self.request.base_only and self.state.table.kind.rules is None:
             raise InvalidInput(
                 f"base_only reads the base files of a primary-key table, and {self.ports.uri} has "
@@ -93,8 +97,15 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """Return the schema of the rows."""
-        known = self._known
-        return pa.schema([known.field(name) for name in columns_read(self.request, known.names)])
+        names = columns_read(self.request, self._known.names)
+        known = with_origin_columns(self._known)
+        return pa.schema([known.field(name) for name in names])
+
+    @property
+    def origin_columns(self) -> tuple[str, ...]:
+        """Return the hidden columns among those to read."""
+        names = columns_read(self.request, self._known.names)
+        return tuple(name for name in names if name not in self._known.names)
 
     def interval(self) -> Interval | None:
         """Return the interval of event times outside which no row is wanted; None if empty."""
@@ -120,9 +131,13 @@ class Scan:
             time = [] if stored or where.columns else [self.state.table.time_column]
             read = list(dict.fromkeys([*stored, *where.columns, *time]))
         for part in self.parts():
-            for batch in self.read(part, columns=read, where=where):
+            asked = part.origins is not None
+            for batch in self.read(part, columns=read, where=where, addressed=asked):
                 kept = batch if where is None else where.keep(batch)
-                yield (kept if part.change is None else labelled(kept, part.change)).select(names)
+                hidden = self.origin_columns
+                yield read_columns(
+                    kept, origins=part.origins, change=part.change, names=hidden
+                ).select(names)
 
     def to_arrow(self) -> pa.Table:
         """Read the rows into one Arrow table."""
@@ -171,10 +186,16 @@ class Scan:
         if self.request.where is not None or self.request.rolled_up or keyed:
             narrow = replace(self, request=replace(self.request, columns=()))
             return sum(batch.num_rows for batch in narrow.to_batches())
-        return sum(self._rows_in(part) for part in self.parts())
+        return sum(self._rows_in(part) for part in self._plain_parts())
 
     def parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
         """Yield the segments to read; with ``roots``, only those that may hold rows of these."""
+        known = KnownOrigins(self.state.timeline)
+        for part in self._plain_parts(roots):
+            yield replace(part, origins=known.of(part.segment)) if self.origin_columns else part
+
+    def _plain_parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
+        """Yield the parts without the origins of their rows."""
         wanted = self._wanted()
         if wanted is None:
             return

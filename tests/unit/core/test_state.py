@@ -63,7 +63,7 @@ def test_a_state_has_the_number_the_time_and_the_commits_of_its_events() -> None
     assert state is not None
     assert (state.n, state.time, state.base_version) == (1, BASE + 7, BASE)
     assert [state.commits.get(each) for each in ("c0", "c1", "c2")] == [0, 1, None]
-    assert state.timeline.visible_segments() == (first(0),)
+    assert state.timeline.visible_segments() == (replace(first(0), completed=BASE + 7),)
     assert fold.fold(state, []) is state
 
 

@@ -29,6 +29,7 @@ from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.families import append_events
 from airflow_provider_segtable.core.log.overwritten import KEPT, Overwritten, rival
 from airflow_provider_segtable.core.log.segment_words import amount
+from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import delete_rows, publish
 from airflow_provider_segtable.core.segments.segment import Segment
@@ -118,9 +119,11 @@ KINDS = (
 )
 
 
-def apply(state: State, action: RowsChanged, n: int) -> State:
-    """Return the state with rows deleted and segments published by event ``n``."""
-    published = delete_rows(publish(state, action.segments), action.vectors, n)
+def apply(state: State, action: RowsChanged, stamp: Stamp) -> State:
+    """Return the state with rows deleted and segments published by an event."""
+    n, kind = stamp.n, state.table.kind
+    segments = tuple(kind.published(segment, stamp.time) for segment in action.segments)
+    published = delete_rows(publish(state, segments), action.vectors, n)
     if action.overwritten:
         kept = (*state.overwritten, Overwritten(n, action.overwritten))[-KEPT:]
         published = replace(published, overwritten=kept)
