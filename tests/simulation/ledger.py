@@ -96,8 +96,7 @@ class Ledger:
         if stepwise:
             self._check_kept(ports)
         for event in events:
-            self.checked = apply(self.checked, event)
-            self._move(event)
+            self.replay(event)
             if not each:
                 self.models = {event.n: self.models[event.n]}
             if each or event is events[-1]:
@@ -106,6 +105,12 @@ class Ledger:
         if lost:
             raise AssertionError(f"acknowledged commits are not in the log: {lost}")
         self._check_kept(ports)
+
+    def replay(self, event: Event) -> Model:
+        """Move the model by the next event, without reading a file; return it."""
+        self.checked = apply(self.checked, event)
+        self._move(event)
+        return self.models[event.n]
 
     def _new_events(self, log: EventLog) -> Iterator[Event]:
         """Yield the table's events since the last call."""

@@ -25,7 +25,7 @@ from tests.simulation.world import HOUR_US
 
 SEQ, TEXT, NOTE = COUNT, COUNT + 1, COUNT + 2
 """The ids of the ordering column, and of two columns with values."""
-BUCKETS = 2
+BUCKETS, CHUNKS = 2, 2
 _NAME = re.compile(r".*/\d+_(\d+)\.log\.(\d+)_(\w+)\.parquet")
 
 
@@ -59,12 +59,16 @@ class KeyedModel(Model):
 
     def with_records(self, placed: Sequence[Placed]) -> "KeyedModel":
         """Return the model with more records."""
-        records = dict(self.records)
+        records, shown = dict(self.records), dict(self.rows)
         for one in placed:
             some = (*records.get(one.record.key, ()), one)
             records[one.record.key] = tuple(sorted(some, key=lambda each: each.order))
-        rows = {key: self._row(some) for key, some in records.items()}
-        shown = {key: row for key, row in rows.items() if row is not None}
+        for key in {one.record.key for one in placed}:
+            row = self._row(records[key])
+            if row is None:
+                shown.pop(key, None)
+            else:
+                shown[key] = row
         return KeyedModel(
             rows=shown,
             schemas=self.schemas,

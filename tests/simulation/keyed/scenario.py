@@ -31,12 +31,10 @@ from airflow_provider_segtable.core.errors import (
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
-from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeEngine
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
 from airflow_provider_segtable.core.time.interval import Granularity
-from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, physical_schema
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
@@ -46,17 +44,17 @@ from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.authors import durably
 from tests.simulation.caretakers import cleaner, reader, tagger, tolerate
+from tests.simulation.keyed.keyed_ledger import KeyedLedger, written_records
 from tests.simulation.keyed.records import (
     BUCKETS,
+    CHUNKS,
     GONE,
     SCHEMA,
     KeyChange,
-    KeyedModel,
     Record,
     Upsert,
     batch,
 )
-from tests.simulation.ledger import Ledger
 from tests.simulation.scenario import WISHES_EVERY_S, compactor, planner, run
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import Shape, World, change_id, upsert_id
@@ -140,7 +138,8 @@ def changer(world: World, number: int) -> Callable[[Actor], None]:
                 text = None if actor.uniform() < 0.5 else -1 - number * 1000 - turn
                 keys = tuple({int(actor.uniform() * KEYS) for _ in range(3)})
                 begun = max(world.ledger.models)
-                written = partial(written_records, world)
+                assert world.ledger.checked is not None
+                written = partial(written_records, world.files, world.ledger.checked.table.kind)
                 wish = KeyChange(keys=keys, text=text, begun=begun, written=written)
                 world.ledger.intend(name, wish)
             wanted = world.ledger.intended[name]
@@ -159,19 +158,6 @@ def _change(world: World, ports: TableContext, wanted: KeyChange, name: str) -> 
         return Table(ports).update({"text": text}, where, commit_id=name).n is not None
 
     return _unhindered(world, once)
-
-
-def written_records(world: World, segment: Segment) -> list[Record]:
-    """Read the records of a log file."""
-    assert world.ledger.checked is not None
-    table = world.ledger.checked.table
-    schema = physical_schema(SCHEMA, table.kind)
-    found = read_segment(world.files, segment, schema=schema, time_column="at")
-    return [
-        Record(row["row"], row["count"], row["text"], row["note"], row[OP] == 1)
-        for rows in found
-        for row in rows.to_pylist()
-    ]
 
 
 def asker(world: World, _: int) -> Callable[[Actor], None]:
@@ -214,24 +200,6 @@ def _travel(world: World, ports: TableContext, randomness: float) -> None:
         return
     assert snapshot.state.n == n, f"as of {then} it is version {snapshot.state.n}, not {n}"
     assert wrong is None, f"version {n}, as of its time: {wrong}"
-
-
-class KeyedLedger(Ledger):
-    """The ledger of a primary-key table: its models know how its records are ordered."""
-
-    def _model_of(self, table: TableCreated) -> KeyedModel:
-        kind = table.kind
-        assert isinstance(kind, PrimaryKey)
-        return KeyedModel(
-            schemas=super()._model_of(table).schemas,
-            properties=dict(table.properties),
-            ordered=bool(kind.ordering),
-            partial=kind.merge is MergeEngine.PARTIAL_UPDATE,
-            chunks=CHUNKS,
-        )
-
-
-CHUNKS = 2
 
 
 def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:

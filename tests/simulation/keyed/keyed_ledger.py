@@ -1,0 +1,43 @@
+"""The ledger of a primary-key table: its models know how its records are ordered.
+
+The simulation moves it event by event; the stress run (``tests/stress/keyed``), whose processes
+are real, replays the events that it saw.
+"""
+
+from collections.abc import Sequence
+
+from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeEngine
+from airflow_provider_segtable.core.tables.table_kind import TableKind
+from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
+from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.ports.files import DataFiles
+from tests.simulation.keyed.records import CHUNKS, SCHEMA, KeyedModel, Record
+from tests.simulation.ledger import Ledger
+
+
+class KeyedLedger(Ledger):
+    """The ledger of a primary-key table."""
+
+    def _model_of(self, table: TableCreated) -> KeyedModel:
+        kind = table.kind
+        assert isinstance(kind, PrimaryKey)
+        return KeyedModel(
+            schemas=super()._model_of(table).schemas,
+            properties=dict(table.properties),
+            ordered=bool(kind.ordering),
+            partial=kind.merge is MergeEngine.PARTIAL_UPDATE,
+            chunks=CHUNKS,
+        )
+
+
+def written_records(files: DataFiles, kind: TableKind, segment: Segment) -> Sequence[Record]:
+    """Read the records of a log file."""
+    schema = physical_schema(SCHEMA, kind)
+    return [
+        Record(row["row"], row["count"], row["text"], row["note"], row[OP] == 1)
+        for rows in read_segment(files, segment, schema=schema, time_column="at")
+        for row in rows.to_pylist()
+    ]
