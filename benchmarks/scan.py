@@ -1,21 +1,27 @@
-"""The data source for Spark against Spark's own Parquet reader, over the same files, in one run.
+"""Scans by Spark's data source and by ``Table.scan``, against Parquet readers of the same files.
 
-1. The data: a table of days, one well-sized file each; then the same with 1 % of the rows deleted.
-   The files are in the page cache.
-2. The ways: ``spark.read.parquet`` of the files, which knows of no deletes; ``format("segtable")``;
-   and a data source in Python over the files, with its filters pushed, as the alternative.
-3. Every round asks every question of every way once. Reported are medians, and their ratios to
-   Spark's own reader. The answers are compared.
+1. The tables: days of rows, one file each; the same with 1 % of the rows deleted; the same rows in
+   a table with a primary key, as base files; and these with log files, of which each day has
+   ``LOGS``, each with 2 % of the day's keys. The files are in the page cache.
+2. The ways: ``spark.read.parquet`` and ``format("segtable")``; ``pyarrow.dataset`` and
+   ``Table.scan``. The Parquet readers know neither of deletes nor of keys: they read all records.
+   With ``--python`` also a data source in Python, whose filters are pushed.
+3. Every round asks every question of every way once. Reported are medians, and ratios to the
+   Parquet reader of the same engine. Both ways of segtable must agree, and all must where
+   nothing is deleted or merged.
 
-Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N] [--native]``.
+Usage: ``python benchmarks/scan.py [--quick] [--rounds N] [--days N] [--rows N] [--only TABLE]
+[--python]``.
 """
 
 import argparse
+import re
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,150 +33,197 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    Filter,
-    GreaterThanOrEqual,
-    InputPartition,
-    LessThan,
-)
-from pyspark.sql.types import StructType
+from scan_python_source import COLUMNS, PUSHED, PythonSource
 
 from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
+from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.spark.driver.session import session
 from airflow_provider_segtable.spark.source.registration import register
-from airflow_provider_segtable.table.table import Table
 
 START = parse_instant("2026-01-01")
-PUSHED = "spark.sql.python.filterPushdown.enabled"
-COLUMNS = "at timestamp, user string, n bigint, x double, y double, kind int, page string"
+LOGS = 4
+NAMES = ["id", "at", "user", "n", "x", "y", "kind", "page"]
+INSIDE = "at >= TIMESTAMP '2026-01-02' AND at < TIMESTAMP '2026-01-03'"
+FIRST, LAST = (pa.scalar(START + day * DAY_US, pa.timestamp("us", "UTC")) for day in (1, 2))
 
 
-def day(number: int, rows: int) -> pa.Table:
-    """Make the rows of a day, in order of time."""
-    randomness = np.random.default_rng(number)
-    at = START + number * DAY_US + np.sort(randomness.integers(0, DAY_US, rows))
+def day(number: int, rows: int, *, seed: int = 0, share: float = 1.0) -> pa.Table:
+    """Make the rows of a day, in order of time; or other values for a share of its keys."""
+    randomness = np.random.default_rng([number, seed])
+    keys = np.sort(randomness.choice(rows, int(rows * share), replace=False))
+    count = len(keys)
+    at = START + number * DAY_US + keys * (DAY_US // rows)
     return pa.table(
         {
+            "id": number * rows + keys,
             "at": pa.array(at, pa.timestamp("us", "UTC")),
-            "user": pa.array(randomness.integers(0, 5000, rows)).cast(pa.string()),
-            "n": pa.array(randomness.integers(0, 10**9, rows)),
-            "x": randomness.random(rows),
-            "y": randomness.random(rows),
-            "kind": pa.array(randomness.integers(0, 20, rows), pa.int32()),
-            "page": pa.array([f"/p/{n}" for n in randomness.integers(0, 100_000, rows)]),
+            "user": pa.array(randomness.integers(0, 5000, count)).cast(pa.string()),
+            "n": pa.array(randomness.integers(0, 10**9, count)),
+            "x": randomness.random(count),
+            "y": randomness.random(count),
+            "kind": pa.array(randomness.integers(0, 20, count), pa.int32()),
+            "page": pa.array([f"/p/{n}" for n in randomness.integers(0, 100_000, count)]),
         }
     )
 
 
-class PythonSource(DataSource):
-    """A data source in Python: Arrow batches of files, filtered by what Spark pushes."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name of the format."""
-        return "python_source"
-
-    def schema(self) -> str:
-        """Return the columns."""
-        return COLUMNS
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the reader; Spark gives it all columns, whatever a query needs."""
-        return PythonReader(self.options["files"].split(","), schema.names)
+def appended(place: str, days: int, rows: int) -> Table:
+    """Make a table of events."""
+    table = Table.create(place, schema=day(0, 1).schema, time_column="at", zookeeper="memory://a")
+    for number in range(days):
+        table.append(day(number, rows))
+    return table
 
 
-class PythonReader(DataSourceReader):
-    """Reads files, one a partition."""
-
-    def __init__(self, files: Sequence[str], columns: Sequence[str]) -> None:
-        """Read all rows, until filters are pushed."""
-        self.files, self.columns = files, columns
-        self.bounds: list[tuple[str, str, Any]] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Take bounds of columns; Spark evaluates the rest."""
-        for each in filters:
-            if isinstance(each, GreaterThanOrEqual | LessThan):
-                how = "greater_equal" if isinstance(each, GreaterThanOrEqual) else "less"
-                self.bounds.append((how, each.attribute[0], each.value))
-            else:
-                yield each
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return the files."""
-        return [InputPartition(file) for file in self.files]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file."""
-        test = None
-        for how, name, value in self.bounds:
-            one = getattr(pc, how)(pc.field(name), pa.scalar(value, pa.timestamp("us", "UTC")))
-            test = one if test is None else test & one
-        yield from ds.dataset(partition.value).to_batches(columns=self.columns, filter=test)
+def upserted(place: str, days: int, rows: int) -> Table:
+    """Make a table with a primary key, of base files."""
+    table = Table.create(
+        place,
+        schema=day(0, 1).schema,
+        time_column="at",
+        primary_key="id",
+        buckets=1,
+        zookeeper="memory://k",
+    )
+    for number in range(days):
+        table.upsert(day(number, rows))
+    table.compact("semi-major")
+    return table
 
 
-def asked() -> Mapping[str, Callable[[DataFrame], object]]:
-    """Return the questions."""
-
-    def everything(rows: DataFrame) -> None:
-        rows.write.format("noop").mode("overwrite").save()
-
-    def a_day(rows: DataFrame) -> object:
-        inside = rows.where("at >= '2026-01-03' and at < '2026-01-04'")
-        return inside.agg(F.count("x")).first()
-
-    return {
-        "all columns": everything,
-        "one column": lambda rows: rows.agg(F.sum("n")).first(),
-        "time filter": a_day,
-        "count": lambda rows: rows.count(),
-    }
+def log_files(table: Table, days: int, rows: int) -> None:
+    """Upsert new values of some keys of each day, several times."""
+    for seed in range(1, LOGS + 1):
+        some = [day(number, rows, seed=seed, share=0.02) for number in range(days)]
+        table.upsert(pa.concat_tables(some))
 
 
-def ways(spark: SparkSession, table: Table, *, native: bool) -> Mapping[str, DataFrame]:
-    """Return the DataFrames of a table's rows; ``native`` leaves out the source in Python."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question, as it is asked of a DataFrame, a dataset and a table."""
+
+    spark: Callable[[DataFrame], object]
+    parquet: Callable[[ds.Dataset], object]
+    table: Callable[[Table], object]
+
+
+def everything(rows: DataFrame) -> None:
+    """Read all rows in Spark."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def total(batches: Any, name: str) -> int:
+    """Return the sum of a column."""
+    return sum(pc.sum(batch.column(name)).as_py() or 0 for batch in batches)
+
+
+def length(batches: Any) -> int:
+    """Return the number of rows."""
+    return sum(batch.num_rows for batch in batches)
+
+
+INSIDE_FILES = (ds.field("at") >= FIRST) & (ds.field("at") < LAST)
+QUESTIONS = {
+    "all columns": Question(
+        spark=everything,
+        parquet=lambda files: length(files.to_batches(columns=NAMES)) and None,
+        table=lambda table: length(table.scan().to_batches()) and None,
+    ),
+    "one column": Question(
+        spark=lambda rows: rows.agg(F.sum("n")).first()[0],
+        parquet=lambda files: total(files.to_batches(columns=["n"]), "n"),
+        table=lambda table: total(table.scan(columns=["n"]).to_batches(), "n"),
+    ),
+    "time filter": Question(
+        spark=lambda rows: rows.where(INSIDE).agg(F.count("x")).first()[0],
+        parquet=lambda files: length(files.to_batches(columns=["x"], filter=INSIDE_FILES)),
+        table=lambda table: length(table.scan(columns=["x"], where=INSIDE).to_batches()),
+    ),
+    "count": Question(
+        spark=lambda rows: rows.count(),
+        parquet=lambda files: files.count_rows(),
+        table=lambda table: table.scan().count(),
+    ),
+}
+Ways = Mapping[str, Callable[[Question], object]]
+
+
+def ways(spark: SparkSession, table: Table, *, python: bool) -> Ways:
+    """Return how to ask each way; a Parquet reader comes before its engine's ways of segtable."""
     root = Path(table.ports.uri)
     files = [str(root / segment.path) for segment in table.snapshot().segments()]
-    found = {
-        "spark.read.parquet": spark.read.schema(COLUMNS).parquet(*files),
-        "segtable": spark.read.format("segtable").load(table.ports.uri),
+
+    def from_python() -> DataFrame:  # made anew each time: it keeps the filters of a query
+        source = spark.read.format("python_source").option("files", ",".join(files))
+        return source.load()
+
+    parquet = spark.read.schema(COLUMNS)
+    found: dict[str, Callable[[Question], object]] = {
+        "spark.read.parquet": lambda asked: asked.spark(parquet.parquet(*files)),
+        "segtable in Spark": lambda asked: asked.spark(
+            spark.read.format("segtable").load(table.ports.uri)
+        ),
+        "pyarrow.dataset": lambda asked: asked.parquet(ds.dataset(files)),
+        "Table.scan": lambda asked: asked.table(Table.open(table.ports.uri)),
     }
-    if not native:
-        python = spark.read.format("python_source").option("files", ",".join(files))
-        found["a source in Python"] = python.load()
+    if python:
+        found["a source in Python"] = lambda asked: asked.spark(from_python())
     return found
 
 
-def measured(
-    spark: SparkSession, table: Table, rounds: int, *, exact: bool, native: bool
-) -> Mapping[tuple[str, str], float]:
-    """Return the median seconds of each question, asked of each way."""
+def measured(asking: Ways, rounds: int, *, plain: bool) -> Mapping[tuple[str, str], float]:
+    """Return the median seconds of each question, asked of each way; check the answers."""
     seconds: dict[tuple[str, str], list[float]] = {}
     for turn in range(rounds + 1):  # the first round warms up
-        for question, ask in asked().items():
+        for question, asked in QUESTIONS.items():
             answers = {}
-            for way, rows in ways(
-                spark, table, native=native
-            ).items():  # made anew: Python's keeps filters
+            for way, ask in asking.items():
                 began = time.perf_counter()
-                answers[way] = str(ask(rows))
+                answers[way] = str(ask(asked))
                 if turn:
                     seconds.setdefault((question, way), []).append(time.perf_counter() - began)
-            if exact and len({*answers.values()}) > 1:
-                raise ValueError(f"{question}: {answers}")
+            equal = answers if plain else {"segtable in Spark", "Table.scan"}
+            if len({answers[way] for way in equal}) > 1:
+                raise SystemExit(f"{question}: {answers}")
     return {key: statistics.median(found) for key, found in seconds.items()}
 
 
 def shown(title: str, medians: Mapping[tuple[str, str], float]) -> None:
-    """Print a table of medians and ratios."""
+    """Print a table of medians, and ratios to the Parquet reader of the same engine."""
     names = list(dict.fromkeys(way for _, way in medians))
     print(f"\n{title}\n\n| question | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
     for question in dict.fromkeys(question for question, _ in medians):
-        base = medians[question, names[0]]
-        cells = (f"{medians[question, n]:.2f} ({medians[question, n] / base:.2f})" for n in names)
-        print(f"| {question} | {' | '.join(cells)} |")
+        cells = []
+        for name in names:
+            peer = "pyarrow.dataset" if name in {"pyarrow.dataset", "Table.scan"} else names[0]
+            taken, base = medians[question, name], medians[question, peer]
+            cells.append(f"{taken:.3f}" + ("" if name == peer else f" ({taken / base:.2f})"))
+        print(f"| {question} | {' | '.join(cells)} |", flush=True)
+
+
+def cases(folder: str, days: int, rows: int, only: str) -> Any:
+    """Yield the tables: what they are, the table, and whether its files have its rows alone."""
+    named = [
+        "events",
+        "events, 1 % deleted",
+        "primary key, base files",
+        f"primary key, base files and {LOGS} log files a day",
+    ]
+    wanted = [bool(re.search(only, name)) for name in named]
+    if any(wanted[:2]):
+        table = appended(f"{folder}/events", days, rows)
+        if wanted[0]:
+            yield named[0], table, True
+        if wanted[1]:
+            table.delete("n % 100 = 0")
+            yield named[1], table, False
+    if any(wanted[2:]):
+        table = upserted(f"{folder}/keyed", days, rows)
+        if wanted[2]:
+            yield named[2], table, True
+        if wanted[3]:
+            log_files(table, days, rows)
+            yield named[3], table, False
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -179,27 +232,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few rows, one round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--days", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=1_250_000, help="rows a day")
-    parser.add_argument("--native", action="store_true", help="leave out the source in Python")
-    asked_for = parser.parse_args(argv)
-    native = asked_for.native
-    rows, rounds = (20_000, 1) if asked_for.quick else (asked_for.rows, asked_for.rounds)
+    parser.add_argument("--rows", type=int, default=500_000, help="rows a day")
+    parser.add_argument("--only", default="", help="tables whose name matches this")
+    parser.add_argument("--python", action="store_true", help="also a data source in Python")
+    asked = parser.parse_args(argv)
+    days, rows, rounds = (3, 20_000, 1) if asked.quick else (asked.days, asked.rows, asked.rounds)
     with tempfile.TemporaryDirectory(prefix="segtable-scan-") as folder:
         spark = session("scan", "local[2]", {"spark.driver.extraJavaOptions": "", PUSHED: "true"})
         began = time.perf_counter()
         register(spark)
-        print(f"registered in {time.perf_counter() - began:.2f} s")
+        print(f"registered in {time.perf_counter() - began:.2f} s; {days} x {rows:,} rows")
         spark.dataSource.register(PythonSource)
-        first = day(0, 1).schema
-        table = Table.create(
-            f"{folder}/table", schema=first, time_column="at", zookeeper="memory://scan"
-        )
-        for number in range(asked_for.days):
-            table.append(day(number, rows))
-        shown("without deletes", measured(spark, table, rounds, exact=True, native=native))
-        gone = table.delete("n % 100 = 0")
-        print(f"\n{gone.deleted} of {asked_for.days * rows} rows deleted")
-        shown("with deletes", measured(spark, table, rounds, exact=False, native=native))
+        for title, table, plain in cases(folder, days, rows, asked.only):
+            shown(title, measured(ways(spark, table, python=asked.python), rounds, plain=plain))
         spark.stop()
     return 0
 
