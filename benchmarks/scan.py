@@ -31,6 +31,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import scan_python_source
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from scan_python_source import COLUMNS, PUSHED, PythonSource
@@ -242,6 +244,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         began = time.perf_counter()
         register(spark)
         print(f"registered in {time.perf_counter() - began:.2f} s; {days} x {rows:,} rows")
+        cloudpickle.register_pickle_by_value(scan_python_source)  # workers do not find it
         spark.dataSource.register(PythonSource)
         for title, table, plain in cases(folder, days, rows, asked.only):
             shown(title, measured(ways(spark, table, python=asked.python), rounds, plain=plain))

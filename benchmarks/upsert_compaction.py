@@ -1,11 +1,12 @@
 """Base compaction of a primary-key table against Spark, DuckDB, Polars and deltalake, in one run.
 
 1. The files and the ways are those of ``upsert_ways``: 2 million rows and 8 logs of 100,000.
+   segtable runs as a table's compaction does; the others do not check, and do not sync.
 2. Every way runs in a process of its own, which imports only what it needs. The processes take
    turns: each round runs every way once, so that a drift of the machine hits all. The first round
    warms up and is not counted.
 3. Reported are medians, ratios to segtable, processor time, and the peak memory of each process
-   (for Spark with its JVM). Inputs are in the page cache. No way syncs its result.
+   (for Spark with its JVM). Inputs are in the page cache.
 4. Each result is checked: its rows, and the sum of a column.
 
 Usage: ``python benchmarks/upsert_compaction.py [--quick] [--text] [--rounds N] [--only WAY]

@@ -1,16 +1,17 @@
 """What ``upsert_compaction.py`` measures: a base file and log files, and the ways to merge them.
 
-1. A base file of rows by key, and logs of upserts, each sorted by key as a writer leaves it: four
-   fifths of their keys are in the base, the others are new or shared among logs; 2 % of a log's
-   rows are deletes. The newest record of a key wins, by event time.
+1. The files are those of a table of one bucket: a base file, and logs of upserts. Four fifths of
+   the logs' keys are in the base, the others are new or shared among logs; 2 % of a log's rows are
+   deletes. The newest record of a key wins, by event time.
 2. Every way reads the same Parquet files and writes one of zstd level 1 without deleted keys.
    deltalake has the base as a table and merges the logs, reduced to the newest record by Polars.
-3. The kernel's files also have its two hidden columns; all ways read the files that have them.
+3. segtable runs the job of a base compaction: it also compares and writes checksums, and syncs the
+   file. Its files have two hidden columns; all ways read the files that have them.
 """
 
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,23 +19,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from airflow_provider_segtable.core.tables.keyed.merge_rules import (
-    DELETE,
-    OP,
-    ROOT_PARTITION,
-    MergeRules,
-)
-from airflow_provider_segtable.data.jobs.segment_writer import PARQUET
-from airflow_provider_segtable.data.merge.keyed_rows import log_rows, with_root
-from airflow_provider_segtable.data.merge.merge_runs import ALWAYS, merge_runs
-from airflow_provider_segtable.data.merge.root_orders import SCHEMA, RootOrders
+from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
+from airflow_provider_segtable.data.keyed.merge_job import MergeJob
+from airflow_provider_segtable.data.merge.merge_runs import ALWAYS
+from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_definition
+from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.writes.upsert import merge_rules
 
-RULES = MergeRules(key=("id",), ordering="at")
 LOGS = 8
-GROUP_ROWS = 262_144
-WORDS = ["kind", "url"]
 START = 1_767_225_600_000_000
 ZSTD = {"compression": "zstd", "compression_level": "1"}
 
@@ -43,6 +36,7 @@ ZSTD = {"compression": "zstd", "compression_level": "1"}
 class Data:
     """The files, and what a result must have: its rows, and the sum of ``user`` in them."""
 
+    table: Path
     base: Path
     logs: tuple[Path, ...]
     rows: int
@@ -88,15 +82,33 @@ def generate(root: Path, base: int, log: int, *, text: bool) -> Data:
             since = START + base * 500 + number  # half of the base is newer than a log's first row
             given.append(records(keys, chance, since, text=text))
             deleted.append(chance.random(log) < 0.02)
-        paths = []
-        for number, (rows, flags) in enumerate(zip(given, deleted, strict=True)):
-            paths.append(root / f"{number}.parquet")
-            file = with_root(log_rows(rows, RULES, flags), number)
-            pq.write_table(file, paths[-1], row_group_size=GROUP_ROWS, **PARQUET)
+        table = _table(root / "table", given, deleted)
+        paths = [root / "table" / segment.path for segment in table.snapshot().segments()]
         rows, users = _expected(paths)
-        known.write_bytes(pickle.dumps(Data(paths[0], tuple(paths[1:]), rows, users)))
+        known.write_bytes(
+            pickle.dumps(Data(root / "table", paths[0], tuple(paths[1:]), rows, users))
+        )
     found: Data = pickle.loads(known.read_bytes())  # noqa: S301  # written above
     return found
+
+
+def _table(place: Path, given: list[pa.Table], deleted: list[np.ndarray]) -> Table:
+    """Make a table of a base file and log files."""
+    table = Table.create(
+        str(place),
+        schema=given[0].schema,
+        time_column="at",
+        granularity="all",
+        primary_key="id",
+        buckets=1,
+        ordering="at",
+        zookeeper="memory://upsert",
+    )
+    for rows, flags in zip(given, deleted, strict=True):
+        table.upsert(rows.append_column("gone", pa.array(flags)), deleted="gone")
+        if rows is given[0]:
+            table.compact("semi-major")
+    return table
 
 
 def _expected(paths: list[Path]) -> tuple[int, int]:
@@ -112,24 +124,25 @@ Run = Callable[[Data, Path], Path]
 
 
 def segtable() -> Run:
-    """Return the kernel, in this process."""
-    orders = [(n, n, 1, f"{n:016x}", n) for n in range(LOGS + 1)]
-    columns = zip(*orders, strict=True)
-    roots = RootOrders.of_table(pa.table([*map(pa.array, columns)], names=SCHEMA.names))
-
-    def batches(path: str) -> Iterator[pa.Table]:
-        with pq.ParquetFile(path, read_dictionary=WORDS) as file:
-            for group in range(file.num_row_groups):
-                yield file.read_row_group(group)
+    """Return the job of a base compaction, in this process."""
 
     def run(data: Data, out: Path) -> Path:
-        runs = [batches(path) for path in data.files]
-        schema = pq.ParquetFile(data.base, read_dictionary=WORDS).schema_arrow
-        dictionaries = [*WORDS, OP, ROOT_PARTITION]
-        with pq.ParquetWriter(out, schema, use_dictionary=dictionaries, **PARQUET) as writer:
-            for table in merge_runs(runs, RULES, roots, drop_tombstones_before=ALWAYS):
-                writer.write_table(table)
-        return out
+        table = Table.open(str(data.table))
+        state = table.state()
+        inputs = tuple(table.snapshot().segments())
+        job = MergeJob(
+            uri=str(data.table),
+            storage_options={},
+            inputs=inputs,
+            outputs=((inputs[0].id, inputs[0].shard),),
+            created=0,
+            definition=encode_definition(state.table, state.base_version),
+            rules=merge_rules(state, str(data.table)),
+            clustering="id",
+            drop_before=ALWAYS,
+        )
+        (made,) = job.run()
+        return (data.table / made.path).rename(out)
 
     return run
 

@@ -140,6 +140,32 @@ def test_windows(spark: SparkSession, tmp_path: Path) -> None:
         assert wanted.num_rows
 
 
+def test_a_feed_in_tasks_is_the_feed_of_the_library(
+    spark: SparkSession, tmp_path: Path, zookeeper: EmbeddedZooKeeper
+) -> None:
+    """Tasks read the pieces of a feed: over compactions, late records, deletes and a restore."""
+    table = keyed(tmp_path, zookeeper=zookeeper.address)
+    ingest(table.ports, rows(spark, range(12), 2).drop("gone"))
+    start = table.state().n
+    ingest(table.ports, rows(spark, range(6, 18), 3, gone="id % 4 = 0"), deleted="gone")
+    ingest(table.ports, rows(spark, range(9), 1).drop("gone"))  # late
+    assert compact_table(table.ports, kind="semi-major").plans
+    table.upsert(rows(spark, range(5), 4).drop("gone").toArrow())
+    table.restore(version=start)
+    ingest(table.ports, rows(spark, range(3), 5).drop("gone"))
+    second = Interval.parse("2013-01-02/2013-01-03")
+    for interval in (None, second):
+        asked = read_request(since_version=start, changes=True, interval=interval)
+        frame = read(spark, table.ports, table.state(), asked)
+        wanted = table.scan(since_version=start, changes=True, interval=interval).to_arrow()
+        assert content(frame) == content(wanted)
+        assert len({*wanted["_segtable_version"].to_pylist()}) >= 4
+        assert len({*wanted["_segtable_change"].to_pylist()}) == 4
+    assert frame.rdd.getNumPartitions() > 1
+    none = read_request(since_version=table.state().n, changes=True)
+    assert read(spark, table.ports, table.state(), none).count() == 0
+
+
 def test_compactions_on_spark(
     spark: SparkSession, tmp_path: Path, zookeeper: EmbeddedZooKeeper
 ) -> None:

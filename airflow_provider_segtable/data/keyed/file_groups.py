@@ -1,11 +1,12 @@
 """File groups: the visible files of a bucket, and their merged rows.
 
 1. The files of one update group are one run; log files are runs of their own. A group with one run
-   is merged already: its rows without tombstones are what readers see.
+   is merged already: its rows without tombstones are what readers see. Only the columns asked for
+   are read, and of these only row groups in which a condition may hold.
 2. Conditions and intervals hold for merged rows: a record that does not match may hide one that
    does. Conditions on the key alone hold for all records of a key or for none, so they are
    evaluated before.
-3. Only the key, the columns that order records, and the columns asked for are read.
+3. Of other groups, the key, the columns that order records, and the columns asked for are read.
 4. Of a window, a row is read if one of the records that it consists of completed in the window,
    by the roots that records keep: also if it was compacted since. The origin of a row
    (``core.reads.origin``) is that of the record that completed last.
@@ -24,12 +25,14 @@ from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
+    DELETE,
+    OP,
     ROOT_OF,
     ROOT_PARTITION,
     MergeRules,
 )
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
-from airflow_provider_segtable.data.arrow.conditions import by_predicate
+from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_origins import ORIGIN, times_of
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
@@ -61,6 +64,11 @@ class FileGroup:
     def size(self) -> int:
         """Return the bytes of all files."""
         return sum(segment.size for segment in self.segments)
+
+    def may_hold(self, condition: Condition, time_column: str) -> bool:
+        """Return whether a record may match, by the event times in the files."""
+        times = ((segment.time_min, segment.time_max) for segment in self.segments)
+        return any(condition.may_hold(time_column, first, last) for first, last in times)
 
 
 def file_groups(found: Iterable[Visible], interval: Interval | None) -> Iterator[FileGroup]:
@@ -95,8 +103,36 @@ class MergedRead:
     by_key: Predicate | None = None
     since: Instant | None = None
 
-    def rows(self, reader: GroupReader, group: FileGroup) -> Iterator[pa.Table]:
-        """Yield the rows of a group, sorted by key."""
+    def rows(
+        self, reader: GroupReader, group: FileGroup, where: Condition | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a group, sorted by key.
+
+        Args:
+            reader: reads the group's files.
+            group: the group.
+            where: rows for which it does not hold may be left out; on ``columns``.
+        """
+        by_roots = self.since is not None or {*self.columns} - {*reader.schema.names}
+        if group.merged and not by_roots:
+            return self._settled(reader, group, where)
+        return self._merged(reader, group)
+
+    def _settled(
+        self, reader: GroupReader, group: FileGroup, where: Condition | None
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of a group with nothing to be merged: all but tombstones."""
+        time, clip = reader.table.time_column, group.clip
+        read = dict.fromkeys([*self.columns, OP, *((time,) if clip else ())])
+        defaults = shown_defaults(reader.table)
+        test = None if defaults else where  # a condition is on rows as readers see them
+        with reader.opened(group.segments) as opened:
+            for run in opened.runs(group.segments, list(read), where=test):
+                for rows in run:
+                    shown = within(_present(rows), time, clip).select(list(self.columns))
+                    yield with_defaults(shown, defaults)
+
+    def _merged(self, reader: GroupReader, group: FileGroup) -> Iterator[pa.Table]:
         time, clip = reader.table.time_column, group.clip
         stored = reader.schema.names
         hidden = [name for name in self.columns if name not in stored]
@@ -114,6 +150,12 @@ class MergedRead:
                 new = found if self.since is None else _added(found, roots, orders, self.since)
                 shown = within(new, time, clip).select(list(self.columns))
                 yield with_defaults(shown, defaults)
+
+
+def _present(rows: pa.Table) -> pa.Table:
+    """Return the rows without tombstones."""
+    gone = pc.equal(rows.column(OP), DELETE)
+    return rows.filter(pc.invert(gone)) if pc.any(gone).as_py() else rows
 
 
 def _is_root(name: str) -> bool:

@@ -9,6 +9,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,7 +62,7 @@ def keyed_scan(
     """
     time = snapshot.state.table.time_column
     found = groups_to_read(snapshot.state, interval)
-    groups = [group for group in found if all(_may_hold(each, group, time) for each in conditions)]
+    groups = [group for group in found if all(group.may_hold(each, time) for each in conditions)]
     columns = columns or merge_rules(snapshot.state, snapshot.ports.uri).key[:1]  # to count rows
     names = [*columns, *(PREFIX + name for name in carried)]
     plain = [group for group in groups if group.merged]
@@ -105,7 +106,7 @@ def merged_rows(
         uri=absolute(snapshot.ports.uri),
         storage_options=snapshot.ports.storage_options,
         table=table,
-        groups=spark.sparkContext.broadcast(_dealt(groups, tasks)),
+        groups=spark.sparkContext.broadcast(dealt(groups, tasks)),
         merged=MergedRead(
             rules=rules,
             columns=tuple(columns),
@@ -128,13 +129,19 @@ def _shown(frame: DataFrame, name: str, default: pa.Scalar | None) -> Column:
     return F.coalesce(value, F.lit(default.as_py()).cast(kind)).alias(name)
 
 
-def _may_hold(condition: Condition, group: FileGroup, time_column: str) -> bool:
-    """Return whether a record of a group may match, by the event times in its files."""
-    times = ((segment.time_min, segment.time_max) for segment in group.segments)
-    return any(condition.may_hold(time_column, first, last) for first, last in times)
+class Sized(Protocol):
+    """Work of a task, with the bytes that it reads."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes."""
+        ...
 
 
-def _dealt(groups: Sequence[FileGroup], tasks: int) -> list[FileGroup]:
-    """Return the groups in an order in which each task gets large and small ones."""
-    ordered = sorted(groups, key=lambda group: -group.size)
-    return [group for task in range(tasks) for group in ordered[task::tasks]]
+Work = TypeVar("Work", bound=Sized)
+
+
+def dealt(work: Sequence[Work], tasks: int) -> list[Work]:
+    """Return work in an order in which each task gets large and small pieces."""
+    ordered = sorted(work, key=lambda each: -each.size)
+    return [each for task in range(tasks) for each in ordered[task::tasks]]

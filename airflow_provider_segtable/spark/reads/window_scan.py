@@ -4,8 +4,8 @@
    row filters, and the change or the origins of each part's rows. Tasks read them by pyarrow.
 2. Parts are read so, and not by Spark's own reader, because each has its own choice of rows, and in
    a change feed its own constants: a plan with a branch for each event would not be practical.
-3. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). Its change
-   feed is computed by the driver, because it goes from event to event.
+3. Of a table with a primary key, tasks merge the files of each bucket (``keyed_scan``). The pieces
+   of its change feed are one for each bucket and stretch of events (``data.keyed.feed_pieces``).
 4. A condition that only Spark evaluates is applied to all rows of the window. Filters that Spark
    pushes down leave out files by their event times.
 """
@@ -25,17 +25,19 @@ from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.spark.driver.spark_errors import translated
-from airflow_provider_segtable.spark.reads.keyed_scan import merged_rows
+from airflow_provider_segtable.spark.reads.keyed_scan import dealt, merged_rows
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
-from airflow_provider_segtable.spark.tasks.reading import near
+from airflow_provider_segtable.spark.tasks.feed_reading import FeedTask
 from airflow_provider_segtable.spark.tasks.window_reading import Piece, WindowTask
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
 from airflow_provider_segtable.table.reads.merged_scan import groups_to_read
 from airflow_provider_segtable.table.reads.scan import Scan
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.reads.window import start_read
+from airflow_provider_segtable.table.writes.upsert import merge_rules
 
 
 def shows_origin(request: ReadRequest, known: Sequence[str]) -> bool:
@@ -120,12 +122,30 @@ def _read(spark: SparkSession, scan: Scan) -> DataFrame:
 
 def _of_keys(spark: SparkSession, scan: Scan, kinds: StructType) -> DataFrame:
     """Return the rows or changes of a window of a primary-key table."""
-    if scan.request.changes:
-        target = to_arrow_schema(kinds, timezone="UTC")
-        changes = near(scan.to_arrow(), target, scan.state.table.time_column)
-        return spark.createDataFrame(changes, kinds)
+    if scan.request.changes and scan.start is not None:
+        return _changes_of_keys(spark, scan, scan.start, kinds)
     snapshot = Snapshot(ports=scan.ports, state=scan.state, checked=scan.request.checked)
     groups = [*groups_to_read(scan.state, scan.request.interval, scan.start)]
     given = [] if scan.where is None else [scan.where]
     names = scan.schema.names or [scan.state.table.time_column]  # to count rows
     return merged_rows(spark, snapshot, names, groups, given, start=scan.start)
+
+
+def _changes_of_keys(spark: SparkSession, scan: Scan, start: State, kinds: StructType) -> DataFrame:
+    """Return the changes of a window of a primary-key table."""
+    feed = KeyedFeed(scan.ports.log)
+    pieces = [piece for some in feed.pieces(start, scan.state) for piece in some]
+    if not pieces:
+        return spark.createDataFrame([], kinds)
+    tasks = min(len(pieces), spark.sparkContext.defaultParallelism * 4)
+    task = FeedTask(
+        uri=absolute(scan.ports.uri),
+        storage_options=scan.ports.storage_options,
+        table=scan.state.table,
+        pieces=spark.sparkContext.broadcast(dealt(pieces, tasks)),
+        rules=merge_rules(scan.state, scan.ports.uri),
+        interval=scan.request.interval,
+        target=to_arrow_schema(kinds, timezone="UTC"),
+        checked=scan.request.checked,
+    )
+    return spark.range(0, len(pieces), 1, tasks).mapInArrow(task.run, kinds)

@@ -2,7 +2,8 @@
 
 1. The files of each bucket are merged as compaction merges them (``data.keyed.file_groups``), one
    bucket after another, in bounded memory. Rows come sorted by key within a bucket.
-2. Of a window, buckets are skipped all of whose files were there before.
+2. Buckets are skipped if no record in them may match the condition, and of a window those all of
+   whose files were there before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeRules
 from airflow_provider_segtable.core.tables.keyed.slices import bases
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
@@ -57,14 +58,17 @@ class MergedScan:
         tested = where.columns if where else ()
         merged = MergedRead(
             rules=self.rules,
-            columns=tuple(dict.fromkeys([*self.columns, *tested])) or self.rules.key,
+            columns=tuple(dict.fromkeys([*self.columns, *tested])) or (OP,),  # to count rows
             by_key=None if where is None else key_condition([where.test], self.rules.key),
             since=None if start is None else start.time,
         )
         reader = GroupReader(self.files, self.state.table, checked=self.checked)
         found = groups_to_read(self.state, self.interval, start, base_only=self.base_only)
+        time = self.state.table.time_column
         for group in found:
-            for rows in merged.rows(reader, group):
+            if where is not None and not group.may_hold(where, time):
+                continue
+            for rows in merged.rows(reader, group, where):
                 for batch in rows.to_batches():
                     kept = batch if where is None else where.keep(batch)
                     yield kept.select(list(self.columns))

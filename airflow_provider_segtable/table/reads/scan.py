@@ -27,13 +27,13 @@ from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
-from airflow_provider_segtable.data.arrow.change_columns import labelled, with_change_columns
+from airflow_provider_segtable.data.arrow.change_columns import with_change_columns
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.frames import duckdb_relation, pandas_frame, polars_frame
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.deletes.row_origins import read_columns, with_origin_columns
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
-from airflow_provider_segtable.data.keyed.file_groups import within
+from airflow_provider_segtable.data.keyed.feed_pieces import labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
@@ -291,11 +291,11 @@ class Scan:
         """Yield the change feed of a table with a primary key."""
         reader = GroupReader(self.ports.files, self.state.table, checked=self.request.checked)
         names, asked = self.schema.names, self.request.interval
-        for change, rows in KeyedFeed(reader, rules, self.ports.log).changes(start, self.state):
-            kept = rows.select(self._columns.names)
-            for batch in (within(kept, self.state.table.time_column, asked)).to_batches():
+        feed = KeyedFeed(self.ports.log)
+        for changed in feed.changes(start, self.state, reader, rules):
+            for batch in labelled_rows(changed, reader, asked):
                 matching = batch if self.where is None else self.where.keep(batch)
-                yield labelled(matching, change).select(names)
+                yield matching.select(names)
 
     def _rolled_up(self) -> pa.Table:
         """Return the rows with those of equal keys merged; the condition filters the result.

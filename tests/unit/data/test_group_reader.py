@@ -73,6 +73,40 @@ def test_each_file_is_opened_once(table: Table) -> None:
     assert sorted(openings.opened) == sorted(segment.path for segment in group.segments)
 
 
+def test_settled_files_are_read_as_they_are(tmp_path: Path) -> None:
+    """Of a bucket with one run, tombstones are left out, and no column is read for a merge."""
+    kind = PrimaryKey(key=("key",), buckets=1, ordering="seq")
+    made = keyed_table(str(tmp_path), kind, Granularity.ALL)
+    rows = [{"key": key, "seq": 1, "text": "a", GONE: key % 3 == 0} for key in range(30)]
+    made.upsert(batch(rows), deleted=GONE)
+    assert made.scan().count() == 20
+    assert made.scan(columns=["key"], where="key > 25 and text = 'a'").to_arrow().to_pydict() == {
+        "key": [26, 28, 29]
+    }
+    state = made.ports.log.load()
+    (group,) = file_groups(state.timeline.lookup(None), None)
+    assert group.merged
+    read = MergedRead(rules=kind.rules, columns=("text",))
+    reader = GroupReader(made.ports.files, state.table)
+    assert [rows.column_names for rows in read.rows(reader, group)] == [["text"]]
+
+
+def test_buckets_without_matching_times_are_not_opened(tmp_path: Path) -> None:
+    """A condition on the event time skips the files of other days, with log files above them."""
+    made = keyed_table(str(tmp_path), PrimaryKey(key=("key",), buckets=1, ordering="seq"))
+    for seq in (1, 2):
+        rows = [{"key": key, "seq": seq, "text": "a", GONE: False} for key in range(12)]
+        made.upsert(batch(rows), deleted=GONE)
+    openings = Openings(made.ports.files)
+    counted = Table(replace(made.ports, files=openings))
+    times = made.scan(columns=["at"]).to_arrow()["at"].to_pylist()
+    first = f"at < TIMESTAMP '{min(times).date()} 23:59:59'"
+    found = counted.scan(columns=["key"], where=first).to_arrow().num_rows
+    assert 0 < found < 12
+    days = {path.split("/")[1] for path in openings.opened}
+    assert len(days) == 1
+
+
 def test_a_damaged_footer_is_found(table: Table) -> None:
     """Files that are opened once are compared with the log, too."""
     state = table.ports.log.load()
