@@ -24,13 +24,13 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.plans.kinds import kinds as plan_kinds
@@ -40,6 +40,8 @@ from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlan
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage import check_uri
 
+Schedule: TypeAlias = str | timedelta | Collection[Asset] | None
+"""When a planner runs."""
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 SEGMENTS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('segments') or []) | tojson }}"
@@ -57,7 +59,7 @@ class CompactionDags:
 def compaction_dags(  # noqa: PLR0913  # each is a setting
     *,
     table: str,
-    schedule: str | timedelta | None = "*/5 * * * *",
+    schedule: Schedule = "*/5 * * * *",
     name: str | None = None,
     segtable_conn_id: str = SegtableHook.default_conn_name,
     policy: Mapping[str, Any] | None = None,
@@ -73,7 +75,8 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
 
     Args:
         table: below the connection's root, or a URI.
-        schedule: when to plan, as cron or interval; None: only when triggered.
+        schedule: when to plan, as cron or interval, or on which assets, such as the table's own
+            (``assets.table_asset``); None: only when triggered.
         name: part of the DAG ids; the last part of ``table`` by default.
         segtable_conn_id: the connection.
         policy: overrides the table's own.
@@ -132,7 +135,7 @@ def _defaults(max_active_runs: int) -> dict[str, dict[str, Any]]:
 
 def _planner_dag(
     title: str,
-    schedule: str | timedelta | None,
+    schedule: Schedule,
     of_dag: Mapping[str, Any],
     of_task: Mapping[str, Any],
 ) -> DAG:

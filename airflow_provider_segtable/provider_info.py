@@ -30,12 +30,19 @@ def get_provider_info() -> dict[str, Any]:
             "operators.ingest",
             "operators.overwrite",
             "operators.plan",
+            "operators.base.asset_events",
             "operators.base.rendered",
             "operators.base.spark_operator",
         ),
         "sensors": _modules("sensors.small_segments"),
         "triggers": _modules("triggers.detached", "triggers.table", "triggers.watch"),
         "connection-types": [_connection_type()],
+        "asset-uris": [
+            {
+                "schemes": ["segtable"],
+                "handler": "airflow_provider_segtable.assets.asset_uri.normalized",
+            }
+        ],
         "extra-links": [
             "airflow_provider_segtable.operators.runs.links.SegtableTableLink",
             "airflow_provider_segtable.operators.runs.links.SegtablePlannerLink",

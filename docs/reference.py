@@ -44,6 +44,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "spark.source.registration": ("register",),
     "spark.writes.dataframe_ingest": ("ingest",),
     "spark.writes.dataframe_overwrite": ("overwrite",),
+    "assets.table_asset": ("segtable_asset",),
     "dag_factory": ("CompactionDags", "compaction_dags"),
 }
 OF_AIRFLOW = re.compile(r"[A-Z]\w+(Operator|Sensor|Trigger|Hook)")

@@ -56,7 +56,6 @@ class SegtableChangeOperator(SegtableCommitOperator):
     app = "change"
     before = "changed_before"
     nothing = "changed nothing"
-    kind: ClassVar[str]
     ui_color = "#f5dfe8"
     template_fields: Sequence[str] = ("engine", *SegtableCommitOperator.template_fields)
 

@@ -12,14 +12,15 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
 from airflow_provider_segtable.operators.base.author import author_of
-from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import CleaningRun, clean
 from airflow_provider_segtable.table.context import TableContext
 
 
-class SegtableCleanOperator(TableOperator):
+class SegtableCleanOperator(AssetEventOperator):
     """Clean one table.
 
     Returns ``{"version", "retained_from", "dry_run", "segments", "files", "vectors", "orphans",
@@ -58,7 +59,10 @@ class SegtableCleanOperator(TableOperator):
             refused_at_once(f"cleaning {self.table}"),
             hook.table_ports(self.table, author=author) as ports,
         ):
-            run = clean(ports, retention=self._retention(ports), dry_run=self.only_look)
+            retention, begun = self._retention(ports), ports.log.load().n
+            run = clean(ports, retention=retention, dry_run=self.only_look)
+            removed = {name: summary(run)[name] for name in ("segments", "files", "bytes")}
+            self.emit(context, ports, "clean", made=own_events(ports, begun), counts=removed)
         self._log_run(run)
         return {**summary(run), "dry_run": self.only_look}
 

@@ -8,6 +8,7 @@
 3. Judge by the application's report; without one (cluster mode, or it died after its commit), by
    the log. An error that a retry cannot mend (wrong SQL, an unknown column) fails the task at once;
    any other error is retried.
+4. The commit is emitted as an asset event of the table (``operators.base.asset_events``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.operators.base.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.table.context import TableContext
 
+CHANGED = ("matched", "deleted", "inserted")
+"""Counts of a result that its asset event has, too."""
 WRONG_ARGUMENTS = 2
 """Exit code of an application whose arguments are invalid."""
 
@@ -41,6 +44,8 @@ class SegtableCommitOperator(SegtableSparkOperator):
         kwargs: see ``SegtableSparkOperator``.
     """
 
+    kind: ClassVar[str]
+    """The work in one word, for asset events."""
     before: ClassVar[str]
     """The key in the result that says whether an earlier try had committed."""
     nothing: ClassVar[str]
@@ -119,12 +124,11 @@ class SegtableCommitOperator(SegtableSparkOperator):
                 carried={"commit_id": commit_id},
             )
             told = self._settled(place, commit_id, report)
-        self.log.info("%s", self.sentence(told))
-        return told
+        return self._ended(context, place, told)
 
     def execute_complete(
         self,
-        context: Context,  # noqa: ARG002  # Airflow's signature
+        context: Context,
         event: Mapping[str, Any] | None = None,
         *,
         result: str,
@@ -133,8 +137,11 @@ class SegtableCommitOperator(SegtableSparkOperator):
         """Go on after the trigger's event."""
         place = SegtableHook(self.segtable_conn_id).place
         told = self._settled(place, commit_id, self.report_of(place, event, result))
-        self.log.info("%s", self.sentence(told))
-        return told
+        return self._ended(context, place, told)
+
+    def kind_in(self, ports: TableContext) -> str:  # noqa: ARG002  # for kinds of table
+        """Return the work in one word, for asset events."""
+        return self.kind
 
     def name_of(self, context: Context) -> str | None:
         """Return the default commit id: the name of the task instance; None outside a run."""
@@ -148,6 +155,18 @@ class SegtableCommitOperator(SegtableSparkOperator):
         """Return the credentials among the reader's options."""
         given = self.options or {}
         return {key: str(value) for key, value in given.items() if is_secret_name(key)}
+
+    def _ended(self, context: Context, place: Place, told: dict[str, Any]) -> dict[str, Any]:
+        """Log a result in one line, and emit its commit."""
+        self.log.info("%s", self.sentence(told))
+        if told["event"] is not None:
+            counts = {name: told[name] for name in CHANGED if told.get(name) is not None}
+            event, before = [told["event"]], told[self.before]
+            made, found = ((), event) if before else (event, ())
+            with place.table_ports(self.table) as ports:
+                kind = self.kind_in(ports)
+                self.emit(context, ports, kind, made=made, found=found, counts=counts)
+        return told
 
     def _landed(
         self, ports: TableContext, commit_id: str | None, *, before: bool

@@ -14,7 +14,10 @@
 6. Judge by the application's report; without one, by the log. Only failed plans fail the task.
    Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
    the next planner run launches a yielded plan again.
-7. The task's log has one line for each plan, from the process that carried it out, and at the end
+7. Completed plans are emitted as one asset event of the table (``operators.base.asset_events``). A
+   plan that is done already another task may be about to emit, so it counts only if this task
+   launched it, or if this is a retry.
+8. The task's log has one line for each plan, from the process that carried it out, and at the end
    one line for the run.
 """
 
@@ -29,6 +32,8 @@ from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.events import PlanCompleted
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
 from airflow_provider_segtable.operators.base.author import author_of
@@ -116,11 +121,12 @@ class SegtableCompactOperator(SegtableSparkOperator):
             asked, wish = asked_work(self.plans, self.kind, self.segments), Engine.of(self.engine)
             seconds("wait_s", self.wait_s)
             place = SegtableHook(self.segtable_conn_id).place
-            return self._summarized(self._carried_out(place, asked, wish, author_of(context)))
+            results = self._carried_out(place, asked, wish, author_of(context))
+            return self._ended(context, place, *results)
 
     def execute_complete(
         self,
-        context: Context,  # noqa: ARG002  # Airflow's signature
+        context: Context,
         event: Mapping[str, Any] | None = None,
         *,
         result: str,
@@ -130,24 +136,25 @@ class SegtableCompactOperator(SegtableSparkOperator):
         """Go on after the trigger's event."""
         place = SegtableHook(self.segtable_conn_id).place
         report = self.report_of(place, event, result)
-        return self._summarized((*parsed(settled), *self._settled(place, launched, report)))
+        results = self._settled(place, launched, report)
+        return self._ended(context, place, parsed(settled), results)
 
     def _carried_out(
         self, place: Place, asked: Asked, wish: Engine, author: str
-    ) -> tuple[PlanResult, ...]:
-        """Carry out plans on the chosen engine; return the results of all, the settled ones too."""
+    ) -> tuple[Sequence[PlanResult], Sequence[PlanResult]]:
+        """Carry out plans on the chosen engine; return the settled results and its own."""
         with place.table_ports(self.table, author=author) as ports:
             plans = self._planned(ports, asked)
             found = outstanding(ports, plans, wait_s=self.wait_s, tell=self.log.info)
             self._say(found.settled)
             if not found.todo:
                 self.log.info("no plans are left to carry out")
-                return found.settled
+                return found.settled, ()
             choice = self._choice(ports, wish, found.todo, place)
             self.log.info("%s %s", counted(len(found.todo), "plan"), choice)
             if choice.local:
-                return (*found.settled, *self._here(ports, found.todo))
-        return (*found.settled, *self._launch(place, found))
+                return found.settled, self._here(ports, found.todo)
+        return found.settled, self._launch(place, found)
 
     def _planned(self, ports: TableContext, asked: Asked) -> Sequence[str] | None:
         """Return the ids of the plans to carry out; None means every pending plan."""
@@ -200,6 +207,25 @@ class SegtableCompactOperator(SegtableSparkOperator):
         for result in results:
             self.log.info("%s: %s: %s", result.plan_id, result.ended, result.message)
 
+    def _ended(
+        self,
+        context: Context,
+        place: Place,
+        settled: Sequence[PlanResult],
+        launched: Sequence[PlanResult],
+    ) -> dict[str, Any]:
+        """Return the summary of the run, and emit the plans that it completed."""
+        told = self._summarized((*settled, *launched))
+        ti = context.get("ti")
+        mine = (*settled, *launched) if ti is not None and ti.try_number > 1 else launched
+        with place.table_ports(self.table) as ports:
+            made, found = (
+                completions(ports.log.load(), [each.plan_id for each in mine if each.ended is how])
+                for how in (Ended.COMPLETED, Ended.DONE_ALREADY)
+            )
+            self.emit(context, ports, "compact", made=made, found=found)
+        return told
+
     def _summarized(self, results: Sequence[PlanResult]) -> dict[str, Any]:
         """Log the run in one line, and return the summary.
 
@@ -215,6 +241,12 @@ class SegtableCompactOperator(SegtableSparkOperator):
                 f"a retry or the next planner run repeats them:\n{what}"
             )
         return summary(results)
+
+
+def completions(state: State, plan_ids: Collection[str]) -> list[int]:
+    """Return the numbers of the events that completed plans."""
+    known = (state.plans.get(plan_id) for plan_id in plan_ids)
+    return [plan.last_n for plan in known if plan and plan.status is PlanStatus.COMPLETED]
 
 
 def parsed(results: Sequence[Mapping[str, Any]]) -> tuple[PlanResult, ...]:

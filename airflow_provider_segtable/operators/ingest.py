@@ -208,6 +208,7 @@ class SegtableIngestOperator(SegtableFilesOperator):
         kwargs: see ``SegtableFilesOperator``.
     """
 
+    kind = "append"
     done = "appended"
     ui_color = "#e4dff5"
     template_fields: Sequence[str] = ("deleted", *SegtableFilesOperator.template_fields)
@@ -224,6 +225,10 @@ class SegtableIngestOperator(SegtableFilesOperator):
     def rows_of(self, file: "InputFile", state: State) -> "pa.Table":
         """Return a file's rows, checked, with the column that says which are deleted."""
         return rows_of(file, state, self.deleted or None)
+
+    def kind_in(self, ports: TableContext) -> str:
+        """Return the work in one word."""
+        return self.kind if ports.log.load().table.kind.rules is None else "upsert"
 
     def written(
         self, ports: TableContext, rows: "pa.Table", commit_id: str | None

@@ -50,6 +50,7 @@ class SegtableOverwriteOperator(SegtableFilesOperator):
     """
 
     template_fields: Sequence[str] = ("interval", "where", *SegtableFilesOperator.template_fields)
+    kind = "overwrite"
     done = "overwritten"
     ui_color = "#f5ecd8"
 

@@ -12,8 +12,9 @@ from airflow.providers.common.compat.sdk import Context
 
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
 from airflow_provider_segtable.operators.base.author import author_of
-from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.operators.runs.emission import check_emission, emissions
 from airflow_provider_segtable.operators.runs.links import run_name
 from airflow_provider_segtable.planning.finders.finder import finders
@@ -25,7 +26,7 @@ from airflow_provider_segtable.table.context import TableContext
 PLANS_PER_RUN = 16
 
 
-class SegtablePlanOperator(TableOperator):
+class SegtablePlanOperator(AssetEventOperator):
     """Run the planner over one table.
 
     Returns arguments for a mapped ``TriggerDagRunOperator``: a list of ``{"trigger_dag_id",
@@ -75,7 +76,9 @@ class SegtablePlanOperator(TableOperator):
             check_emission(always, self.trigger_dag_ids, self.plans_per_run)
             hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
             with hook.table_ports(self.table, author=author) as ports:
-                run = plan_table(ports, policy=self._policy(ports))
+                policy, begun = self._policy(ports), ports.log.load().n
+                run = plan_table(ports, policy=policy)
+                self.emit(context, ports, "plan", made=own_events(ports, begun))
         self._tell(run)
         launches = [launch for launch in run.launches if self._has_dag(launch)]
         runs = emissions(

@@ -7,13 +7,14 @@ process; ``InThisProcess`` carries plans out as ``spark_apps/compact.py`` does, 
 import itertools
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.hooks.submission import Submission
@@ -123,3 +124,19 @@ def airflow_db() -> None:
     from airflow.utils.db import initdb
 
     initdb()
+
+
+def known_dags(folder: Path, text: str) -> Mapping[str, DAG]:
+    """Return the DAGs of a file, known to the database."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.utils.session import create_session
+
+    folder.mkdir()
+    (folder / "file.py").write_text(text)
+    with create_session() as session:
+        session.merge(DagBundleModel(name="testing"))
+    bag = DagBag(str(folder), bundle_name="testing")
+    assert bag.import_errors == {}
+    sync_bag_to_db(bag, "testing", None)
+    return bag.dags

@@ -1,7 +1,6 @@
 """DAGs, run in this process against Airflow's database: what they emit, do, and leave alone."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -13,7 +12,7 @@ from airflow.sdk import DAG
 
 from airflow_provider_segtable.table.table import Table
 
-from .conftest import CONNECTION, make_flights
+from .conftest import CONNECTION, known_dags, make_flights
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 pytestmark = [pytest.mark.airflow, pytest.mark.zookeeper]
@@ -24,22 +23,6 @@ compaction_dags(table="flights", schedule=None, plans_per_run=1)
 """
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "airflow.md"
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
-
-
-def known_dags(folder: Path, text: str) -> Mapping[str, DAG]:
-    """Return the DAGs of a file, known to the database."""
-    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
-    from airflow.models.dagbundle import DagBundleModel
-    from airflow.utils.session import create_session
-
-    folder.mkdir()
-    (folder / "file.py").write_text(text)
-    with create_session() as session:
-        session.merge(DagBundleModel(name="testing"))
-    bag = DagBag(str(folder), bundle_name="testing")
-    assert bag.import_errors == {}
-    sync_bag_to_db(bag, "testing", None)
-    return bag.dags
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from tests.guides import GUIDES, blocks
 
-WORDS = ("Operator(", "Sensor(", "Hook(", "compaction_dags(")
+WORDS = ("Operator(", "Sensor(", "Hook(", "compaction_dags(", "segtable_asset(")
 NAMES = {  # of blocks that leave out their imports
     "SegtableCompactOperator": SegtableCompactOperator,
     "SegtableHook": SegtableHook,

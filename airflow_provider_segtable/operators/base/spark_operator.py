@@ -37,7 +37,8 @@ from airflow_provider_segtable.hooks.submission import (
     Submission,
     local_spark_here,
 )
-from airflow_provider_segtable.operators.base.rendered import TableOperator, refused_at_once
+from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.spark.driver.app_files import RESULT_PREFIX, spark_app_path
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.remote_results import fetch, forget
@@ -58,7 +59,7 @@ class Report:
     running: bool = False
 
 
-class SegtableSparkOperator(TableOperator):
+class SegtableSparkOperator(AssetEventOperator):
     """Run one of the provider's Spark applications (``app``) over one table; a base class.
 
     Args:

@@ -1,0 +1,1 @@
+"""SPEAK AIRFLOW: tables as assets, on which DAGs are scheduled."""
