@@ -179,21 +179,9 @@ def test_outlets_of_the_users_own_are_kept() -> None:
 
 
 DAG_FILE = """
-from datetime import timedelta
-
 from airflow.sdk import DAG
 
-from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
-
-
-class Dies(SegtableCompactOperator):
-    def execute(self, context):
-        told = super().execute(context)
-        if context["ti"].try_number == 1:
-            raise RuntimeError("killed")
-        return told
-
 
 with DAG("append", schedule=None):
     SegtableIngestOperator(
@@ -204,9 +192,6 @@ with DAG("mapped", schedule=None, params={"table": "flights"}):
     SegtableIngestOperator.partial(task_id="work", table="{{ params.table }}").expand(
         files=["FILE", "FILE"]
     )
-
-with DAG("dies", schedule=None):
-    Dies(task_id="work", table="flights", retries=1, retry_delay=timedelta(0))
 """
 
 
@@ -254,17 +239,6 @@ def test_a_commit_is_emitted_once_whoever_finds_it(flights: Flights, emitted: Em
     assert (extra["event"], extra["rows"]) == (done.n + 1, 4)
     assert emitted.run("append", id="of-a-try-that-died") == []
     assert emitted.run("append", id="new") == []
-
-
-@pytest.mark.airflow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("flights")
-def test_a_retry_emits_the_plans_of_the_try_that_died(flights: Flights, emitted: Emitted) -> None:
-    """The plan is done already for the second try, which counts it as its own."""
-    (launch,) = plan_table(flights.table.ports).launches
-    (extra,) = emitted.run("dies")
-    assert (extra["kind"], extra["plans"]) == ("compact", [launch.plan_id])
-    assert extra["event"] == flights.table.state().n
 
 
 @pytest.mark.airflow

@@ -5,12 +5,16 @@
 2. A plan's events name the plan.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from airflow_provider_segtable.core.log.events import (
     Action,
     Appended,
+    Cleaned,
+    ConsumerAdvanced,
+    ConsumerDropped,
     Event,
     PlanAborted,
     PlanCompleted,
@@ -18,8 +22,15 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
     PlanYielded,
     RowsChanged,
+    Swept,
+    TableAltered,
+    TableCreated,
+    TableDropped,
     TableRepaired,
+    Tagged,
+    Untagged,
     VersionRestored,
+    Voided,
 )
 from airflow_provider_segtable.core.segments.segment import Segment
 
@@ -60,22 +71,34 @@ def segments_of(action: Action) -> tuple[Segment, ...]:
             | VersionRestored(segments=made)
             | TableRepaired(segments=made)
         ):
-            return tuple(made)
-        case _:
+            return made
+        case (
+            TableCreated()
+            | TableAltered()
+            | TableDropped()
+            | Voided()
+            | PlanRequested()
+            | PlanInflight()
+            | PlanYielded()
+            | PlanAborted()
+            | Cleaned()
+            | Swept()
+            | Tagged()
+            | Untagged()
+            | ConsumerAdvanced()
+            | ConsumerDropped()
+        ):
             return ()
+        case _:
+            assert_never(action)
 
 
-def plans_of(action: Action) -> Iterable[str]:
-    """Yield the id of the plan that an action is about, if it is about one."""
+def plans_of(action: Action) -> tuple[str, ...]:
+    """Return the id of the plan that an action is about, if it is about one."""
     match action:
         case PlanRequested(plan=plan):
-            yield plan.id
-        case (
-            PlanInflight(plan_id=plan_id)
-            | PlanCompleted(plan_id=plan_id)
-            | PlanYielded(plan_id=plan_id)
-            | PlanAborted(plan_id=plan_id)
-        ):
-            yield plan_id
+            return (plan.id,)
+        case PlanInflight() | PlanCompleted() | PlanYielded() | PlanAborted():
+            return (action.plan_id,)
         case _:
-            return
+            return ()
