@@ -156,7 +156,14 @@ def followed(driver: Driver) -> Sequence[object]:
     read = driver.spark.read.format("segtable")
     found = read.load(table.ports.uri).select("row").collect()
     feed = read.option("sinceVersion", "0").option("changes", "true").load(table.ports.uri)
-    return [sorted(row.row for row in found), rows_of(other), feed.count()]
+    hidden = driver.spark.read.format("segtable").option("columns", "*,_segtable_instant")
+    known = hidden.load(table.ports.uri).where("_segtable_instant is not null").count()
+    where = f"path '{other.ports.uri}', zookeeper '{driver.zookeeper}'"
+    driver.spark.sql(f"CREATE TEMPORARY VIEW followed USING segtable OPTIONS ({where})")
+    copied = driver.spark.read.format("segtable").load(other.ports.uri)
+    copied.where("row < 3").createOrReplaceTempView("few")
+    driver.spark.sql("INSERT INTO followed SELECT * FROM few")
+    return [sorted(row.row for row in found), rows_of(other), feed.count(), known]
 
 
 def keyed(driver: Driver) -> Sequence[object]:

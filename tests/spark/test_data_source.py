@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import IllegalArgumentException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from airflow_provider_segtable.core.reads.effects import (
     CHANGE,
@@ -15,7 +16,9 @@ from airflow_provider_segtable.core.reads.effects import (
     COMPLETION_TIME,
     VERSION,
 )
+from airflow_provider_segtable.core.reads.origin import INSTANT
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.services.compaction.compact_table import compact_table
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.table.table import Table
 
@@ -25,6 +28,7 @@ EVENTS = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64()), ("a.b"
 ROWS = (
     "select timestamp_micros(1356998400000000 + id * 8640000000) at, id n, 'x' `a.b` from range(%d)"
 )
+PAIRS = EVENTS.remove(2)
 ZOOKEEPER = f"memory://{uuid4()}"
 
 
@@ -47,6 +51,13 @@ def table(tmp_path: Path) -> Table:
     made.append(pa.table([at, pa.array(range(100)), names], schema=EVENTS))
     made.delete("n % 7 = 0 and n < 70")
     return made
+
+
+def keyed_table(place: Path) -> Table:
+    """Make an empty table with a primary key, without a coordinator."""
+    return Table.create(
+        str(place / "keyed"), schema=PAIRS, time_column="at", primary_key="n", buckets=2
+    )
 
 
 def load(spark: SparkSession, table: Table, **options: str) -> DataFrame:
@@ -201,7 +212,119 @@ def test_a_table_follows_another(source: SparkSession, table: Table, tmp_path: P
     assert other.state().n == 2
     assert stream() == 93
     assert table.scan(consumer="copy").count() == 0
+    times = source.readStream.format("segtable").load(table.ports.uri).select("at")
     with pytest.raises(StreamingQueryException, match=r"SchemaMismatch: .*missing: n, a\.b"):
-        stream(arriving.select("at"), "elsewhere")
+        stream(times, "elsewhere")
     with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: a stream has no end"):
         source.readStream.format("segtable").option("version", "1").load(table.ports.uri)
+
+
+def test_the_origin_of_rows(source: SparkSession, table: Table, tmp_path: Path) -> None:
+    """Hidden columns that a view names are what the library reads; other queries stay native."""
+    table.append(table.scan(where="n < 3").to_arrow())
+    compact_table(table.ports, kind="major")
+    columns = ["*", INSTANT, COMPLETION_TIME]
+    rows = load(source, table, columns=",".join(columns))
+    assert "InMemoryFileIndex" in plan(rows.select("n"))
+    early = rows.where("at < '2013-01-02' and n > 0")
+    wanted = table.scan(columns=columns, interval="2013-01-01/2013-01-02").to_arrow().to_pylist()
+    found = early.toArrow().cast(pa.schema([rows.toArrow().schema.field(n) for n in rows.columns]))
+    assert sorted(map(str, found.to_pylist())) == sorted(str(r) for r in wanted if r["n"])
+    times = rows.select(COMPLETION_TIME).distinct().collect()
+    assert len(times) == 2
+    start = table.ports.log.at(2).time
+    window = load(source, table, sinceVersion="2", columns=COMPLETION_TIME).collect()
+    late = rows.where(F.unix_micros(COMPLETION_TIME) > start).select(COMPLETION_TIME).collect()
+    assert len(window) == len(late) == 2
+    keyed = keyed_table(tmp_path)
+    for n in range(3):
+        keyed.upsert(pa.table([[datetime(2013, 1, 1, tzinfo=UTC)] * 2, [n, n + 1]], schema=PAIRS))
+    asked = ["n", INSTANT, COMPLETION_TIME]
+    both = load(source, keyed, columns=",".join(asked)).toArrow().to_pylist()
+    assert sorted(map(str, both)) == sorted(
+        map(str, keyed.scan(columns=asked).to_arrow().to_pylist())
+    )
+
+
+def test_inserts_in_sql(source: SparkSession, table: Table, tmp_path: Path) -> None:
+    """INSERT appends or upserts, INSERT OVERWRITE replaces all; the view then shows the rows."""
+    source.conf.set("spark.sql.session.timeZone", "UTC")
+    where = f"path '{table.ports.uri}', zookeeper '{ZOOKEEPER}'"
+    source.sql(f"CREATE TEMPORARY VIEW whole USING segtable OPTIONS ({where})")
+    source.sql(f"INSERT INTO whole {ROWS % 5}")
+    assert source.table("whole").count() == table.scan().count() == 95
+    source.sql("INSERT INTO whole (n, at) VALUES (7, timestamp'2013-01-01')")
+    assert table.scan(where="n = 7 and `a.b` is null").count() == 1
+    load(source, table).where("n < 2").createOrReplaceTempView("few")
+    source.sql("INSERT INTO whole SELECT * FROM few")
+    assert source.table("whole").count() == 96 + 3
+    source.sql(f"INSERT OVERWRITE whole {ROWS % 4}")
+    assert source.table("whole").count() == table.scan().count() == 4
+    source.sql(f"CREATE TABLE listed USING segtable OPTIONS ({where})")
+    try:
+        source.table("whole").where("n = 0").write.insertInto("listed")
+        assert source.table("listed").count() == 5
+    finally:
+        source.sql("DROP TABLE listed")
+    keyed = keyed_table(tmp_path)
+    source.sql(f"CREATE TEMPORARY VIEW pairs USING segtable OPTIONS (path '{keyed.ports.uri}')")
+    for _ in range(2):
+        source.sql("INSERT INTO pairs SELECT timestamp'2013-01-01', id FROM range(2)")
+    assert source.table("pairs").count() == 2
+    source.sql(f"CREATE TEMPORARY VIEW old USING segtable OPTIONS ({where}, version '1')")
+    with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: this view shows a part"):
+        source.sql(f"INSERT INTO old {ROWS % 1}")
+    with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: 1 row without a key"):
+        source.sql("INSERT INTO pairs VALUES (timestamp'2013-01-01', null)")
+
+
+def test_rows_that_delete_their_key(source: SparkSession, tmp_path: Path) -> None:
+    """The option names a column of the rows, in batches and in streams."""
+    keyed = keyed_table(tmp_path)
+    rows = source.sql("select timestamp'2013-01-01' at, id n, id > 9 gone from range(10)")
+    rows.write.format("segtable").mode("append").option("deleted", "gone").save(keyed.ports.uri)
+    gone = rows.where("n < 4").selectExpr("at", "n", "n > 0 gone")
+    gone.write.format("segtable").mode("append").option("deleted", "gone").save(keyed.ports.uri)
+    assert sorted(row.n for row in load(source, keyed).collect()) == [0, *range(4, 10)]
+    folder = f"file:{tmp_path}/incoming"
+    rows.where("n > 5").selectExpr("at", "n", "n % 2 = 0 gone").write.parquet(folder)
+    arriving = source.readStream.schema(rows.schema).parquet(folder)
+    writer = arriving.writeStream.format("segtable").option("deleted", "gone")
+    writer = writer.option("checkpointLocation", f"file:{tmp_path}/checkpoint")
+    assert writer.trigger(availableNow=True).start(keyed.ports.uri).awaitTermination(60)
+    assert sorted(row.n for row in load(source, keyed).collect()) == [0, 4, 5, 7, 9]
+
+
+def test_batches_of_a_stream(source: SparkSession, table: Table, tmp_path: Path) -> None:
+    """A batch has as many versions as its limits allow, and its query's columns alone."""
+    for n in range(5):
+        table.append(table.scan(where=f"n = {n + 1}", version=2).to_arrow())
+        table.alter(set={"compaction.min_segments": str(n + 2)})  # changes no row
+    compact_table(table.ports, kind="major")
+    seen: list[tuple[list[int], list[str]]] = []
+
+    def note(rows: DataFrame, _: int) -> None:
+        seen.append((sorted(row.n for row in rows.collect()), rows.columns))
+
+    def stream(checkpoint: str, **options: str) -> list[list[int]]:
+        seen.clear()
+        reader = source.readStream.format("segtable").options(**options)
+        writer = reader.load(table.ports.uri).select("n").writeStream.foreachBatch(note)
+        writer = writer.option("checkpointLocation", f"file:{tmp_path}/{checkpoint}")
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(60)
+        counted = [each["numInputRows"] for each in query.recentProgress]
+        assert [n for n in counted if n] == [len(rows) for rows, _ in seen if rows]
+        assert {tuple(names) for _, names in seen} <= {("n",)}
+        return [rows for rows, _ in seen]
+
+    limits = {"sinceVersion": "2", "maxVersionsPerTrigger": "2"}
+    assert stream("two", **limits) == [[1, 2], [3, 4], [5]]
+    assert stream("two", **limits) == []
+    assert stream("files", sinceVersion="2", maxFilesPerTrigger="3") == [[1, 2, 3], [4, 5]]
+    assert stream("bytes", sinceVersion="2", maxBytesPerTrigger="1") == [[n] for n in range(1, 6)]
+    assert stream("new", sinceVersion="latest") == [[]]
+    table.append(table.scan(where="n = 20").to_arrow())
+    assert stream("two", **limits) == stream("new", sinceVersion="latest") == [[20]]
+    with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: .*0 files: give at least"):
+        source.readStream.format("segtable").option("maxFilesPerTrigger", 0).load(table.ports.uri)

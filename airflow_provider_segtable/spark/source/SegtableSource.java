@@ -18,12 +18,14 @@ import org.apache.spark.sql.catalyst.planning.PhysicalOperation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.streaming.Offset;
 import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.execution.streaming.Source;
@@ -31,6 +33,7 @@ import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.sources.Filter;
+import org.apache.spark.sql.sources.InsertableRelation;
 import org.apache.spark.sql.sources.PrunedFilteredScan;
 import org.apache.spark.sql.sources.RelationProvider;
 import org.apache.spark.sql.sources.StreamSinkProvider;
@@ -76,11 +79,14 @@ public class SegtableSource
     Object receive(Object session, Map options);
   }
 
-  /** One version of a table. */
+  /** One version of a table, or what a batch of a stream has of it. */
   public interface Reading {
     Object schema();
 
     Object size();
+
+    /** Appends rows, or replaces all rows by them; returns a reading of what is there then. */
+    Object insert(Object rows, boolean overwrite);
 
     /** Returns a DataFrame of the columns; the filters may leave out files, but no row is sure. */
     Object frame(Object session, String[] columns, Filter[] filters);
@@ -92,11 +98,14 @@ public class SegtableSource
 
     Object newest();
 
-    /** Returns a DataFrame of what came after a version, up to another one; "" is the beginning. */
-    Object rows(Object session, String after, String upTo);
+    /**
+     * Returns the end of the batch after a version, or null for none; "" is the beginning. The
+     * version and all before it were processed.
+     */
+    Object next(String after, String upTo, boolean limited);
 
-    /** Notes that a version and all before it were processed. */
-    Object done(String upTo);
+    /** Returns the reading of what came after a version, up to another one. */
+    Object batch(String after, String upTo);
   }
 
   /** A table that a stream is written to. */
@@ -160,7 +169,8 @@ public class SegtableSource
   static BaseRelation relation(SQLContext context, Object answer) {
     SparkSession session = (SparkSession) context.sparkSession();
     Planned.in(session);
-    return new Relation(context, (Reading) checked(answer));
+    Reading reading = (Reading) checked(answer);
+    return new Relation(context, reading, schemaOf(reading.schema()));
   }
 
   static Object checked(Object answer) {
@@ -180,18 +190,17 @@ public class SegtableSource
     return CollectionConverters.asScala(list).toSeq();
   }
 
-  /** A reading as Spark's relation. */
-  public static class Relation extends BaseRelation implements PrunedFilteredScan {
+  /** A reading as Spark's relation; an insert moves it on to the rows that are there then. */
+  public static class Relation extends BaseRelation
+      implements PrunedFilteredScan, InsertableRelation {
     private final SQLContext context;
-    private final Reading reading;
     private final StructType schema;
-    private final long size;
+    private volatile Reading reading;
 
-    Relation(SQLContext context, Reading reading) {
+    Relation(SQLContext context, Reading reading, StructType schema) {
       this.context = context;
       this.reading = reading;
-      this.schema = schemaOf(reading.schema());
-      this.size = ((Number) checked(reading.size())).longValue();
+      this.schema = schema;
     }
 
     public SQLContext sqlContext() {
@@ -203,7 +212,11 @@ public class SegtableSource
     }
 
     public long sizeInBytes() {
-      return size;
+      return ((Number) checked(reading.size())).longValue();
+    }
+
+    public void insert(org.apache.spark.sql.Dataset rows, boolean overwrite) {
+      reading = (Reading) checked(reading.insert(rows, overwrite));
     }
 
     public boolean needConversion() {
@@ -246,6 +259,8 @@ public class SegtableSource
       if (!(parts._3() instanceof LogicalRelation)) return seq(Collections.EMPTY_LIST);
       LogicalRelation scanned = (LogicalRelation) parts._3();
       if (!(scanned.relation() instanceof Relation)) return seq(Collections.EMPTY_LIST);
+      // Spark counts the rows of a stream where it scans the relation itself.
+      if (scanned.isStreaming()) return seq(Collections.EMPTY_LIST);
       Seq wanted = (Seq) parts._1();
       Seq filters = (Seq) parts._2();
       return seq(Collections.singletonList(planLater(query(scanned, wanted, filters))));
@@ -318,6 +333,9 @@ public class SegtableSource
     }
   }
 
+  /** Asks for a batch of the size that the options of a stream give. */
+  public static class Limited implements ReadLimit {}
+
   /** A feed as Spark's streaming source. */
   public static class Followed implements Source, SupportsTriggerAvailableNow {
     private final SparkSession session;
@@ -335,10 +353,22 @@ public class SegtableSource
       return schema;
     }
 
+    /** Where a stream is one batch, Spark asks for all that is there instead. */
+    public ReadLimit getDefaultReadLimit() {
+      return new Limited();
+    }
+
     /** Spark asks for the end of each batch; with availableNow the last one is known before. */
     public org.apache.spark.sql.connector.read.streaming.Offset latestOffset(
         org.apache.spark.sql.connector.read.streaming.Offset start, ReadLimit limit) {
-      return new Version(last == null ? newest() : last);
+      String newest = last == null ? newest() : last;
+      String after = start == null ? "" : start.json();
+      String end = (String) checked(feed.next(after, newest, limit instanceof Limited));
+      return end == null ? null : new Version(end);
+    }
+
+    public org.apache.spark.sql.connector.read.streaming.Offset reportLatestOffset() {
+      return new Version(newest());
     }
 
     public void prepareForTriggerAvailableNow() {
@@ -355,13 +385,12 @@ public class SegtableSource
 
     public org.apache.spark.sql.Dataset getBatch(Option start, Offset end) {
       String after = start.isDefined() ? ((Offset) start.get()).json() : "";
-      Dataset rows = (Dataset) checked(feed.rows(session, after, end.json()));
-      return session.internalCreateDataFrame(rows.queryExecution().toRdd(), schema, true);
+      Reading reading = (Reading) checked(feed.batch(after, end.json()));
+      BaseRelation batch = new Relation(session.sqlContext(), reading, schema);
+      return Dataset$.MODULE$.ofRows(session, LogicalRelation$.MODULE$.apply(batch, true));
     }
 
-    public void commit(Offset end) {
-      checked(feed.done(end.json()));
-    }
+    public void commit(Offset end) {}
 
     public void stop() {}
 

@@ -5,6 +5,7 @@
 2. ``path`` is the table; ``storage.KEY`` is a key of its object store. Spark shows options in its
    plans, so credentials belong into the environment or a file instead.
 3. A way to read that ``read_request`` learns is one line in ``_READS``.
+4. A stream takes those, the limits of a batch, and ``sinceVersion=latest``: new rows alone.
 """
 
 import re
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.reads.batches import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Extent, Touched
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.time.interval import ALL_TIME
@@ -21,6 +23,7 @@ from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing
 Parse: TypeAlias = Callable[[str], Any]
 Options: TypeAlias = Mapping[str, str]
 
+LATEST = "latest"
 _STORAGE = "storage."
 _OF_SPARK = {"checkpointlocation", "queryname"}
 """What Spark itself reads, and hands to the source, too."""
@@ -30,6 +33,10 @@ def _flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"
+
+
+def _version_or_latest(text: str) -> int | str:
+    return LATEST if text.lower() == LATEST else int(text)
 
 
 _READS: Mapping[str, tuple[str, Parse]] = {
@@ -47,6 +54,18 @@ _READS: Mapping[str, tuple[str, Parse]] = {
     "checked": ("checked", _flag),
 }
 """Options of a read, with the arguments of ``read_request``."""
+_WANTED: Mapping[Parse, str] = {
+    int: "a whole number",
+    float: "a number",
+    _version_or_latest: f"a whole number or {LATEST!r}",
+}
+_LIMITS: Mapping[str, tuple[str, Parse]] = {
+    "maxVersionsPerTrigger": ("versions", int),
+    "maxFilesPerTrigger": ("files", int),
+    "maxBytesPerTrigger": ("size", int),
+}
+"""Options of a stream that reads, with the fields of ``BatchLimits``."""
+_STARTS: Mapping[str, tuple[str, Parse]] = {"sinceVersion": ("since_version", _version_or_latest)}
 _WRITES: Mapping[str, tuple[str, Parse]] = {
     "commitId": ("commit_id", str),
     "deleted": ("deleted", str),
@@ -94,6 +113,21 @@ class WriteRequest:
         return ALL_TIME if self.interval is None and self.where is None else self.interval
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowRequest:
+    """What a stream reads of a table.
+
+    Attributes:
+        read: what its first batch reads of the newest version, and each later one of its window.
+        latest: whether the first batch has no rows.
+        limits: how much a batch has at most.
+    """
+
+    read: ReadRequest
+    latest: bool
+    limits: BatchLimits
+
+
 def to_read(options: Options) -> tuple[Place, ReadRequest]:
     """Return the table, and what to read of it.
 
@@ -102,6 +136,21 @@ def to_read(options: Options) -> tuple[Place, ReadRequest]:
     """
     place, given = _parsed(options, _READS)
     return place, read_request(**given)
+
+
+def to_follow(options: Options) -> tuple[Place, FollowRequest]:
+    """Return the table, and what a stream reads of it.
+
+    Raises:
+        InvalidInput: as ``to_read``; a limit is below 1.
+    """
+    place, given = _parsed(options, {**_READS, **_LIMITS, **_STARTS})
+    limits = {name: given.pop(name) for name, _ in _LIMITS.values() if name in given}
+    latest = given.get("since_version") == LATEST
+    if latest:
+        given["since_version"] = 0  # the newest version is known when the stream starts
+    request = FollowRequest(read=read_request(**given), latest=latest, limits=BatchLimits(**limits))
+    return place, request
 
 
 def to_write(options: Options) -> tuple[Place, WriteRequest]:
@@ -149,5 +198,5 @@ def _value(name: str, text: str, parse: Parse) -> Any:
     try:
         return parse(text)
     except ValueError:
-        wanted = {int: "a whole number", float: "a number"}.get(parse, "true or false")  # type: ignore[call-overload]
+        wanted = _WANTED.get(parse, "true or false")
         raise InvalidInput(f"option {name}={text!r} is not {wanted}") from None

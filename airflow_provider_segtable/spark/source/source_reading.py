@@ -1,14 +1,15 @@
-"""Versions of a table as the data source reads them: ``Reading`` and ``Feed``.
+"""Versions of a table as the data source reads them: ``SegtableSource.Reading``.
 
 1. The version is settled when the DataFrame or view is made, and every query over it reads that
    one. Files are resolved when a query is planned: only those that its columns and its filters on
    the event time need.
 2. Spark plans a query more than once while it runs; the last plan's frame is kept for that.
-3. A feed's offset is a version. Its first batch is what the request asks for; without a start that
-   is the whole table. Each later one is the window since the batch before. Columns are those that
-   the table had when the stream was started. A consumer advances to what Spark has processed.
+3. ``INSERT INTO`` a view or table of the catalog appends, ``INSERT OVERWRITE`` replaces all rows.
+   Then the view reads the newest version, so that its author sees the rows. A view of anything but
+   the whole newest version takes no rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,18 +23,22 @@ from airflow_provider_segtable.core.requests.read_request import ReadRequest, co
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.data.arrow.change_columns import with_change_columns
 from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
 from airflow_provider_segtable.spark.reads.dataframe_scan import read
-from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
+from airflow_provider_segtable.spark.reads.spark_schemas import readable as in_spark
+from airflow_provider_segtable.spark.reads.spark_schemas import spark_schema
 from airflow_provider_segtable.spark.source.jvm_answers import (
     answered,
+    frame_of,
     java_of,
     jvm_of,
     session_of,
 )
 from airflow_provider_segtable.spark.source.pushed_filters import time_condition
+from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
+from airflow_provider_segtable.spark.source.source_writing import readable, save
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.window import settled, version_read
-from airflow_provider_segtable.table.versions.consumers import advance
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaArray, JavaObject
@@ -62,11 +67,12 @@ class Asked:
         """Return the columns, in the table's own types."""
         known = to_arrow(self.state.table.schema)
         known = with_change_columns(known) if self.request.changes else known
-        return pa.schema([known.field(name) for name in columns_read(self.request, known.names)])
+        names = columns_read(self.request, known.names)
+        return pa.schema([with_origin_columns(known).field(name) for name in names])
 
     def schema(self) -> str:
         """Return the columns as Spark's JSON."""
-        return str(spark_schema(readable(self.columns)).json())
+        return str(spark_schema(in_spark(self.columns)).json())
 
     def rows(self, spark: SparkSession, pushed: Condition | None = None) -> DataFrame:
         """Return the rows; those for which ``pushed`` does not hold may be left out."""
@@ -75,16 +81,42 @@ class Asked:
 
 @dataclass(slots=True)
 class SourceReading:
-    """One version as Spark's relation: ``SegtableSource.Reading``."""
+    """A read as Spark's relation: ``SegtableSource.Reading``.
+
+    Attributes:
+        context: of the driver.
+        ask: returns what is read; it is called when that is first needed.
+        place: where the rows of an ``INSERT`` go; None if it takes none.
+    """
 
     context: SparkContext
-    asked: Asked
+    ask: Callable[[], Asked]
+    place: Place | None = None
+    _asked: Asked | None = field(default=None, repr=False)
     _planned: "tuple[tuple[str, ...], JavaObject] | None" = field(default=None, repr=False)
 
     class Java:
         """The interface that Java sees."""
 
         implements = ("segtable.SegtableSource$Reading",)
+
+    @staticmethod
+    def of(context: SparkContext, place: Place, request: ReadRequest) -> "SourceReading":
+        """Return the reading of what a request asks for now.
+
+        Raises:
+            NotATable, VersionExpired, WindowExpired, InvalidInput: as ``Asked.of``.
+        """
+        asked = Asked.of(readable(place), request)
+        whole = request == ReadRequest(checked=request.checked)
+        return SourceReading(context, lambda: asked, place if whole else None)
+
+    @property
+    def asked(self) -> Asked:
+        """Return what is read."""
+        if self._asked is None:
+            self._asked = self.ask()
+        return self._asked
 
     @answered
     def schema(self) -> str:
@@ -110,62 +142,26 @@ class SourceReading:
             self._planned = (key, java_of(rows))
         return self._planned[1]
 
+    @answered
+    def insert(self, rows: "JavaObject", overwrite: bool) -> "SourceReading":  # noqa: FBT001
+        """Append rows, or replace all rows by them; return the reading of the newest version.
+
+        Raises:
+            InvalidInput: this is not the whole newest version.
+        """
+        if self.place is None:
+            raise InvalidInput(
+                "this view shows a part, a window or an earlier version of "
+                f"{self.asked.ports.uri}: insert into one with the option path alone"
+            )
+        frame = frame_of(self.context, rows)
+        save(self.place, WriteRequest(), "Overwrite" if overwrite else "Append", frame)
+        request = ReadRequest(checked=self.asked.request.checked)
+        return SourceReading.of(self.context, self.place, request)
+
     def _pushed(self, filters: "JavaArray") -> Condition | None:
         table = self.asked.state.table
         days = pa.types.is_date(to_arrow(table.schema).field(table.time_column).type)
         catalyst = jvm_of(self.context).org.apache.spark.sql.catalyst
         to_catalyst = catalyst.CatalystTypeConverters.convertToCatalyst
         return time_condition(filters, table.time_column, days=days, to_catalyst=to_catalyst)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFeed:
-    """The versions of a table as Spark's stream: ``SegtableSource.Feed``."""
-
-    context: SparkContext
-    ports: TableContext
-    request: ReadRequest
-
-    class Java:
-        """The interface that Java sees."""
-
-        implements = ("segtable.SegtableSource$Feed",)
-
-    @staticmethod
-    def of(context: SparkContext, ports: TableContext, request: ReadRequest) -> "SourceFeed":
-        """Return the feed that a request asks for, with the columns of the newest version.
-
-        Raises:
-            InvalidInput: the request names a version, and a stream has no end.
-        """
-        if (request.version, request.as_of, request.tag) != (None, None, None):
-            raise InvalidInput(
-                "a stream has no end: give sinceVersion or since for its start, and no version, "
-                "asOf or tag"
-            )
-        columns = tuple(Asked.of(ports, request).columns.names)
-        return SourceFeed(context, ports, replace(request, columns=columns))
-
-    @answered
-    def schema(self) -> str:
-        """Return the columns as Spark's JSON."""
-        return Asked.of(self.ports, self.request).schema()
-
-    @answered
-    def newest(self) -> str:
-        """Return the newest version."""
-        return str(self.ports.log.load().n)
-
-    @answered
-    def rows(self, session: "JavaObject", after: str, up_to: str) -> "JavaObject":
-        """Return a DataFrame of a batch."""
-        request = replace(self.request, version=int(up_to))
-        if after:
-            request = replace(request, since_version=int(after), since=None, consumer=None)
-        return java_of(Asked.of(self.ports, request).rows(session_of(self.context, session)))
-
-    @answered
-    def done(self, up_to: str) -> None:
-        """Advance the consumer, if the stream reads as one."""
-        if self.request.consumer is not None:
-            advance(self.ports, self.request.consumer, int(up_to))

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.reads.batches import BatchLimits
 from airflow_provider_segtable.core.requests.overwrite import Touched
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.spark.driver.archive import package_archive
 from airflow_provider_segtable.spark.source.registration import register
-from airflow_provider_segtable.spark.source.source_options import to_read, to_write
+from airflow_provider_segtable.spark.source.source_options import to_follow, to_read, to_write
 
 
 def test_a_read_has_the_arguments_of_a_read_request() -> None:
@@ -85,6 +86,26 @@ def test_what_is_no_option_of_a_read(options: dict[str, str], said: str) -> None
     """The message has the name, the value and what there is."""
     with pytest.raises(InvalidInput, match=re.escape(said)):
         to_read(options)
+
+
+def test_a_stream_has_limits_and_may_begin_with_the_newest_version() -> None:
+    """Beside the options of a read; another start contradicts ``latest``."""
+    options = {"path": "t", "maxFilesPerTrigger": "9", "maxBytesPerTrigger": "5", "columns": "at"}
+    _, request = to_follow(options)
+    assert request.limits == BatchLimits(files=9, size=5)
+    assert (request.read, request.latest) == (read_request(columns="at"), False)
+    _, request = to_follow({"path": "t", "sinceVersion": "LATEST", "changes": "true"})
+    assert (request.read.changes, request.latest) == (True, True)
+    for wrong, said in (
+        ({"sinceVersion": "newest"}, "sinceVersion='newest' is not a whole number or 'latest'"),
+        ({"sinceVersion": "latest", "consumer": "c"}, "name a start each"),
+        ({"maxVersionsPerTrigger": "0"}, "at most 0 versions: give at least 1"),
+        ({"commitId": "x"}, "there is no option 'commitid' here"),
+    ):
+        with pytest.raises(InvalidInput, match=re.escape(said)):
+            to_follow({"path": "t", **wrong})
+    with pytest.raises(InvalidInput, match="sinceVersion='latest' is not a whole number"):
+        to_read({"path": "t", "sinceVersion": "latest"})
 
 
 def test_what_is_no_option_of_a_write() -> None:

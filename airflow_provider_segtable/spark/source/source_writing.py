@@ -1,0 +1,113 @@
+"""Writes of the data source: batches, inserts in SQL, and streams.
+
+1. A write opens a connection to ZooKeeper, and closes it; upserts need none.
+2. Modes of a batch: ``append`` appends, or upserts into a table with a primary key. ``overwrite``
+   replaces an interval, the chunks of the rows, the rows of a condition, or all rows, in one event.
+   ``ignore`` and Spark's default, ``error``, write to no table that exists; a table that does not
+   is made by ``Table.create``, which asks for the event time.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from airflow_provider_segtable.coordination.discovery import find_zookeeper
+from airflow_provider_segtable.core.errors import TableExists
+from airflow_provider_segtable.spark.source.jvm_answers import answered, frame_of
+from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
+from airflow_provider_segtable.spark.writes.dataframe_ingest import ingest_some
+from airflow_provider_segtable.spark.writes.dataframe_overwrite import overwrite
+from airflow_provider_segtable.spark.writes.stream import append_batch
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.table import Table
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+
+def save(place: Place, request: WriteRequest, mode: str, rows: DataFrame) -> None:
+    """Write a batch in one of Spark's modes.
+
+    Raises:
+        TableExists: the mode writes to no table that exists.
+    """
+    if mode == "ErrorIfExists":
+        raise TableExists(f"{place.uri} is a table already: write with mode 'append'")
+    if mode == "Ignore":
+        return
+    with _writable(place) as ports:
+        if mode == "Append":
+            _append(ports, request, rows)
+        else:
+            _overwrite(ports, request, rows)
+
+
+def _append(ports: TableContext, request: WriteRequest, rows: DataFrame) -> None:
+    ingest_some(
+        ports,
+        rows,
+        commit_id=request.commit_id or ports.randomness.token(),
+        sizing=request.sizing,
+        wait_s=request.wait_s,
+        deleted=request.deleted,
+    )
+
+
+def _overwrite(ports: TableContext, request: WriteRequest, rows: DataFrame) -> None:
+    overwrite(
+        ports,
+        rows,
+        interval=request.extent,
+        where=request.where,
+        commit_id=request.commit_id,
+        sizing=request.sizing,
+        wait_s=request.wait_s,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTarget:
+    """A table that a stream is written to: ``SegtableSource.Target``."""
+
+    context: SparkContext
+    place: Place
+    request: WriteRequest
+
+    class Java:
+        """The interface that Java sees."""
+
+        implements = ("segtable.SegtableSource$Target",)
+
+    @answered
+    def add(self, query: str, batch: int, rows: "JavaObject") -> None:
+        """Append a micro-batch, once."""
+        frame = frame_of(self.context, rows)
+        with _writable(self.place) as ports:
+            append_batch(
+                ports,
+                frame,
+                query,
+                batch,
+                sizing=self.request.sizing,
+                wait_s=self.request.wait_s,
+                deleted=self.request.deleted,
+            )
+
+
+def readable(place: Place) -> TableContext:
+    """Return a table's ports, without a coordinator."""
+    return Table.open(place.uri, storage_options=place.storage_options).ports
+
+
+@contextmanager
+def _writable(place: Place) -> Iterator[TableContext]:
+    ports = Table.connect(place.uri, find_zookeeper(place.zookeeper), place.storage_options, None)
+    try:
+        yield ports
+    finally:
+        if ports.optional_coordinator is not None:
+            ports.optional_coordinator.close()
