@@ -99,6 +99,28 @@ def test_spark_takes_over_what_a_process_cannot_read(segtable: Segtable, events:
     assert users(events) == {n: who for n, who in before.items() if n % 3}
 
 
+def test_spark_loads_and_compacts_a_table_with_a_primary_key(
+    segtable: Segtable, tmp_path: Path
+) -> None:
+    """Files are upserted, one event each, and their log files become base files, in Spark."""
+    schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("n", pa.int64()), ("who", pa.string())])
+    table = Table.create(
+        str(tmp_path / "users"), schema=schema, time_column="at", primary_key="n", buckets=2
+    )
+    for name, keys, gone in (("a", range(20), "false"), ("b", range(10, 30, 2), "true")):
+        lines = (f"2013-01-01T00:00:00Z,{n},{name}{n},{gone}" for n in keys)
+        (tmp_path / f"{name}.csv").write_text("\n".join(["at,n,who,gone", *lines]) + "\n")
+    on_spark = ("--engine", "spark")
+    told = segtable("ingest", "users", "a.csv", "b.csv", "--deleted", "gone", *on_spark)
+    assert [each["version"] for each in told["appends"]] == [1, 2]
+    left = {n: f"a{n}" for n in range(20) if n < 10 or n % 2}
+    assert users(table) == left
+    done = segtable("compact", "users", "--kind", "semi-major", *on_spark)
+    assert {each["ended"] for each in done["plans"]} == {"completed"}
+    assert users(table) == left
+    assert table.scan(base_only=True).count() == len(left)
+
+
 def test_a_task_runs_the_application_once(
     events: Table,
     zookeeper: EmbeddedZooKeeper,
