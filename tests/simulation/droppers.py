@@ -29,7 +29,6 @@ from airflow_provider_segtable.table.lifetime.dropping import drop
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, EventLog, expired_path
 from airflow_provider_segtable.table.table import create_table
 from tests.simulation.authors import SCHEMA
-from tests.simulation.ledger import Ledger
 from tests.simulation.world import World, failed
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def creator(world: World, _: int) -> Callable[[Actor], None]:
             actor.sleep(actor.uniform() * 10)
         if patient and not world.after:
             check_left(world, actor)
-        named = definition(actor.token())
+        named = world.founding.define(actor.token())
         while not world.after:
             _create(world, actor, named)
 
@@ -149,8 +148,10 @@ def successor(world: World, created: Event) -> World:
         faults=world.faults,
         shape=shape,
         storage=world.storage,
+        founding=world.founding,
         service=world.service,
-        ledger=Ledger(first=created.n, crowd=f"@{life}"),
+        ledger=world.founding.ledger(first=created.n, crowd=f"@{life}"),
+        most_skew_s=world.most_skew_s,
         orphans=world.orphans,
         life=life,
     )

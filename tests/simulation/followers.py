@@ -16,26 +16,25 @@ from typing import TYPE_CHECKING
 from airflow_provider_segtable.core.errors import WindowExpired
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.caretakers import tolerate
+from tests.simulation.ledger import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import pyarrow as pa
 
     from airflow_provider_segtable.table.reads.scan import Scan
     from tests.simulation.simulator import Actor
     from tests.simulation.world import World
 
 NAME = "follower"
-COLUMNS = ("row", "count")
-Rows = Counter[tuple[int, ...]]
+CHANGE = "_segtable_change"
+Rows = Counter[tuple[int | None, ...]]
 
 
 class Follower:
-    """A copy of the table, and the version that it is a copy of."""
+    """A copy of some columns of the table, and the version that it is a copy of."""
 
-    def __init__(self, world: World, table: Table) -> None:
-        self.world, self.table = world, table
+    def __init__(self, world: World, table: Table, columns: tuple[str, ...]) -> None:
+        self.world, self.table, self.columns = world, table, columns
         self.rows: Rows = Counter()
         self.position: int | None = None
 
@@ -47,8 +46,8 @@ class Follower:
             self._go_on(self.position)
 
     def _begin(self) -> None:
-        scan = self.table.scan(columns=COLUMNS)
-        rows = Counter(_values(scan.to_arrow()))
+        scan = self.table.scan(columns=self.columns)
+        rows = Counter(rows_of(scan.to_arrow()))
         self.table.advance_consumer(NAME, scan.version)
         self._compare(rows, scan)
         self.rows, self.position = rows, self.table.consumers()[NAME].version
@@ -56,45 +55,40 @@ class Follower:
     def _go_on(self, position: int) -> None:
         try:
             scan = self.table.scan(
-                since_version=position, changes=True, columns=(*COLUMNS, "_segtable_change")
+                since_version=position, changes=True, columns=(*self.columns, CHANGE)
             )
             feed = scan.to_arrow()
         except WindowExpired as error:
             raise AssertionError(f"what a consumer has yet to read was cleaned: {error}") from error
         rows = self.rows.copy()
-        for effect, *values in zip(feed.column(2).to_pylist(), *_columns(feed), strict=True):
-            rows[tuple(values)] += 1 if effect in ("insert", "update_after") else -1
+        effects = feed.column(CHANGE).to_pylist()
+        for effect, values in zip(effects, rows_of(feed.drop_columns([CHANGE])), strict=True):
+            rows[values] += 1 if effect in ("insert", "update_after") else -1
         self._compare(rows, scan)
-        new = self.table.scan(since_version=position, version=scan.version, columns=COLUMNS)
-        strange = Counter(_values(new.to_arrow())) - rows
+        new = self.table.scan(since_version=position, version=scan.version, columns=self.columns)
+        strange = Counter(rows_of(new.to_arrow())) - rows
         assert not strange, f"rows added since {position} that version {scan.version} lacks"
         self.rows, self.position = rows, scan.version
         self.table.advance_consumer(NAME, scan.version)
 
     def _compare(self, rows: Rows, scan: Scan) -> None:
         model = self.world.ledger.models[scan.version]
-        expected = Counter((number, row.count) for number, row in model.rows.items())
+        expected = Counter(model.shown(self.columns))
         lost, extra = expected - rows, rows - expected
         told = f"rows of version {scan.version} by its changes: lost {lost}, extra {extra}"
         assert rows == expected, f"{told}, negative {-rows}"
 
 
-def _columns(rows: pa.Table) -> list[list[int]]:
-    return [rows.column(name).to_pylist() for name in COLUMNS]
-
-
-def _values(rows: pa.Table) -> list[tuple[int, ...]]:
-    return [*zip(*_columns(rows), strict=True)]
-
-
-def follower(world: World, _: int) -> Callable[[Actor], None]:
+def follower(
+    world: World, _: int, columns: tuple[str, ...] = ("row", "count")
+) -> Callable[[Actor], None]:
     """Somebody who keeps a copy of the table by its changes."""
     known: list[Follower] = []
 
     def run(actor: Actor) -> None:
         table = Table(world.ports(actor))
         before = known.pop() if known else None
-        mine = Follower(world, table)
+        mine = Follower(world, table, columns)
         if before is not None:  # the copy outlives the process, with its position
             mine.rows, mine.position = before.rows, before.position
         known.append(mine)

@@ -10,7 +10,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, Self, TypeAlias
 
 from airflow_provider_segtable.core.log.events import (
     Action,
@@ -87,6 +87,14 @@ class Model:
     def columns(self) -> tuple[Column, ...]:
         """Return the present columns."""
         return self.schemas[-1]
+
+    def restored(self, then: Self, n: int) -> Self:
+        """Return the model after event ``n``, which brought back the rows of an earlier version."""
+        rows = {
+            number: row if self.rows.get(number) == row else replace(row, loaded=n)
+            for number, row in then.rows.items()
+        }
+        return replace(self, rows=rows)
 
     def shown(self, names: Sequence[str]) -> list[tuple[int | None, ...]]:
         """Return the rows as a reader of these columns sees them."""
@@ -305,11 +313,7 @@ class Restore:
         action = landing.action
         assert isinstance(action, VersionRestored)
         assert action.version == self.version, f"{action.version} came back, not {self.version}"
-        rows = {
-            number: row if model.rows.get(number) == row else replace(row, loaded=landing.n)
-            for number, row in landing.before(self.version).rows.items()
-        }
-        return replace(model, rows=rows)
+        return model.restored(landing.before(self.version), landing.n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

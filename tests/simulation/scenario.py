@@ -61,8 +61,9 @@ from tests.simulation.droppers import (
     until_gone,
 )
 from tests.simulation.followers import follower
+from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Simulation
-from tests.simulation.world import NEVER, Shape, World
+from tests.simulation.world import NEVER, Founding, Shape, World
 
 OFTEN = 4
 """Events between checkpoints where they are frequent."""
@@ -138,7 +139,14 @@ def build(
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
     place = make_storage(clock=outside)
     service = MemoryService(outside)
-    world = World(simulation=simulation, faults=faults, shape=shape, storage=place, service=service)
+    world = World(
+        simulation=simulation,
+        faults=faults,
+        shape=shape,
+        storage=place,
+        founding=Founding(define=definition, ledger=Ledger, populate=populate),
+        service=service,
+    )
     create_table(world.raw_ports(outside), definition("table"))
     populate(world)
     return world
@@ -202,7 +210,7 @@ def _look(world: World, ports: TableContext) -> None:
     elif event is not None and world.ended:
         world.after = successor(world, event)
         world.after.ledger.check(ports)
-        populate(world.after)
+        world.founding.populate(world.after)
     elif event is not None:
         world.ledger.check(ports, stepwise=True)
         _check_time(world)

@@ -4,7 +4,7 @@ A world is the life of one table. If the table is dropped and another one is cre
 that one has a world of its own (``after``), with the same simulation, storage and coordination.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
@@ -19,6 +19,7 @@ from airflow_provider_segtable.core.errors import (
     TableGone,
 )
 from airflow_provider_segtable.core.locks.lockbox import Generation
+from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
@@ -68,6 +69,17 @@ class Shape:
     followers: int = 0
     upserters: int = 0
     upserts_each: int = 3
+    streams: int = 0
+    batches_each: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Founding:
+    """How a table begins: its definition by its id, the ledger that checks it, and its crowd."""
+
+    define: Callable[[str], TableCreated]
+    ledger: type[Ledger]
+    populate: Callable[["World"], None]
 
 
 @dataclass(slots=True)
@@ -78,6 +90,7 @@ class World:
     faults: Faults
     shape: Shape
     storage: MemoryStorage
+    founding: Founding
     service: MemoryService = field(default_factory=MemoryService)
     ledger: Ledger = field(default_factory=Ledger)
     orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
@@ -209,6 +222,7 @@ def commit_ids(shape: Shape) -> Iterator[str]:
         (alter_id, shape.alterers, shape.alterations_each),
         (restore_id, shape.restorers, shape.restores_each),
         (upsert_id, shape.upserters, shape.upserts_each),
+        (batch_id, shape.streams, shape.batches_each),
     ):
         yield from (name(number, turn) for number in range(authors) for turn in range(turns))
 
@@ -241,6 +255,11 @@ def restore_id(restorer: int, turn: int) -> str:
 def upsert_id(upserter: int, turn: int) -> str:
     """Return the id of an upserter's upsert number ``turn``."""
     return f"upsert-{upserter}-{turn}"
+
+
+def batch_id(stream: int, turn: int) -> str:
+    """Return the id of a stream's micro-batch number ``turn``."""
+    return f"stream{stream}-{turn}"
 
 
 def failed(actor: Actor, what: str, error: SegtableError) -> None:

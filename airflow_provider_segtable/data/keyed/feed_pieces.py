@@ -31,7 +31,7 @@ from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.keyed.file_groups import within
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.keyed.record_columns import shown_defaults, with_defaults
-from airflow_provider_segtable.data.merge.key_groups import numbers, whole
+from airflow_provider_segtable.data.merge.key_groups import numbers, valid, whole
 from airflow_provider_segtable.data.merge.merge_runs import merge_runs
 from airflow_provider_segtable.data.merge.merging import merged_sorted
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
@@ -182,10 +182,14 @@ def _shown(rows: pa.Table) -> pa.Table:
 
 
 def _other_records(old: pa.Table, new: pa.Table) -> npt.NDArray[np.bool_]:
-    """Return which rows consist of other records than before; rows are in the same order."""
+    """Return which rows consist of other records than before; rows are in the same order.
+
+    A column without a record has no root, as one whose record is the row's own: its value differs.
+    """
     other = np.zeros(old.num_rows, bool)
     for name in old.column_names:
+        mine, its = whole(old.column(name)), whole(new.column(name))
+        other |= valid(mine) != valid(its)
         if name == ROOT_PARTITION or name.startswith(ROOT_OF):
-            mine, its = whole(old.column(name)), whole(new.column(name))
             other |= numbers(mine.fill_null(-1)) != numbers(its.fill_null(-1))
     return other

@@ -18,6 +18,8 @@ _OWN = re.compile(
     "|".join(
         (
             rf"{DATA}/[^/]+/[0-9]{{5,}}-[A-Za-z0-9-]+\.parquet",
+            rf"{DATA}/[^/]+/[0-9]+_[0-9]+\.log\.[0-9]+_[a-z0-9]+\.parquet",  # log files
+            rf"{DATA}/[^/]+/[0-9]+_[0-9]+-[a-z0-9]+_[0-9]+\.parquet",  # base files
             rf"{DATA}/_runs/.+",
             rf"{DELETES}/[A-Za-z0-9-]+\.arrow",
             rf"{LOG}/timeline/{_NUMBER}\.json",

@@ -37,7 +37,12 @@ def written_records(files: DataFiles, kind: TableKind, segment: Segment) -> Sequ
     """Read the records of a log file."""
     schema = physical_schema(SCHEMA, kind)
     return [
-        Record(row["row"], row["count"], row["text"], row["note"], row[OP] == 1)
+        Record(
+            key=row["row"],
+            seq=row["count"],
+            **{name: row[name] for name in ("text", "note", "seen", "spot")},
+            deletes=row[OP] == 1,
+        )
         for rows in read_segment(files, segment, schema=schema, time_column="at")
         for row in rows.to_pylist()
     ]

@@ -5,15 +5,19 @@
 2. Record order: the ordering value (null lowest), then instant, log version and write token, then
    the place in the batch. The log is asked for instant, version and token of a commit alone, as the
    names of its files say them.
-3. A change by a condition writes what it saw: the ledger reads these records from the new files,
+3. With ``partial_update`` a row consists of registers: its own, one for each column, and a group,
+   which is ordered by a column of its own (``core.tables.keyed.merge_rules``).
+4. A restore brings back the records of its version. Those of later commits come on top, in record
+   order.
+5. A change by a condition writes what it saw: the ledger reads these records from the new files,
    and asks that some version, not older than the author's beginning, shows rows that explain all of
    them; and that each comes after the record that it saw in record order.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -23,8 +27,8 @@ from airflow_provider_segtable.data.merge.bucketing import buckets_of
 from tests.simulation.model import COUNT, Landing, Model, Row
 from tests.simulation.world import HOUR_US
 
-SEQ, TEXT, NOTE = COUNT, COUNT + 1, COUNT + 2
-"""The ids of the ordering column, and of two columns with values."""
+SEQ, TEXT, NOTE, SEEN, SPOT = range(COUNT, COUNT + 5)
+"""The ids of the ordering column, of two columns with values, and of a group: its order first."""
 BUCKETS, CHUNKS = 2, 2
 _NAME = re.compile(r".*/\d+_(\d+)\.log\.(\d+)_(\w+)\.parquet")
 
@@ -34,18 +38,65 @@ class Record:
     """One written record of a key."""
 
     key: int
-    seq: int | None
-    text: int | None
-    note: int | None
-    deletes: bool
+    seq: int | None = None
+    text: int | None = None
+    note: int | None = None
+    deletes: bool = False
+    seen: int | None = None
+    spot: int | None = None
+
+    @property
+    def values(self) -> dict[int, int | None]:
+        """Return the values by the ids of columns."""
+        return {
+            SEQ: self.seq,
+            TEXT: self.text,
+            NOTE: self.note,
+            SEEN: self.seen,
+            SPOT: self.spot,
+        }
+
+
+Order: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A record, and its place in record order."""
+    """A record, and its place in record order; ``author`` is that without the ordering value."""
 
-    order: tuple[Any, ...]
+    order: Order
+    author: Order
     record: Record
+
+    @property
+    def group_order(self) -> Order:
+        """Return the place in the order of the group."""
+        return _valued(self.record.seen, self.author)
+
+
+def _valued(value: int | None, author: Order) -> Order:
+    return (value is not None, value or 0, *author)
+
+
+def highest(placed: Sequence[Placed], column: int | None = None) -> Placed | None:
+    """Return the record that sets a register; None if none does, or a tombstone is higher.
+
+    Args:
+        placed: the records of a key, in record order.
+        column: the register's column; None for the row's own register.
+    """
+    group = column == SEEN
+    those = [
+        one
+        for one in placed
+        if column is None
+        or (one.record.deletes and not group)
+        or one.record.values[column] is not None
+    ]
+    if not those:
+        return None
+    top = max(those, key=lambda one: one.group_order) if group else those[-1]
+    return None if top.record.deletes else top
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +108,7 @@ class KeyedModel(Model):
     partial: bool = False
     chunks: int = 1
 
-    def with_records(self, placed: Sequence[Placed]) -> "KeyedModel":
+    def with_records(self, placed: Sequence[Placed]) -> Self:
         """Return the model with more records."""
         records, shown = dict(self.records), dict(self.rows)
         for one in placed:
@@ -65,57 +116,53 @@ class KeyedModel(Model):
             records[one.record.key] = tuple(sorted(some, key=lambda each: each.order))
         for key in {one.record.key for one in placed}:
             row = self._row(records[key])
-            if row is None:
-                shown.pop(key, None)
-            else:
+            shown.pop(key, None)
+            if row is not None:
                 shown[key] = row
-        return KeyedModel(
-            rows=shown,
-            schemas=self.schemas,
-            properties=self.properties,
-            records=records,
-            ordered=self.ordered,
-            partial=self.partial,
-            chunks=self.chunks,
-        )
+        return replace(self, rows=shown, records=records)
+
+    def restored(self, then: Self, n: int) -> Self:
+        """Return the model with the records of an earlier version."""
+        del n
+        return replace(self, rows=then.rows, records=then.records)
 
     def _row(self, placed: Sequence[Placed]) -> Row | None:
-        *_, last = (one.record for one in placed)
-        if last.deletes:
+        at = time_of(placed[0].record.key, self.chunks)
+        own = highest(placed)
+        if not self.partial:
+            return Row(at, own.record.values) if own else None
+        group = highest(placed, SEEN)
+        if not own and not group:
             return None
-        values = {SEQ: last.seq, TEXT: last.text, NOTE: last.note}
-        if self.partial:
-            records = [one.record for one in placed]
-            values[TEXT] = _newest((each.deletes, each.text) for each in records)
-            values[NOTE] = _newest((each.deletes, each.note) for each in records)
-            if not self.ordered:
-                values[SEQ] = _newest((each.deletes, each.seq) for each in records)
-        return Row(time_of(last.key, self.chunks), values)
+        values = {column: _value(highest(placed, column), column) for column in (SEQ, TEXT, NOTE)}
+        if self.ordered:
+            values[SEQ] = _value(own, SEQ)
+        return Row(at, {**values, **{column: _value(group, column) for column in (SEEN, SPOT)}})
 
     def placed(self, records: Sequence[Record], segments: Sequence[Segment]) -> list[Placed]:
         """Return the records of a commit in record order, as its files' names say."""
-        names = {_file_group(segment): _NAME.fullmatch(segment.path) for segment in segments}
-        buckets = buckets_of(batch(records, self.chunks), ["row"], BUCKETS).tolist()
+        rows = batch(records, self.chunks)
+        numbers = {segment.buckets or BUCKETS for segment in segments}
+        buckets = {number: buckets_of(rows, ["row"], number).tolist() for number in numbers}
         made = []
-        for number, (record, bucket) in enumerate(zip(records, buckets, strict=True)):
-            found = names.get((time_of(record.key, self.chunks) // HOUR_US, bucket))
-            assert found, f"key {record.key} is in none of {sorted(names)}"
-            value = record.seq if self.ordered else None
-            author = (int(found[1]), int(found[2]), found[3])
-            made.append(Placed((value is not None, value or 0, *author, number), record))
+        for at, record in enumerate(records):
+            time = time_of(record.key, self.chunks)
+            (path,) = (
+                segment.path
+                for segment in segments
+                if segment.id.interval.holds(time)
+                and segment.id.bucket == buckets[segment.buckets or BUCKETS][at]
+            )
+            found = _NAME.fullmatch(path)
+            assert found, path
+            author = (int(found[1]), int(found[2]), found[3], at)
+            order = _valued(record.seq if self.ordered else None, author)
+            made.append(Placed(order, author, record))
         return made
 
 
-def _newest(values: Iterable[tuple[bool, int | None]]) -> int | None:
-    """Return the newest value since the last tombstone that is not null."""
-    for deletes, value in reversed([*values]):
-        if deletes or value is not None:
-            return None if deletes else value
-    return None
-
-
-def _file_group(segment: Segment) -> tuple[int, int]:
-    return segment.id.interval.start // HOUR_US, segment.id.bucket
+def _value(one: Placed | None, column: int) -> int | None:
+    return one.record.values[column] if one else None
 
 
 def time_of(key: int, chunks: int) -> int:
@@ -130,6 +177,8 @@ SCHEMA = pa.schema(
         ("count", pa.int32()),
         ("text", pa.int64()),
         ("note", pa.int64()),
+        ("seen", pa.int32()),
+        ("spot", pa.int64()),
     ]
 )
 GONE = "gone"
@@ -143,6 +192,8 @@ def batch(records: Sequence[Record], chunks: int) -> pa.Table:
         pa.array([one.seq for one in records], pa.int32()),
         pa.array([one.text for one in records], pa.int64()),
         pa.array([one.note for one in records], pa.int64()),
+        pa.array([one.seen for one in records], pa.int32()),
+        pa.array([one.spot for one in records], pa.int64()),
         pa.array([one.deletes for one in records], pa.bool_()),
     ]
     return pa.table(columns, SCHEMA.append(pa.field(GONE, pa.bool_())))
@@ -187,10 +238,7 @@ class KeyChange:
         placed = model.placed(records, segments)
         seen = [*self._seen(records, landing)]
         assert seen, f"rows are wrong: no version from {self.begun} explains {records}"
-        wins = any(
-            all(then.records[one.record.key][-1].order < one.order for one in placed)
-            for then in seen
-        )
+        wins = any(all(_wins(one, then) for one in placed) for then in seen)
         assert wins, f"rows are wrong: {placed} loses against the rows that it saw"
         return model.with_records(placed)
 
@@ -204,7 +252,23 @@ class KeyChange:
     def _expected(self, model: KeyedModel) -> Iterator[Record]:
         for key in sorted(self.keys):
             row = model.rows.get(key)
-            if row is not None and self.text is None:
-                yield Record(key, row.values[SEQ] if model.ordered else None, None, None, True)
-            elif row is not None:
-                yield Record(key, row.values[SEQ], self.text, row.values[NOTE], False)
+            if row is None:
+                continue
+            seq, note, seen, spot = (row.values[column] for column in (SEQ, NOTE, SEEN, SPOT))
+            if self.text is None:
+                kept = {
+                    "seq": seq if model.ordered else None,
+                    "seen": seen if model.partial else None,
+                }
+                yield Record(key=key, **kept, deletes=True)
+            else:
+                yield Record(key=key, seq=seq, text=self.text, note=note, seen=seen, spot=spot)
+
+
+def _wins(one: Placed, then: KeyedModel) -> bool:
+    """Return whether a record is above those that its author saw, in each register."""
+    placed = then.records[one.record.key]
+    row, group = highest(placed), highest(placed, SEEN) if then.partial else None
+    return (row is None or row.order < one.order) and (
+        group is None or group.group_order < one.group_order
+    )

@@ -1,8 +1,10 @@
 """The standing disaster of a primary-key table: many writers, no locks, clocks far apart.
 
-Upserters, of which every second has no coordinator; changers, who delete and update by a condition;
-planners and askers (log and base compactions); compactors, cleaners, taggers, readers of the past,
-by version and as of a time. Clocks are up to five minutes apart.
+Upserters, streams and changers (``writers``); planners and askers (log and base compactions, and
+major ones with other time chunks and buckets); compactors, cleaners, taggers, readers of the past,
+by version and as of a time; followers of the change feed; restorers and repairers; droppers, and
+who creates the next table. Clocks are up to five minutes apart. Every third seed has partial
+updates, with a group; every fourth no ordering column.
 
     python -m tests.simulation.keyed.scenario --seeds 100
 
@@ -16,23 +18,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import Any
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
-from airflow_provider_segtable.core.errors import (
-    CommitUnknown,
-    CoordinatorUnavailable,
-    NotFound,
-    SegtableError,
-    StorageError,
-)
+from airflow_provider_segtable.core.errors import NotFound
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeEngine
+from airflow_provider_segtable.core.tables.keyed.merge_rules import ColumnGroup, MergeEngine
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.services.compaction.request import request
@@ -42,25 +37,17 @@ from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
 from airflow_provider_segtable.testing.faulty import Faults
-from tests.simulation.authors import durably
 from tests.simulation.caretakers import cleaner, reader, tagger, tolerate
-from tests.simulation.keyed.keyed_ledger import KeyedLedger, written_records
-from tests.simulation.keyed.records import (
-    BUCKETS,
-    CHUNKS,
-    GONE,
-    SCHEMA,
-    KeyChange,
-    Record,
-    Upsert,
-    batch,
-)
+from tests.simulation.definers import repairer, restorer
+from tests.simulation.droppers import creator, dropper, until_gone
+from tests.simulation.followers import follower
+from tests.simulation.keyed.keyed_ledger import KeyedLedger
+from tests.simulation.keyed.records import BUCKETS, CHUNKS, SCHEMA
+from tests.simulation.keyed.writers import changer, streamer, upserter
 from tests.simulation.scenario import WISHES_EVERY_S, compactor, planner, run
 from tests.simulation.simulator import Actor, Simulation
-from tests.simulation.world import Shape, World, change_id, upsert_id
+from tests.simulation.world import Founding, Shape, World
 
-KEYS = 8
-MOST_RECORDS = 5
 APART_S = 300.0
 """How far the clocks of upserters are apart: the slowest to the fastest."""
 PROPERTIES = {
@@ -70,105 +57,25 @@ PROPERTIES = {
     "compaction.semi_major_unclustered": "0.001",
     "compaction.semi_major_interval_minutes": "0",
 }
-_EXCUSES = ("error", "lost_reply", "late", "false_exists")
-
-
-def upserter(world: World, number: int) -> Callable[[Actor], None]:
-    """A writer of records of few keys, which all others write, too."""
-
-    def run(actor: Actor) -> None:
-        ports = world.ports(actor)
-        if number % 2:
-            ports = replace(ports, optional_coordinator=None)
-        for turn in range(world.shape.upserts_each):
-            name = upsert_id(number, turn)
-            if name not in world.ledger.intended:
-                world.ledger.intend(name, Upsert(records=_records(actor, number * 1000 + turn)))
-            wanted = world.ledger.intended[name]
-            assert isinstance(wanted, Upsert)
-            durably(world, actor, name, partial(_upsert, world, ports, wanted, name))
-            actor.sleep(actor.uniform() * 0.5)
-
-    return run
-
-
-def _records(actor: Actor, number: int) -> tuple[Record, ...]:
-    """Make up records; their values are no other record's."""
-
-    def one(place: int) -> Record:
-        value = number * MOST_RECORDS + place
-        return Record(
-            key=int(actor.uniform() * KEYS),
-            seq=None if actor.uniform() < 0.1 else int(actor.uniform() * 4),
-            text=value if actor.uniform() < 0.7 else None,
-            note=value if actor.uniform() < 0.5 else None,
-            deletes=actor.uniform() < 0.25,
-        )
-
-    return tuple(one(place) for place in range(1 + int(actor.uniform() * MOST_RECORDS)))
-
-
-def _upsert(world: World, ports: TableContext, wanted: Upsert, name: str) -> bool:
-    rows = batch(wanted.records, world.shape.chunks)
-    return _unhindered(
-        world, lambda: Table(ports).upsert(rows, deleted=GONE, commit_id=name).n is not None
-    )
-
-
-def _unhindered(world: World, action: Callable[[], bool]) -> bool:
-    """Do what nothing but a fault of its own requests may keep from being done."""
-    try:
-        return action()
-    except SegtableError as error:
-        excusable = isinstance(error, (StorageError, CommitUnknown, CoordinatorUnavailable))
-        if excusable and any(name in world.faults.injected for name in _EXCUSES):
-            raise
-        raise AssertionError(f"a writer was aborted: {type(error).__name__}: {error}") from error
-
-
-def changer(world: World, number: int) -> Callable[[Actor], None]:
-    """A writer who deletes or updates the rows that it finds under some keys."""
-
-    def run(actor: Actor) -> None:
-        ports = world.ports(actor)
-        for turn in range(world.shape.changes_each):
-            name = change_id(number, turn)
-            if name not in world.ledger.intended:
-                actor.sleep(actor.uniform() * 2)
-                text = None if actor.uniform() < 0.5 else -1 - number * 1000 - turn
-                keys = tuple({int(actor.uniform() * KEYS) for _ in range(3)})
-                begun = max(world.ledger.models)
-                assert world.ledger.checked is not None
-                written = partial(written_records, world.files, world.ledger.checked.table.kind)
-                wish = KeyChange(keys=keys, text=text, begun=begun, written=written)
-                world.ledger.intend(name, wish)
-            wanted = world.ledger.intended[name]
-            assert isinstance(wanted, KeyChange)
-            durably(world, actor, name, partial(_change, world, ports, wanted, name))
-
-    return run
-
-
-def _change(world: World, ports: TableContext, wanted: KeyChange, name: str) -> bool:
-    def once() -> bool:
-        where = pc.field("row").isin(list(wanted.keys))
-        if wanted.text is None:
-            return Table(ports).delete(where, commit_id=name).n is not None
-        text = pc.scalar(pa.scalar(wanted.text, pa.int64()))
-        return Table(ports).update({"text": text}, where, commit_id=name).n is not None
-
-    return _unhindered(world, once)
+WISHES: tuple[tuple[str, dict[str, Any]], ...] = (
+    (MinorPlan.kind, {}),
+    (SemiMajorPlan.kind, {}),
+    (MajorPlan.kind, {"buckets": 3}),
+    (MajorPlan.kind, {"buckets": 1}),
+    (MajorPlan.kind, {"granularity": "day", "buckets": 4}),
+    (MajorPlan.kind, {"granularity": "hour"}),
+)
 
 
 def asker(world: World, _: int) -> Callable[[Actor], None]:
-    """Somebody who wants log files merged, or base files made, at any time."""
+    """Somebody who wants log files merged, base files made, or chunks divided anew, at any time."""
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while world.asked < world.shape.asks:
             actor.sleep(actor.uniform() * WISHES_EVERY_S)
-            kind = (MinorPlan.kind, SemiMajorPlan.kind)[int(actor.uniform() * 2)]
-            wish = partial(request, ports, kind)
+            kind, options = WISHES[int(actor.uniform() * len(WISHES))]
+            wish = partial(request, ports, kind, **options)
             if tolerate(actor, f"ask for {kind}", wish) or world.settled_but_for_wishes():
                 world.asked += 1
 
@@ -202,6 +109,11 @@ def _travel(world: World, ports: TableContext, randomness: float) -> None:
     assert wrong is None, f"version {n}, as of its time: {wrong}"
 
 
+def copier(world: World, number: int) -> Callable[[Actor], None]:
+    """A follower of all columns."""
+    return follower(world, number, tuple(SCHEMA.names))
+
+
 def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
     """Make a world with its table and all actors; seeds differ in how records are merged, too."""
     simulation = Simulation(seed)
@@ -213,26 +125,34 @@ def build(seed: int, shape: Shape, faults: Faults | None = None) -> World:
         shape=replace(shape, chunks=CHUNKS),
         storage=MemoryStorage(clock=outside),
         service=MemoryService(outside),
+        founding=Founding(define=partial(_defined, seed=seed), ledger=KeyedLedger, populate=_spawn),
         ledger=KeyedLedger(),
         most_skew_s=APART_S / 2 + 1,
     )
+    create_table(world.raw_ports(outside), world.founding.define("keyed"))
+    _spawn(world)
+    return world
+
+
+def _defined(table_id: str, *, seed: int) -> TableCreated:
+    """Return the definition of a table; seeds differ in how records are merged."""
     definition = TableCreated(
-        table_id="keyed",
+        table_id=table_id,
         name="simulated",
         schema=from_arrow(SCHEMA),
         time_column="at",
         granularity=Granularity.HOUR,
         properties=PROPERTIES,
     )
+    partial_update = seed % 3 == 0
     kind = PrimaryKey(
         key=("row",),
         buckets=BUCKETS,
         ordering="count" if seed % 4 else "",
-        merge=MergeEngine.PARTIAL_UPDATE if seed % 3 == 0 else MergeEngine.LATEST,
+        merge=MergeEngine.PARTIAL_UPDATE if partial_update else MergeEngine.LATEST,
+        groups=(ColumnGroup(columns=("spot",), ordering="seen"),) if partial_update else (),
     )
-    create_table(world.raw_ports(outside), of_kind(definition, kind))
-    _spawn(world)
-    return world
+    return of_kind(definition, kind)
 
 
 def _spawn(world: World) -> None:
@@ -240,19 +160,26 @@ def _spawn(world: World) -> None:
     shape = world.shape
     for many, count, apart_s in (
         (upserter, shape.upserters, APART_S),
+        (streamer, shape.streams, APART_S),
         (changer, shape.changers, APART_S),
         (planner, shape.planners, 0.0),
-        (asker, int(shape.asks > 0), 0.0),
+        (asker, min(shape.asks, 1), 0.0),
         (compactor, shape.compactors, 10.0),
         (cleaner, shape.cleaners, 0.0),
         (reader, shape.readers, 0.0),
         (traveller, shape.readers, 0.0),
         (tagger, shape.taggers, 0.0),
+        (restorer, shape.restorers, 0.0),
+        (copier, shape.followers, 0.0),
+        (repairer, shape.repairers, 0.0),
+        (dropper, shape.droppers, 0.0),
+        (creator, min(shape.droppers, 1), 0.0),
     ):
         for number in range(count):
             skew_s = (number / max(count - 1, 1) - 0.5) * apart_s
             name = world.named(f"{many.__name__}{number}")
-            world.simulation.spawn(name, many(world, number), skew_us=round(skew_s * 1e6))
+            act = until_gone(world, many(world, number))
+            world.simulation.spawn(name, act, skew_us=round(skew_s * 1e6))
 
 
 def shape_of(seed: int) -> Shape:
@@ -270,6 +197,13 @@ def shape_of(seed: int) -> Shape:
         cleaners=random.choice((0, 1)),
         readers=random.choice((0, 1)),
         taggers=random.choice((0, 1)),
+        streams=random.choice((0, 1, 2)),
+        batches_each=random.randint(1, 4),
+        restorers=random.choice((0, 0, 1)),
+        restores_each=random.randint(1, 2),
+        followers=random.choice((0, 1)),
+        repairers=random.choice((0, 0, 0, 1)),
+        droppers=random.choice((0, 0, 0, 1)),
     )
 
 

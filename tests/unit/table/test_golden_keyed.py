@@ -18,6 +18,7 @@ from airflow_provider_segtable.data.parquet.metadata.descriptor import (
     read_descriptor,
 )
 from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
+from airflow_provider_segtable.table.lifetime.own_files import is_own, list_files
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
 from airflow_provider_segtable.table.log.event_log import checkpoint_path, event_path
 from airflow_provider_segtable.table.table import Table
@@ -104,3 +105,10 @@ def test_windows_are_read(table: Table) -> None:
         "delete",
     }
     assert {*changes.column("key").to_pylist()} == {0, 2, 3, 4, 6}
+
+
+def test_a_drop_knows_its_files(table: Table) -> None:
+    """Every name is one that segtable gives, so a drop leaves none of them."""
+    files = [each.path for each in list_files(table.ports.storage)]
+    assert [path for path in files if not is_own(path)] == []
+    assert any(".log." in path for path in files)

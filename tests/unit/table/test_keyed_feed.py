@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.library.table import Table
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
@@ -63,3 +65,27 @@ def test_a_dropped_tombstone_is_dropped_in_the_feed(tmp_path: Path) -> None:
         (gone, ("delete", 1, "a")),
         (back, ("insert", 1, "later")),
     ]
+
+
+def test_a_register_that_is_deleted_is_an_update(tmp_path: Path) -> None:
+    """A tombstone that spares a group deletes the other columns: the feed has the row, updated."""
+    schema = pa.schema(
+        [("key", pa.int64()), ("day", pa.date32())]
+        + [(name, pa.int64()) for name in ("x", "seq", "grouped")]
+    )
+    table = Table.create(
+        str(tmp_path),
+        schema=schema,
+        time_column="day",
+        granularity="all",
+        primary_key="key",
+        merge="partial_update",
+        groups={"seq": ["grouped"]},
+    )
+    first = table.upsert(pa.table([[1], [0], [7], [5], [6]], schema=schema)).n
+    gone = schema.append(pa.field("gone", pa.bool_()))
+    row = [[1], [0], [None], [None], [None], [True]]
+    table.upsert(pa.table(row, schema=gone), deleted="gone")
+    feed = table.scan(since_version=first, changes=True).to_arrow().to_pylist()
+    found = [(r["_segtable_change"], r["x"], r["seq"], r["grouped"]) for r in feed]
+    assert found == [("update_before", 7, 5, 6), ("update_after", None, 5, 6)]

@@ -1,0 +1,221 @@
+"""Errors planted in the code of primary-key tables, each of which the model sees."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from random import Random
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.core.locks.lock_types import Generation
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.families import restore_events
+from airflow_provider_segtable.core.log.recent_commits import RecentCommits
+from airflow_provider_segtable.core.plans import major_plan
+from airflow_provider_segtable.core.plans.group_plan import GroupPlan
+from airflow_provider_segtable.core.segments.segment import Place, Segment
+from airflow_provider_segtable.core.time.layout import Layout
+from airflow_provider_segtable.data.keyed import feed_pieces
+from airflow_provider_segtable.data.merge import registers
+from airflow_provider_segtable.data.merge.record_order import Order
+from airflow_provider_segtable.data.table_kinds import keyed_arrow
+from airflow_provider_segtable.services import cleaning
+from airflow_provider_segtable.table.lifetime import dropping
+from airflow_provider_segtable.table.reads import merged_scan
+from airflow_provider_segtable.table.writes import upsert
+from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.keyed.scenario import build
+from tests.simulation.scenario import run
+from tests.simulation.world import Shape, World
+
+Patch = pytest.MonkeyPatch
+SEEDS = 14
+NOBODY = Shape(appenders=0, compactors=1, planners=1)
+WRITERS = replace(NOBODY, upserters=3, upserts_each=3, asks=2)
+MANY = replace(NOBODY, upserters=4, upserts_each=4, asks=3)
+CHANGERS = replace(NOBODY, upserters=2, changers=3, changes_each=3)
+DIVIDERS = replace(NOBODY, upserters=3, upserts_each=3, asks=4)
+RESTORERS = replace(NOBODY, upserters=2, restorers=1, restores_each=2)
+STREAMS = replace(NOBODY, streams=2, batches_each=4)
+FOLLOWERS = replace(NOBODY, upserters=2, changers=1, followers=1, cleaners=1, asks=1)
+DROPPERS = replace(NOBODY, upserters=1, upserts_each=2, streams=1, batches_each=2, droppers=2)
+
+
+def slow(seed: int) -> Faults:
+    """Nothing but delays, so that writers complete long after they began."""
+    return Faults(random=Random(seed), delay=0.1)
+
+
+def deadly(seed: int) -> Faults:
+    """Processes that die."""
+    return Faults(random=Random(seed), crash=0.03)
+
+
+def slices_by_instant(monkeypatch: Patch) -> None:
+    """A log file belongs to the slice in whose time its writer began, not in which it completed."""
+    right = merged_scan.groups_to_read
+
+    def by_instant(*args: Any, **named: Any) -> Iterator[Any]:
+        for group in right(*args, **named):
+            bases = [s.created for s in group.segments if s.clustering]
+            since = max(bases, default=0)
+            kept = [s for s in group.segments if s.clustering or s.created > since]
+            yield replace(group, segments=tuple(kept))
+
+    monkeypatch.setattr(merged_scan, "groups_to_read", by_instant)
+
+
+def tombstones_go_early(monkeypatch: Patch) -> None:
+    """Tombstones are dropped although older files, and late records, may have the key."""
+    monkeypatch.setattr(keyed_arrow, "_drop_before", lambda *_: 2**62)
+
+
+def tombstones_go_above_others(monkeypatch: Patch) -> None:
+    """A log compaction drops tombstones of keys that the base file still has."""
+    right = keyed_arrow._drop_before
+    monkeypatch.setattr(
+        keyed_arrow,
+        "_drop_before",
+        lambda spec, inputs: 2**62 if inputs[0].shard.root_start else right(spec, inputs),
+    )
+
+
+def late_logs_are_covered(monkeypatch: Patch) -> None:
+    """A base file claims the roots of logs that completed after its plan, without their records."""
+
+    def named(plan: GroupPlan, found: Any, counts: Any, state: Any) -> Any:
+        end = state.id_space(plan.chunk, Generation.FIRST).next
+        wider = replace(plan, root_end=max(plan.root_end, end))
+        return right(wider, found, counts, state)
+
+    right = GroupPlan.name_outputs
+    monkeypatch.setattr(GroupPlan, "name_outputs", named)
+    monkeypatch.setattr(GroupPlan, "imbalance", lambda *_: ())
+
+
+def instants_of_wall_clocks(monkeypatch: Patch) -> None:
+    """A writer's instant is its own clock's, however far that is behind what it has read."""
+    monkeypatch.setattr(upsert, "instant_after", lambda ports, _: ports.checked_now())
+
+
+def buckets_of_before(monkeypatch: Patch) -> None:
+    """A log file of the old number of buckets is carried over as it is, to the bucket it had."""
+    right = major_plan.home
+
+    def careless(segment: Segment, layout: Layout) -> Place | Conflict:
+        return right(replace(segment, buckets=layout.own_buckets(segment.time_min)), layout)
+
+    monkeypatch.setattr(major_plan, "home", careless)
+
+
+def old_buckets_show_through(monkeypatch: Patch) -> None:
+    """With fewer buckets than before, nothing hides the others."""
+    monkeypatch.setattr(major_plan, "tombstones", lambda *_: iter(()))
+
+
+def nothing_goes(monkeypatch: Patch) -> None:
+    """A restore hides nothing of what came after its version."""
+    monkeypatch.setattr(restore_events, "tombstones", lambda *_: iter(()))
+
+
+def batches_forgotten(monkeypatch: Patch) -> None:
+    """The log does not remember micro-batches, so a replayed one is written again."""
+    right = RecentCommits.__getitem__
+
+    def forgetful(known: RecentCommits, name: str) -> int:
+        if name.startswith("stream"):
+            raise KeyError(name)
+        return right(known, name)
+
+    monkeypatch.setattr(RecentCommits, "__getitem__", forgetful)
+
+
+def groups_in_record_order(monkeypatch: Patch) -> None:
+    """A group is ordered by its author alone, not by its own column."""
+    right = registers.record_codes
+
+    def careless(orders: Any, roots: Any) -> Any:
+        single = len(orders) == 1 and orders[0].values is not None
+        return right([Order(None, orders[0].roots)] if single else orders, roots)
+
+    monkeypatch.setattr(registers, "record_codes", careless)
+
+
+def consumers_unnoticed(monkeypatch: Patch) -> None:
+    """Cleaners do not ask for consumers."""
+    monkeypatch.setattr(cleaning, "_held", lambda *_: ())
+
+
+def updates_by_the_row_alone(monkeypatch: Patch) -> None:
+    """The feed takes rows of equal roots for equal, whatever became of their registers."""
+    right = feed_pieces._other_records
+    monkeypatch.setattr(
+        feed_pieces,
+        "_other_records",
+        lambda old, new: right(old.select(["__segtable_root_partition"]), new),
+    )
+
+
+def files_left(monkeypatch: Patch) -> None:
+    """A drop does not know the names of log files."""
+    right = dropping.is_own
+    monkeypatch.setattr(dropping, "is_own", lambda path: ".log." not in path and right(path))
+
+
+@cache
+def survives(faults: Callable[[int], Faults], shape: Shape, seed: int) -> World:
+    """Run a seed without errors; a dropped table has a successor, which is exact, too."""
+    world = build(seed, shape, faults(seed))
+    run(world)
+    assert world.newest.life == min(shape.droppers, 1)
+    return world
+
+
+PLANTED = [
+    (slices_by_instant, slow, WRITERS, 2, "rows"),
+    (tombstones_go_early, slow, WRITERS, 10, "rows"),
+    (tombstones_go_above_others, slow, MANY, 12, "rows"),
+    (late_logs_are_covered, slow, WRITERS, 2, "rows"),
+    (instants_of_wall_clocks, slow, CHANGERS, 2, "rows"),
+    (buckets_of_before, slow, DIVIDERS, 4, "rows|bucket"),
+    (old_buckets_show_through, slow, DIVIDERS, 4, "rows"),
+    (nothing_goes, slow, RESTORERS, 8, "rows"),
+    (batches_forgotten, deadly, STREAMS, 1, "a second time"),
+    (groups_in_record_order, slow, CHANGERS, 6, "rows"),
+    (consumers_unnoticed, slow, FOLLOWERS, 2, "yet to read was cleaned"),
+    (updates_by_the_row_alone, slow, FOLLOWERS, 9, "by its changes"),
+    (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
+]
+
+
+def first_that_shows(
+    plant: Callable[[Patch], None],
+    faults: Callable[[int], Faults],
+    shape: Shape,
+    seed: int,
+    words: str,
+) -> int:
+    """Return the first seed that an error shows in, beginning with one that it was seen in."""
+    for each in (seed, *range(SEEDS)):
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch)
+            try:
+                run(build(each, shape, faults(each)))
+            except AssertionError as wrong:
+                if re.search(words, str(wrong)):
+                    return each
+    raise AssertionError(f"none of {SEEDS} seeds shows it")
+
+
+@pytest.mark.parametrize(("plant", "faults", "shape", "seed", "words"), PLANTED)
+def test_planted_errors_are_seen(
+    plant: Callable[[Patch], None],
+    faults: Callable[[int], Faults],
+    shape: Shape,
+    seed: int,
+    words: str,
+) -> None:
+    """Each error shows in words of its own, in a seed that survives without it."""
+    survives(faults, shape, first_that_shows(plant, faults, shape, seed, words))
