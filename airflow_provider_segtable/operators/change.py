@@ -156,7 +156,8 @@ class SegtableChangeOperator(SegtableCommitOperator):
     def _of_keys(self, n: int, rows: int) -> dict[str, Any]:
         """Return a change of a primary-key table, whose event has one record for each row."""
         inserted = 0 if self.kind == "delete" else rows
-        counts = {"matched": rows, "deleted": rows, "inserted": inserted}
+        deleted = None if self.kind == "merge" else rows
+        counts = {"matched": rows, "deleted": deleted, "inserted": inserted}
         return {"kind": self.kind, "event": n, **counts, "seconds": None, "dry_run": False}
 
     def reported(

@@ -110,21 +110,26 @@ class TableChanges:
     ) -> ChangeResult:
         """Merge source rows into the table by key columns, in one atomic event.
 
+        In a table with a primary key it writes records of the keys, without a lock: their order
+        decides between them and those of other writers (``table.changes.keyed``).
+
         Args:
             source: rows, as for ``append``, with some of the table's columns and all of ``on``;
                 with ``set``, others, too.
-            on: the key columns; null equals nothing.
+            on: the key columns; null equals nothing. If the table has a primary key, that.
             matched: if a table row has a source key, it gets the source's other columns
                 (``"update"``), is deleted (``"delete"``) or stays (``"ignore"``).
             unmatched: if a source row has no match, it is inserted (``"insert"``; missing columns
-                are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key.
+                are null) or skipped (``"ignore"``). Two concurrent merges may both insert a key,
+                unless it is the primary key.
             set: new values of updated rows instead of the source's, as for ``update``:
                 ``{"n": Sql("target.n + source.n")}``; other columns stay.
             commit_id: equal ids merge once; random by default.
             dry_run: only count the rows that would be deleted and inserted.
 
         Raises:
-            InvalidInput: the columns do not fit, or several source rows would update one row.
+            InvalidInput: the columns do not fit, or several source rows would update one row; it
+                joins by other columns than the primary key.
             ChangeConflict, LockLost, CommitUnknown: as ``update``.
         """
         wanted = Merge(

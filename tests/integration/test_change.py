@@ -10,12 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
-from airflow_provider_segtable.operators.change import SegtableUpdateOperator
+from airflow_provider_segtable.operators.change import (
+    SegtableDeleteOperator,
+    SegtableMergeOperator,
+    SegtableUpdateOperator,
+)
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
@@ -146,3 +151,49 @@ def test_a_task_runs_the_application_once(
     assert users(events) == {**before, **wanted}
     assert (again["event"], again["changed_before"]) == (first["event"], True)
     assert events.state().n == first["event"]
+
+
+def test_tasks_change_a_table_with_a_primary_key_on_spark(
+    zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Conditions and values that only Spark evaluates choose and set rows; a merge joins there.
+
+    Second tries find their records in the log.
+    """
+    made = Table.create(
+        str(tmp_path / "users"),
+        schema=pa.schema(
+            [("at", pa.timestamp("us", "UTC")), ("n", pa.int64()), ("who", pa.string())]
+        ),
+        time_column="at",
+        primary_key="n",
+        buckets=2,
+    )
+    at = pa.array([1_356_998_400_000_000] * 6, pa.timestamp("us", "UTC"))
+    made.upsert(pa.table({"at": at, "n": range(6), "who": [f"user {n}" for n in range(6)]}))
+    connection = {"conn_type": "segtable", "host": str(tmp_path)}
+    extra = {"zookeeper": zookeeper.address, "spark_master": "local[2]"}
+    monkeypatch.setenv("AIRFLOW_CONN_SEGTABLE_DEFAULT", json.dumps({**connection, "extra": extra}))
+    source = tmp_path / "new.parquet"
+    pq.write_table(pa.table({"at": at[:2], "n": [4, 9], "who": ["merged", "new"]}), source)
+    tasks = (
+        SegtableDeleteOperator(task_id="a", table="users", where="reverse(who) rlike '^[01]'"),
+        SegtableUpdateOperator(
+            task_id="b",
+            table="users",
+            set={"who": "reverse(who)"},
+            where="pmod(hash(n), 1) = n - 3",
+        ),
+        SegtableMergeOperator(
+            task_id="c", table="users", source=str(source), on="n", engine="spark"
+        ),
+    )
+    told = []
+    for task in tasks:
+        run = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id=task.task_id, map_index=-1)}
+        first, again = task.execute(run), task.execute(run)
+        assert (again["event"], again["changed_before"]) == (first["event"], True)
+        assert made.state().n == first["event"]
+        told.append((first["matched"], first["deleted"], first["inserted"]))
+    assert told == [(2, 2, 0), (1, 1, 1), (1, 1, 2)]
+    assert users(made) == {2: "user 2", 3: "3 resu", 4: "merged", 5: "user 5", 9: "new"}

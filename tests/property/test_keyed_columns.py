@@ -61,6 +61,7 @@ GONE = "gone"
 WIDER = {"int32": "int64", "float": "double"}
 STEPS = (
     *("upsert", "upsert", "upsert", "late writer", "delete", "minor", "semi-major", "major"),
+    *("update", "merge", "merge"),
     *("add", "add to group", "drop", "rename", "widen", "reorder", "restore"),
 )
 Row = dict[str, Any]
@@ -119,6 +120,8 @@ class World:
                 self.alter(Reorder(names=tuple(order)))
             case "restore":
                 self.restore(pick)
+            case "update" | "merge" if free:
+                self.set(free[pick % len(free)], pick % 7, merge=step == "merge")
             case _ if free:
                 self.change(step, free[pick % len(free)])
 
@@ -191,6 +194,36 @@ class World:
         for row in self.shown(self.records, self.state):
             if row["key"] == key:
                 self.note({numbers[name]: row[name] for name in FIXED}, deletes=True)
+
+    def set(self, name: str, key: int, *, merge: bool) -> None:
+        """Set a column of a key by a condition, or by a merge, which may insert it."""
+        self.written += 1
+        column = self.state.table.schema.find(name)
+        assert column is not None
+        value = self.written if column.type.startswith("int") else f"v{self.written}"
+        ids, seen = self.ids(), self.state
+        rows = {row["key"]: row for row in self.shown(self.records, seen)}
+        if merge:
+            fields = [
+                each for each in self.table.scan().schema if each.name in ("key", "day", name)
+            ]
+            source = pa.Table.from_pylist([{"key": key, "day": 0, name: value}], pa.schema(fields))
+            self.table.merge(source, on="key")
+        else:
+            self.table.update({name: value}, f"key = {key}")
+        if key in rows:
+            kept = self.beside(name, rows[key], seen) if self.partial else rows[key]
+            self.note({ids[n]: v for n, v in {**kept, name: value}.items()}, deletes=False)
+        elif merge:
+            self.note({1: key, 2: 0, 3: None, 4: None, ids[name]: value}, deletes=False)
+
+    def beside(self, name: str, row: Row, state: State) -> Row:
+        """Return what a record has that sets a column where records fill each other."""
+        kind = state.table.kind
+        assert isinstance(kind, PrimaryKey)
+        grouped = (each.names for each in kind.groups if name in each.names)
+        kept = ("key", "day", "seq", *next(grouped, ()))
+        return {"seen": None, **{n: row[n] for n in kept}}
 
     def restore(self, pick: int) -> None:
         """Show the rows of an earlier version again, in the present columns."""
@@ -313,7 +346,7 @@ def world(place: str, merge: MergeEngine) -> World:
     return made
 
 
-@examples(25)
+@examples(15)
 @given(
     st.sampled_from(["latest", "partial_update"]),
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 23)), max_size=14),

@@ -30,7 +30,8 @@ from airflow_provider_segtable.spark.writes.assignments import (
 from airflow_provider_segtable.table.changes.row_engine import Selected
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
-_NUMBER = "__segtable_number"
+NUMBER = "__segtable_number"
+"""The column that numbers the rows of a source."""
 
 
 class SourceFrame:
@@ -43,7 +44,7 @@ class SourceFrame:
     def numbered(self) -> DataFrame:
         """Return the rows, evaluated and numbered."""
         with translated("reading the source of a merge"):
-            numbered = self.frame.withColumn(_NUMBER, F.monotonically_increasing_id())
+            numbered = self.frame.withColumn(NUMBER, F.monotonically_increasing_id())
             return numbered.localCheckpoint().alias("source")
 
 
@@ -62,8 +63,8 @@ class Joining:
         with translated("joining the source of a merge"):
             joined = self._joined()
             new = self._updated(joined, schema)
-            copies = (_of("target", name) for name in self.copies)
-            addresses = (F.col(ROOT), F.col(ROW), F.col(_NUMBER))
+            copies = (of_side("target", name) for name in self.copies)
+            addresses = (F.col(ROOT), F.col(ROW), F.col(NUMBER))
             kept = joined.select(*addresses, *new, *copies).localCheckpoint()
         gone = collected(kept, self.snapshot.state)
         if matched is not Matched.IGNORE and gone.named > gone.matched:
@@ -94,12 +95,16 @@ class Joining:
 
     def _joined(self) -> DataFrame:
         """Return the table joined to the source: one row per match."""
-        exactly = [name.removeprefix(PREFIX) for name in self.copies]
-        target = rows_to_change(self.spark, self.snapshot, carried=exactly)
+        target = self._target()
         if isinstance(self.request.on, Sql):
             return target.join(self.source.numbered, F.expr(self.request.on.text))
-        same = (_of("target", name) == _of("source", name) for name in self.request.on)
+        same = (of_side("target", name) == of_side("source", name) for name in self.request.on)
         return target.join(self.source.numbered, reduce(and_, same))
+
+    def _target(self) -> DataFrame:
+        """Return the rows of the table, under the name ``target``."""
+        exactly = [name.removeprefix(PREFIX) for name in self.copies]
+        return rows_to_change(self.spark, self.snapshot, carried=exactly)
 
     def _updated(self, joined: DataFrame, schema: pa.Schema) -> list[Column]:
         """Return the new values of matched rows; empty unless they are updated."""
@@ -108,8 +113,8 @@ class Joining:
         if self.request.set is not None:
             given = {name: expression(name, of) for name, of in self.request.set.items()}
         else:
-            given = {name: _of("source", name) for name in self._fresh(schema)}
-        values = {name: given.get(name, _of("target", name)) for name in schema.names}
+            given = {name: of_side("source", name) for name in self._fresh(schema)}
+        values = {name: given.get(name, of_side("target", name)) for name in schema.names}
         return assigned(joined, values, schema)
 
     def _fresh(self, schema: pa.Schema) -> list[str]:
@@ -119,18 +124,21 @@ class Joining:
     def _coming(self, kept: DataFrame, gone: Collected, schema: pa.Schema) -> DataFrame | None:
         parts = []
         if self.request.matched is Matched.UPDATE and gone.matched:
-            parts.append(kept.drop(ROOT, ROW, _NUMBER))
+            parts.append(kept.drop(ROOT, ROW, NUMBER))
         if self.request.unmatched is Unmatched.INSERT:
-            met = kept.select(F.col(_NUMBER).alias("met"))
-            alone = self.source.numbered.join(met, F.col(_NUMBER) == F.col("met"), "left_anti")
+            met = kept.select(F.col(NUMBER).alias("met"))
+            alone = self.source.numbered.join(met, F.col(NUMBER) == F.col("met"), "left_anti")
             values = {
                 name: column(alone, name) if name in self.columns else F.lit(None)
                 for name in schema.names
             }
-            kinds = spark_schema(readable(pa.schema(self.copies.values())))
-            none = (F.lit(None).cast(each.dataType).alias(each.name) for each in kinds)
-            parts.append(alone.select(*assigned(alone, values, schema), *none))
+            parts.append(alone.select(*assigned(alone, values, schema), *self._no_copies()))
         return reduce(DataFrame.union, parts) if parts else None
+
+    def _no_copies(self) -> list[Column]:
+        """Return nulls in place of copies, for rows that Spark has whole."""
+        kinds = spark_schema(readable(pa.schema(self.copies.values())))
+        return [F.lit(None).cast(each.dataType).alias(each.name) for each in kinds]
 
     def _refuse_doubles(self, joined: DataFrame, kept: DataFrame) -> None:
         with translated("looking for what matches twice"):
@@ -138,7 +146,7 @@ class Joining:
             if twice is None:
                 return
             one = joined.where((F.col(ROOT) == twice[ROOT]) & (F.col(ROW) == twice[ROW]))
-            shown = [_of("target", name) for name in self.request.keys] or [F.col("target.*")]
+            shown = [of_side("target", name) for name in self.request.keys] or [F.col("target.*")]
             key = one.select(*shown).drop(ROOT, ROW).first()
         given = key.asDict() if key else {}
         told = ", ".join(f"{name} = {value!r}" for name, value in given.items())
@@ -148,5 +156,6 @@ class Joining:
         )
 
 
-def _of(side: str, name: str) -> Column:
+def of_side(side: str, name: str) -> Column:
+    """Return a column of a side of the join, by its literal name."""
     return F.col(f"{side}.`" + name.replace("`", "``") + "`")

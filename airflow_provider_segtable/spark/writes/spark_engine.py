@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide wri
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.requests.change_request import (
+    ChangeRequest,
     Delete,
     GivenRows,
     Merge,
@@ -39,9 +40,15 @@ from airflow_provider_segtable.spark.writes.assignments import (
 )
 from airflow_provider_segtable.spark.writes.dataframe_ingest import Sizing, prepared
 from airflow_provider_segtable.spark.writes.dataframe_merge import Joining, SourceFrame
-from airflow_provider_segtable.table.changes.row_engine import Selected
+from airflow_provider_segtable.spark.writes.keyed.dataframe_key_merge import KeyJoining
+from airflow_provider_segtable.spark.writes.keyed.spark_records import (
+    changed_records,
+    copied_columns,
+    upsert_records,
+)
+from airflow_provider_segtable.table.changes.row_engine import Recorded, Selected
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.append import Prepare
+from airflow_provider_segtable.table.writes.append import AppendResult, Prepare
 
 
 def spark_rows(frame: DataFrame) -> GivenRows:
@@ -80,6 +87,22 @@ class SparkEngine:
     def write(self, snapshot: Snapshot, new: DataFrame) -> Prepare:
         """Return the step of an append that writes rows in tasks."""
         return prepared(snapshot.ports, new, snapshot.schema, Sizing(), snapshot.state)
+
+    def records(self, snapshot: Snapshot, request: ChangeRequest) -> Recorded[DataFrame]:
+        """Return the records that carry out a change of a primary-key table."""
+        if isinstance(request, Merge):
+            source: SourceFrame = held(request.source).rows
+            return KeyJoining(self.spark, snapshot, request, source).records()
+        if isinstance(request, Delete) and request.addresses is not None:
+            snapshot.state.table.kind.check_addresses(snapshot.ports.uri)
+        given = () if isinstance(request, Delete) else request.set
+        exactly = copied_columns(snapshot, given, whole=isinstance(request, Delete))
+        rows = self._rows(snapshot, request, addressed=False, exactly=exactly)
+        return changed_records(snapshot, request, rows, exactly)
+
+    def upsert(self, snapshot: Snapshot, records: DataFrame, commit_id: str) -> AppendResult:
+        """Commit records in one event; tasks write them."""
+        return upsert_records(snapshot, records, commit_id)
 
     def _updated(self, snapshot: Snapshot, request: Update) -> Selected[DataFrame]:
         schema = snapshot.schema

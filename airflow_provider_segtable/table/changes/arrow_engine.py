@@ -27,6 +27,11 @@ from airflow_provider_segtable.data.arrow.equality import Keys
 from airflow_provider_segtable.data.arrow.given_rows import arrow_table
 from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.jobs.row_checks import check_rows
+from airflow_provider_segtable.data.keyed.log_files import Records
+from airflow_provider_segtable.table.changes.keyed.arrow_records import (
+    changed_records,
+    merged_records,
+)
 from airflow_provider_segtable.table.changes.matching import (
     found,
     given_addresses,
@@ -36,11 +41,12 @@ from airflow_provider_segtable.table.changes.matching import (
     when,
 )
 from airflow_provider_segtable.table.changes.merge_rows import check_set, merged, source_columns
-from airflow_provider_segtable.table.changes.row_engine import Selected
+from airflow_provider_segtable.table.changes.row_engine import Recorded, Selected
 from airflow_provider_segtable.table.changes.updating import assigned, new_values
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.append import Prepare
+from airflow_provider_segtable.table.writes.append import AppendResult, Prepare
 from airflow_provider_segtable.table.writes.incoming import incoming
+from airflow_provider_segtable.table.writes.upsert import upsert
 
 
 def arrow_rows(given: Any) -> GivenRows:
@@ -88,6 +94,20 @@ class ArrowEngine:
     def write(self, snapshot: Snapshot, new: pa.Table) -> Prepare:
         """Return the step of an append that splits rows by time chunk and writes them."""
         return incoming(snapshot.ports, new, snapshot.state)
+
+    def records(self, snapshot: Snapshot, request: ChangeRequest) -> Recorded[Records]:
+        """Return the records that carry out a change of a primary-key table."""
+        check_together(request)
+        if isinstance(request, Merge):
+            source = source_columns(held(request.source).rows, snapshot.schema, request)
+            return merged_records(snapshot, request, source)
+        if isinstance(request, Delete) and request.addresses is not None:
+            snapshot.state.table.kind.check_addresses(snapshot.ports.uri)
+        return changed_records(snapshot, request, condition_of(request, snapshot))
+
+    def upsert(self, snapshot: Snapshot, records: Records, commit_id: str) -> AppendResult:
+        """Commit records in one event."""
+        return upsert(snapshot.ports, records, commit_id=commit_id, state=snapshot.state)
 
 
 def check_together(request: ChangeRequest) -> None:

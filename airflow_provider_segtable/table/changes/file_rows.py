@@ -42,6 +42,7 @@ def why_spark(request: ChangeRequest, snapshot: Snapshot) -> str:
     """
     if snapshot.state.table.kind.deletion is DeletionForm.PREDICATE:
         return ""
+    snapshot.state.table.kind.check_change(request, snapshot.ports.uri)
     rows, options = file_of(request), snapshot.ports.storage_options
     if rows is not None and rows.options:
         return f"--option {next(iter(rows.options))} is one of Spark's reader of files"

@@ -46,8 +46,8 @@ def merged(
     numbers = keys.find(source)
     coming = []
     if request.matched is Matched.UPDATE and matched:
-        _refuse_doubles(source, numbers, met, request.keys)
-        coming.append(_updated(in_full(snapshot, rows), source, keys, numbers, request.set))
+        refuse_doubles(source, numbers, met, request.keys)
+        coming.append(updated(in_full(snapshot, rows), source, keys, numbers, request.set))
     if request.unmatched is Unmatched.INSERT:
         met_rows = np.append(met, False)[numbers]  # null keys have index -1: the last
         coming.append(_widened(source.filter(pa.array(~met_rows)), snapshot.schema))
@@ -106,7 +106,12 @@ def _joined(
     return addresses(keep(batch) for batch in batches), met
 
 
-def _refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Sequence[str]) -> None:
+def refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Sequence[str]) -> None:
+    """Refuse a source of which several rows have a key that the table has.
+
+    Raises:
+        InvalidInput: with the key and its number.
+    """
     counts = np.bincount(numbers[numbers >= 0], minlength=len(met))
     doubles = np.flatnonzero(met & (counts > 1))
     if len(doubles):
@@ -119,7 +124,7 @@ def _refuse_doubles(source: pa.Table, numbers: Numbers, met: np.ndarray, on: Seq
         )
 
 
-def _updated(
+def updated(
     rows: pa.Table,
     source: pa.Table,
     keys: Keys,

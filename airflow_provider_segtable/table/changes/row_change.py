@@ -102,7 +102,7 @@ class ChangeResult:
     ``n`` is None if there was nothing to do, and in a dry run, whose counts are those of a real run
     on the same version. ``deleted`` is None in rollup tables, where only a reader could count. It
     is less than ``matched`` if other writers deleted some of the rows first, or a merge ignores
-    them.
+    them, and None of a merge by primary key that was made before: its counts are of records then.
     """
 
     n: int | None

@@ -4,7 +4,7 @@
    and decides nothing else: the order of a change, its commit and its conflicts are in
    ``run_change`` and ``row_change``, for all engines alike.
 2. Appended rows are in the engine's own form (``New``), from the same evaluation as the deleted
-   ones.
+   ones. So are the records of a change of a primary-key table (``Rec``).
 """
 
 from collections.abc import Callable, Mapping
@@ -13,12 +13,18 @@ from typing import Generic, Protocol, TypeVar
 
 from pyroaring import BitMap
 
-from airflow_provider_segtable.core.requests.change_request import Delete, Merge, Update
+from airflow_provider_segtable.core.requests.change_request import (
+    ChangeRequest,
+    Delete,
+    Merge,
+    Update,
+)
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
-from airflow_provider_segtable.table.writes.append import Prepare
+from airflow_provider_segtable.table.writes.append import AppendResult, Prepare
 
 New = TypeVar("New")
+Rec = TypeVar("Rec")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,23 @@ class Selected(Generic[New]):
     rows: Mapping[SegmentId, BitMap] = field(default_factory=dict)
     new: New | None = None
     count: Callable[[], int] = lambda: 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(Generic[Rec]):
+    """The records that carry out a change of a primary-key table.
+
+    Attributes:
+        matched: number of matching rows of the table.
+        deleted: number of those that are deleted or replaced.
+        inserted: number of rows that are upserted.
+        new: the records; None if there are none.
+    """
+
+    matched: int
+    deleted: int
+    inserted: int
+    new: Rec | None
 
 
 class RowEngine(Protocol[New]):
@@ -67,3 +90,28 @@ class RowEngine(Protocol[New]):
     def write(self, snapshot: Snapshot, new: New) -> Prepare:
         """Return the step of an append that plans and writes rows; it does nothing yet."""
         ...
+
+
+class KeyEngine(Protocol[Rec]):
+    """Evaluates change requests on a snapshot of a primary-key table, and writes records."""
+
+    def records(self, snapshot: Snapshot, request: ChangeRequest) -> Recorded[Rec]:
+        """Return the records that carry out a change.
+
+        Raises:
+            InvalidInput: the engine cannot evaluate the request, a value does not fit, or several
+                source rows would update one row.
+        """
+        ...
+
+    def upsert(self, snapshot: Snapshot, records: Rec, commit_id: str) -> AppendResult:
+        """Commit records in one event; the snapshot is the version that they were made from.
+
+        Raises:
+            CommitUnknown: run again with the same commit id.
+        """
+        ...
+
+
+class Engine(RowEngine[New], KeyEngine[Rec], Protocol[New, Rec]):
+    """Evaluates change requests for tables of all kinds."""

@@ -5,7 +5,7 @@
 3. A dry run stops after step 1. It counts, writes nothing, and needs no coordinator.
 4. The table's kind decides which changes are possible, and how the log records deletes. Where rows
    have no addresses, a delete is a predicate, which the log keeps, and its rows are only counted.
-   Where rows have keys, a change is an append of records (``keyed_changes``).
+   Where rows have keys, a change is an append of records (``keyed.keyed_changes``).
 """
 
 from dataclasses import replace
@@ -20,25 +20,26 @@ from airflow_provider_segtable.core.requests.change_request import (
 )
 from airflow_provider_segtable.core.requests.overwrite import Overwrite
 from airflow_provider_segtable.core.tables.table_kind import DeletionForm
-from airflow_provider_segtable.table.changes.keyed_changes import change_keys
+from airflow_provider_segtable.table.changes.keyed.keyed_changes import change_keys
 from airflow_provider_segtable.table.changes.row_change import (
     ChangeResult,
     Find,
     Found,
     change,
 )
-from airflow_provider_segtable.table.changes.row_engine import RowEngine
+from airflow_provider_segtable.table.changes.row_engine import Engine, RowEngine
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 WAIT_S = 60.0
 New = TypeVar("New")
+Rec = TypeVar("Rec")
 
 
 def run_change(
     ports: TableContext,
     request: ChangeRequest,
-    engine: RowEngine[New],
+    engine: Engine[New, Rec],
     *,
     wait_s: float = WAIT_S,
 ) -> ChangeResult:
@@ -56,7 +57,7 @@ def run_change(
     """
     state = ports.log.load()
     if state.table.kind.deletion is DeletionForm.TOMBSTONES:
-        return change_keys(ports, request, state)
+        return change_keys(ports, request, state, engine)
     return carry_out(ports, request, partial(find_rows, request, engine), wait_s=wait_s)
 
 

@@ -73,6 +73,10 @@ def test_files_are_upserted_without_zookeeper(
     assert texts(facts) == {1: "old"}
     assert facts("update", "t", "--set", "text='set'", "--where", "id = 1")["inserted"] == 1
     assert texts(facts) == {1: "set"}
+    more = lines("more.jsonl", {"id": 1, "seq": 3, "text": "m"}, {"id": 5, "seq": 1, "text": "n"})
+    merged = facts("merge", "t", more, "--on", "id")
+    assert (merged["matched"], merged["deleted"], merged["inserted"]) == (1, 1, 2)
+    assert texts(facts) == {1: "m", 5: "n"}
     assert texts(facts, "--version", "1") == dict.fromkeys(range(3), "old")
 
 
@@ -122,7 +126,7 @@ def test_wrong_options_name_the_value(run: Run, options: tuple[str, ...], messag
             "an overwrite all that it names",
         ),
         (("ingest", "t", "rows.jsonl", "--overwrite", "chunks"), "not overwritten by time"),
-        (("merge", "t", "rows.jsonl", "--on", "id"), "upsert the rows"),
+        (("merge", "t", "rows.jsonl", "--on", "text"), "join on the key; or upsert whole rows"),
         (("update", "t", "--set", "id=2", "--where", "id = 1"), "it cannot be set"),
         (("table", "alter", "t", "--drop", "seq"), "it is the ordering column"),
         (("table", "set", "t", "compaction.clustering=text"), "sorted by that: id"),

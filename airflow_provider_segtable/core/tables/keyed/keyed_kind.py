@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.requests.change_request import ChangeRequest, Merge
+from airflow_provider_segtable.core.requests.change_request import ChangeRequest
 from airflow_provider_segtable.core.segments.segment import Roots, Segment
 from airflow_provider_segtable.core.tables.append_kind import Append
 from airflow_provider_segtable.core.tables.clustering import Order
@@ -37,6 +37,7 @@ from airflow_provider_segtable.core.tables.keyed.column_roles import (
     groups_after,
     records_after,
 )
+from airflow_provider_segtable.core.tables.keyed.key_requests import check_request
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     ColumnGroup,
     MergeEngine,
@@ -257,12 +258,8 @@ class PrimaryKey:
         """Accept: records keep their root through all merges."""
 
     def check_change(self, request: ChangeRequest, uri: str) -> None:
-        """Refuse merges: an upsert is one."""
-        if isinstance(request, Merge):
-            raise InvalidInput(
-                f"{uri} has a primary key, by which rows are merged anyway: upsert the rows "
-                f"(segtable ingest {uri} FILE, Table.upsert)"
-            )
+        """Refuse merges by other columns than the key, and new values of key and event time."""
+        check_request(self.rules, self.time_column, request, uri)
 
     def check_predicate(self, predicate: Predicate, time_column: str) -> None:
         """Accept any predicate: it is evaluated once, and the log files name the keys."""

@@ -1,0 +1,146 @@
+"""Merge into a primary-key table on Spark: join a source to it by key, once.
+
+1. Rows of the table are numbered and joined to the numbered source; the matches are kept.
+2. Several source rows for one row are ambiguous if they update it. A new event time in another time
+   chunk is refused: the row would stay, and another one would be made.
+3. Source rows without a match are upserted; columns that were added later have their defaults.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.change_request import Matched, Unmatched
+from airflow_provider_segtable.data.parquet.table_file import default_of, may_be_left_out
+from airflow_provider_segtable.spark.driver.spark_errors import translated
+from airflow_provider_segtable.spark.reads.dataframe_scan import rows_to_change
+from airflow_provider_segtable.spark.reads.spark_times import chunk_key, column, instant
+from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
+from airflow_provider_segtable.spark.writes.assignments import assigned, expression
+from airflow_provider_segtable.spark.writes.dataframe_merge import NUMBER, Joining, of_side
+from airflow_provider_segtable.spark.writes.keyed.spark_records import (
+    DELETED,
+    copied_columns,
+    rules_of,
+    set_columns,
+)
+from airflow_provider_segtable.table.changes.row_engine import Recorded
+from airflow_provider_segtable.table.lifetime.definition import given_schema
+
+_ROW, _CHUNK = "__segtable_matched", "__segtable_chunk"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyJoining(Joining):
+    """One merge by key on one snapshot."""
+
+    def records(self) -> Recorded[DataFrame]:
+        """Return the records of the merge."""
+        matched = self.request.matched
+        with translated("joining the source of a merge"):
+            joined = self._joined()
+            values = assigned(joined, self._values(), self.snapshot.schema)
+            copies = (of_side("target", name) for name in self.copies)
+            places = (F.col(_ROW), F.col(_CHUNK), F.col(NUMBER))
+            kept = joined.select(*places, *values, *copies).localCheckpoint()
+            rows, pairs = kept.select(F.count_distinct(_ROW), F.count("*")).collect()[0]
+        if matched is Matched.UPDATE:
+            self._refuse(kept, several=pairs > rows)
+        written = 0 if matched is Matched.IGNORE else rows
+        coming, alone = self._parts(kept, written)
+        return Recorded(
+            matched=rows,
+            deleted=written,
+            inserted=alone + (rows if matched is Matched.UPDATE else 0),
+            new=reduce(DataFrame.union, coming) if coming else None,
+        )
+
+    @property
+    def copies(self) -> dict[str, "pa.Field"]:
+        """Return the exact copies that records of matched rows have."""
+        gone = self.request.matched is Matched.DELETE
+        given = () if gone else self._given()
+        names = copied_columns(self.snapshot, given, whole=gone)
+        return {PREFIX + name: copied(self.snapshot.schema.field(name)) for name in names}
+
+    def _target(self) -> DataFrame:
+        exactly = [name.removeprefix(PREFIX) for name in self.copies]
+        rows = rows_to_change(self.spark, self.snapshot, addressed=False, carried=exactly)
+        at = instant(rows, self.snapshot.state.table.time_column)
+        chunk = chunk_key(at, self.snapshot.state.layout)
+        numbered = rows.withColumn(_CHUNK, chunk).withColumn(_ROW, F.monotonically_increasing_id())
+        return numbered.alias("target")
+
+    def _given(self) -> Collection[str]:
+        """Return the columns that an update sets."""
+        request = self.request
+        return self._fresh(self.snapshot.schema) if request.set is None else request.set
+
+    def _values(self) -> dict[str, Column]:
+        """Return the columns of the records of matched rows."""
+        olds = {name: of_side("target", name) for name in self.snapshot.schema.names}
+        if self.request.matched is not Matched.UPDATE:
+            return olds
+        explicit = self.request.set or {}
+        values = {name: expression(name, of) for name, of in explicit.items()}
+        fresh = values or {name: of_side("source", name) for name in self._given()}
+        return set_columns(olds, fresh, values, rules_of(self.snapshot))
+
+    def _parts(self, kept: DataFrame, written: int) -> tuple[list[DataFrame], int]:
+        """Return the records, and the number of source rows among them that are inserted."""
+        parts = []
+        if written:
+            gone = self.request.matched is Matched.DELETE
+            rows = kept.dropDuplicates([_ROW]) if gone else kept
+            flagged = rows.drop(_ROW, _CHUNK, NUMBER).select("*", F.lit(gone).alias(DELETED))
+            parts.append(flagged)
+        count = 0
+        if self.request.unmatched is Unmatched.INSERT:
+            met = kept.select(F.col(NUMBER).alias("met"))
+            alone = self.source.numbered.join(met, F.col(NUMBER) == F.col("met"), "left_anti")
+            with translated("reading the source of a merge"):
+                new = self._inserted(alone).localCheckpoint()
+                count = new.count()
+            parts += [new] if count else []
+        return parts, count
+
+    def _inserted(self, alone: DataFrame) -> DataFrame:
+        values = {
+            field.name: column(alone, field.name)
+            if field.name in self.columns
+            else F.lit(default_of(field).as_py() if may_be_left_out(field) else None)
+            for field in given_schema(self.snapshot.state.table)
+        }
+        new = assigned(alone, values, self.snapshot.schema)
+        return alone.select(*new, *self._no_copies(), F.lit(False).alias(DELETED))
+
+    def _refuse(self, kept: DataFrame, *, several: bool) -> None:
+        """Refuse several source rows for one row, and rows that would change their time chunk."""
+        shown = [column(kept, name) for name in rules_of(self.snapshot).key]
+        with translated("looking for what matches twice"):
+            if several:
+                twice = kept.groupBy(_ROW, *shown).count().where("count > 1").first()
+                told = _told(twice.asDict() if twice else {})
+                raise InvalidInput(
+                    f"several rows of the source match one row of the table, that with {told}: "
+                    "the merge is ambiguous; keep one of them"
+                )
+            at = instant(kept, self.snapshot.state.table.time_column)
+            moved = chunk_key(at, self.snapshot.state.layout) != F.col(_CHUNK)
+            row = kept.where(moved).select(*shown).first()
+        if row is not None:
+            raise InvalidInput(
+                f"the source row of {_told(row.asDict())} has an event time in another time chunk "
+                "than the row: the event time decides where a row is kept; leave it out of set, or "
+                "delete the row and upsert it anew"
+            )
+
+
+def _told(row: dict[str, object]) -> str:
+    known = {name: value for name, value in row.items() if name not in (_ROW, "count")}
+    return ", ".join(f"{name} = {value!r}" for name, value in known.items())
