@@ -9,7 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
+from airflow_provider_segtable.core.requests.change_request import Sql
 from airflow_provider_segtable.core.tables.evolution import AddColumn
+from airflow_provider_segtable.health.verify import verify
 from airflow_provider_segtable.spark.writes.dataframe_change import delete, merge, update
 from airflow_provider_segtable.table.table import Table
 
@@ -100,8 +102,6 @@ def test_a_merge_is_that_of_the_library(
     given: dict[str, str] | None,
 ) -> None:
     """Spark and this process count and write the same, also what is late, and nanoseconds stay."""
-    from airflow_provider_segtable.core.requests.change_request import Sql
-
     rows = source(spark, (1, 6, 10), (2, 4, 20), (3, None, 30), (8, 1, 80))
     ways = []
     for place in ("spark", "arrow"):
@@ -116,7 +116,7 @@ def test_a_merge_is_that_of_the_library(
     for name in ("n", "matched", "deleted", "inserted"):
         assert getattr(by_spark, name) == getattr(here, name), name
     assert found(first) == found(second)
-    assert first.verify(deep=True).sound if hasattr(first, "verify") else True
+    assert verify(first.ports, deep=True).sound
 
 
 def test_what_a_merge_cannot_mean_is_refused(spark: SparkSession, tmp_path: Path) -> None:
