@@ -15,8 +15,8 @@
    Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
    the next planner run launches a yielded plan again.
 7. Completed plans are emitted as one asset event of the table (``operators.base.asset_events``). A
-   plan that is done already another task may be about to emit, so it counts only if this task
-   launched it, or if this is a retry.
+   plan that is done already another task may be about to emit. So it counts only if this try
+   launched it, or if this is a retry, and the plan is one of those named or of an earlier try.
 8. The task's log has one line for each plan, from the process that carried it out, and at the end
    one line for the run.
 """
@@ -36,7 +36,7 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.core.secret import redacted
 from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
-from airflow_provider_segtable.operators.base.author import author_of
+from airflow_provider_segtable.operators.base.author import author_of, task_of
 from airflow_provider_segtable.operators.base.rendered import refused_at_once
 from airflow_provider_segtable.operators.base.spark_operator import Report, SegtableSparkOperator
 from airflow_provider_segtable.operators.plan import overridden
@@ -216,14 +216,15 @@ class SegtableCompactOperator(SegtableSparkOperator):
     ) -> dict[str, Any]:
         """Return the summary of the run, and emit the plans that it completed."""
         told = self._summarized((*settled, *launched))
-        ti = context.get("ti")
-        mine = (*settled, *launched) if ti is not None and ti.try_number > 1 else launched
         with place.table_ports(self.table) as ports:
-            made, found = (
-                completions(ports.log.load(), [each.plan_id for each in mine if each.ended is how])
-                for how in (Ended.COMPLETED, Ended.DONE_ALREADY)
-            )
-            self.emit(context, ports, "compact", made=made, found=found)
+            state = ports.log.load()
+            made = {each.plan_id for each in launched if each.ended is Ended.COMPLETED}
+            found = {each.plan_id for each in launched if each.ended is Ended.DONE_ALREADY}
+            if is_retry(context):
+                found |= {each.plan_id for each in settled if each.ended is Ended.DONE_ALREADY}
+                found |= completed_by(state, task_of(author_of(context)))
+            made_events, found_events = completions(state, made), completions(state, found - made)
+            self.emit(context, ports, "compact", made=made_events, found=found_events)
         return told
 
     def _summarized(self, results: Sequence[PlanResult]) -> dict[str, Any]:
@@ -241,6 +242,18 @@ class SegtableCompactOperator(SegtableSparkOperator):
                 f"a retry or the next planner run repeats them:\n{what}"
             )
         return summary(results)
+
+
+def is_retry(context: Context) -> bool:
+    """Return whether earlier tries of the task may have committed."""
+    ti = context.get("ti")
+    return ti is not None and ti.try_number > 1
+
+
+def completed_by(state: State, task: str) -> set[str]:
+    """Return the ids of the plans that tries of a task completed in their own process."""
+    known = state.plans.items()
+    return {plan_id for plan_id, plan in known if task and task_of(plan.author) == task}
 
 
 def completions(state: State, plan_ids: Collection[str]) -> list[int]:

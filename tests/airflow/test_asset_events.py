@@ -1,5 +1,6 @@
 """Tables as assets: their URIs, and the events of tasks that committed, in Airflow's database."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from airflow.providers.common.compat.sdk import BaseOperator
 from airflow.sdk import DAG, Asset
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import AssetEventsResult, GetAssetEventByAsset
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
@@ -69,11 +72,13 @@ def test_an_asset_without_a_table_is_refused_by_airflow(uri: str) -> None:
         Asset(uri=uri)
 
 
-def emitted_by(task: BaseOperator, run_id: str = "run") -> list[tuple[str, dict[str, Any]]]:
+def emitted_by(
+    task: BaseOperator, run_id: str = "run", try_number: int = 1
+) -> list[tuple[str, dict[str, Any]]]:
     """Execute a task; return URI and ``extra`` of what it would send to Airflow."""
     names = {"dag_id": "d", "run_id": run_id, "task_id": task.task_id, "map_index": -1}
     outlets = OutletEventAccessors()
-    ti = SimpleNamespace(**names, try_number=1)
+    ti = SimpleNamespace(**names, try_number=try_number)
     task.execute({"ti": ti, "outlet_events": outlets})
     (alias,) = task.outlets
     return [(e.dest_asset_key.uri, e.extra) for e in outlets[alias].asset_alias_events]
@@ -167,6 +172,46 @@ def test_what_commits_nothing_emits_nothing(flights: Flights, day: str) -> None:
     ]
     assert [emitted_by(task) for task in tasks] == [[]] * 5
     assert flights.table.state().n == version
+
+
+@pytest.fixture
+def supervisor(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Answer tasks that ask for asset events, as Airflow does; give the list of these events."""
+    recorded: list[dict[str, Any]] = []
+
+    def send(asked: GetAssetEventByAsset) -> AssetEventsResult:
+        asset = {"name": asked.name, "uri": asked.uri, "group": "segtable"}
+        same = {"asset": asset, "timestamp": datetime.now(UTC), "created_dagruns": []}
+        events = [{**same, "id": at, "extra": extra} for at, extra in enumerate(recorded)]
+        return AssetEventsResult(asset_events=events)
+
+    comms = SimpleNamespace(send=send)
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", comms, raising=False)
+    return recorded
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "pending"])
+def test_a_retry_emits_the_plans_of_the_try_that_died(
+    flights: Flights, supervisor: list[dict[str, Any]], *, named: bool
+) -> None:
+    """A plan is done already for the retry, which counts it as its own until it is recorded."""
+    (launch,) = plan_table(flights.table.ports).launches
+    task = SegtableCompactOperator(**TABLE, plans=[launch.plan_id] if named else None)
+    ((_, lost),) = emitted_by(task)
+    assert emitted_by(task) == []
+    ((_, extra),) = emitted_by(task, try_number=2)
+    assert extra == lost
+    assert extra["plans"] == [launch.plan_id]
+    supervisor.append(extra)
+    assert emitted_by(task, try_number=3) == []
+
+
+@pytest.mark.usefixtures("supervisor")
+def test_a_retry_leaves_the_plans_of_others_alone(flights: Flights) -> None:
+    """Nobody named them, and their author is another task."""
+    (launch,) = plan_table(flights.table.ports).launches
+    assert len(emitted_by(SegtableCompactOperator(**TABLE, plans=[launch.plan_id]), "other")) == 1
+    assert emitted_by(SegtableCompactOperator(**TABLE), try_number=2) == []
 
 
 def test_outlets_of_the_users_own_are_kept() -> None:

@@ -11,3 +11,8 @@ def author_of(context: Context) -> str:
     here = f"{socket.gethostname()}:{os.getpid()}"
     ti = context.get("ti")
     return f"{here} {ti.dag_id}/{ti.run_id}/{ti.task_id}" if ti else here
+
+
+def task_of(author: str) -> str:
+    """Return ``dag/run/task`` of an author, equal for all tries; empty if it is no task."""
+    return author.partition(" ")[2]
