@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 
@@ -22,6 +24,46 @@ from airflow_provider_segtable.testing.processes import importable
 WORKER = "tests.stress.worker"
 PATIENCE_S = 90.0
 NAP_ENDS_S = 1.0
+DEEDS = ("kill", "kill", "sleep", "executor")
+
+
+class Running(Protocol):
+    """A process that leads a process group; ``subprocess.Popen`` is one."""
+
+    @property
+    def pid(self) -> int:
+        """Return its id."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; ``subprocess.TimeoutExpired`` after ``timeout`` seconds."""
+        ...
+
+
+Launch = Callable[[str, str, str], Running]
+"""Starts a worker, by its mode, name and table."""
+
+
+def launcher(address: str, folder: Path, session_s: int) -> Launch:
+    """Return what starts ``WORKER`` in a Python of its own."""
+
+    def launch(mode: str, name: str, uri: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", WORKER, mode, name, uri, address, str(folder)]
+        environ = {
+            **os.environ,
+            "PYTHONPATH": importable(),
+            SESSION_TIMEOUT_VARIABLE: str(session_s),
+        }
+        with (folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=environ
+            )
+
+    return launch
 
 
 @dataclass(slots=True)
@@ -31,10 +73,10 @@ class Crew:
     ``naps`` says who slept from when to when.
     """
 
-    address: str
+    launch: Launch
     folder: Path
     session_s: int
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, Running] = field(default_factory=dict)
     jobs: dict[str, tuple[str, str]] = field(default_factory=dict)
     asleep: dict[str, float] = field(default_factory=dict)
     naps: list[tuple[str, float, float]] = field(default_factory=list)
@@ -42,22 +84,13 @@ class Crew:
 
     def start(self, mode: str, name: str, uri: str) -> None:
         """Start a worker on a table, in a process group of its own."""
-        command = [sys.executable, "-m", WORKER, mode, name, uri, self.address, str(self.folder)]
-        environ = {
-            **os.environ,
-            "PYTHONPATH": importable(),
-            SESSION_TIMEOUT_VARIABLE: str(self.session_s),
-        }
         self.jobs[name] = (mode, uri)
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, env=environ
-            )
+        self.running[name] = self.launch(mode, name, uri)
 
-    def strike(self, randomness: random.Random) -> str:
+    def strike(self, randomness: random.Random, deeds: Sequence[str] = DEEDS) -> str:
         """Do something bad to somebody; return what."""
         name = randomness.choice(sorted(self.running.keys() - self.asleep.keys()))
-        what = randomness.choice(("kill", "kill", "sleep", "executor"))
+        what = randomness.choice(deeds)
         if what == "sleep":
             os.killpg(self.running[name].pid, signal.SIGSTOP)
             naps_s = self.session_s * randomness.uniform(1.2, 2.0)

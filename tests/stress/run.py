@@ -46,7 +46,7 @@ from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from tests.stress import changes, worker
-from tests.stress.crew import Crew
+from tests.stress.crew import Crew, launcher
 
 SESSION_S = 5
 FIRST_STRIKE_S = 20.0
@@ -140,7 +140,8 @@ def _run(
     folder = place / f"{title}-crew"
     folder.mkdir()
     address = ports.coordinator.address.removeprefix("zk://")
-    phase = _phase(Crew(address, folder, SESSION_S), jobs, minutes * 60, given)
+    crew = Crew(launcher(address, folder, SESSION_S), folder, SESSION_S)
+    phase = _phase(crew, jobs, minutes * 60, given)
     yield from _finish(ports)
     yield from _verdict(ports, folder)
     acks, runs = _notes(folder, "acks"), _notes(folder, "runs")
