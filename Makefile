@@ -81,6 +81,10 @@ mutants: venv ## Plant errors in core, planning and table, list those no test no
 stress: venv ## Everything at once for MINUTES=5: processes, ZooKeeper, Spark, kills (ARGS=...)
 	@$(BIN)/python -m tests.stress.run --minutes $(or $(MINUTES),5) $(ARGS)
 
+.PHONY: stress-keyed
+stress-keyed: venv ## Eight writers of the same keys for MINUTES=5, without locks: compactions, cleaning, kills (ARGS=...)
+	@$(BIN)/python -m tests.stress.keyed.run --minutes $(or $(MINUTES),5) $(ARGS)
+
 .PHONY: bench
 bench: venv ## Measure minor compaction against copying, deltalake, Spark and DuckDB (ARGS=...)
 	@$(BIN)/python benchmarks/minor.py $(ARGS)
