@@ -46,6 +46,7 @@ def finished(begun: run.Run) -> run.Run:
 @pytest.mark.slow
 @pytest.mark.kills
 @pytest.mark.zookeeper
+@pytest.mark.timeout(600)
 def test_eight_writers_are_never_refused(tmp_path: Path, address: str) -> None:
     """No writer is aborted or begins again but by a kill, and every version is the model's."""
     begun = run.begin(tmp_path, address)
@@ -90,7 +91,7 @@ def test_a_wrong_merge_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.long
 @pytest.mark.kills
 @pytest.mark.spark
-@pytest.mark.timeout(LONG_SECONDS * 3)
+@pytest.mark.timeout(LONG_SECONDS * 4)
 @pytest.mark.parametrize("merge", ["latest", "partial_update"])
 def test_five_minutes_with_a_spark_stream(tmp_path: Path, address: str, merge: str) -> None:
     """Five minutes, with a stream of Spark beside the others: the same holds."""
