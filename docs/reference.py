@@ -29,6 +29,8 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.reads.snapshot": ("Snapshot",),
     "table.writes.append": ("AppendResult",),
     "table.changes.row_change": ("ChangeResult",),
+    "core.reads.read_plan": ("ReadPlan", "PruneStep", "Extent", "FilePlan", "GroupPlan"),
+    "core.reads.selection": ("PrunedBy",),
     "core.requests.change_request": ("Sql",),
     "core.tables.rollup_kind": ("Metric", "QueryGranularity", "Rollup"),
     "core.tables.evolution": (

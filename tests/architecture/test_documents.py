@@ -48,6 +48,10 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
         "python": "unit/library/test_guide_snippets.py",
     },
     "docs/guides/python.md": {"python": "unit/library/test_python_guide.py"},
+    "docs/guides/reading.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "unit/cli/test_guides.py",
+    },
     "docs/guides/rollup.md": {
         "console": "unit/cli/test_guides.py",
         "python": "unit/data/test_rollup_guide.py",

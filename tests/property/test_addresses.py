@@ -18,7 +18,7 @@ from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.concat import Grain
 from airflow_provider_segtable.data.jobs.minor_job import run_minor
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.sort.sorting import run_stages, sort_stages
 from tests.examples import examples
 from tests.unit.data.making import MONTH, MOVE, REWRITE, job, segment_id
@@ -149,14 +149,14 @@ class World:
         """Return all rows by address, read with sieves."""
         found: dict[Address, dict[str, Any]] = {}
         for segment in (one for one in self.segments if one.rows):
-            batches = read_segment(
+            batches = SegmentRead(
                 self.files,
                 segment,
                 schema=self.schema,
                 time_column="at",
                 row_filter=self.row_filter(segment),
                 addressed=True,
-            )
+            ).batches()
             for row in (row for batch in batches for row in batch.to_pylist()):
                 address = (row.pop(ROOT), row.pop(ROW))
                 assert address not in found

@@ -23,7 +23,7 @@ from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranu
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rollup.rollup_rows import from_input as arrow_from_input
 from airflow_provider_segtable.data.rollup.rollup_rows import rolled_up as arrow_rolled_up
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
@@ -300,7 +300,7 @@ def test_sketches_compact_to_one_row_a_group(spark: SparkSession, make_rollup: M
         [
             batch
             for segment in done
-            for batch in read_segment(files, segment, schema=physical, time_column="at")
+            for batch in SegmentRead(files, segment, schema=physical, time_column="at").batches()
         ]
     )
     slowest = rows.column("slowest").to_pylist()

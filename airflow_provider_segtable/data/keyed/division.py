@@ -25,7 +25,7 @@ from airflow_provider_segtable.data.keyed.merge_job import FILE_COST, MergeJob
 from airflow_provider_segtable.data.keyed.part import Part
 from airflow_provider_segtable.data.keyed.record_columns import record_columns
 from airflow_provider_segtable.data.parquet.metadata.descriptor import decode_definition
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortStages
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Job
@@ -63,13 +63,13 @@ class CountJob:
         time_column = table.time_column
         schema = record_columns(table)
         found = np.zeros(len(self.parts), np.int64)
-        for batch in read_segment(
+        for batch in SegmentRead(
             files,
             self.segment,
             schema=schema,
             time_column=time_column,
             columns=list(dict.fromkeys([*self.parts[0].key, time_column])),
-        ):
+        ).batches():
             found += [part.of(batch, time_column).sum() for part in self.parts]
         return tuple(found.tolist())
 

@@ -40,6 +40,7 @@ from airflow_provider_segtable.data.keyed.record_columns import shown_defaults, 
 from airflow_provider_segtable.data.merge.key_groups import numbers, valid, whole
 from airflow_provider_segtable.data.merge.merge_runs import read_runs
 from airflow_provider_segtable.data.merge.root_orders import RootOrders
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.sort.sort_keys import Indices
 
 
@@ -56,9 +57,14 @@ class FileGroup:
     clip: Interval | None
 
     @property
+    def runs(self) -> int:
+        """Return the number of sorted runs."""
+        return len({segment.shard.group for segment in self.segments})
+
+    @property
     def merged(self) -> bool:
         """Return whether the files are one run, which has nothing to be merged with."""
-        return len({segment.shard.group for segment in self.segments}) == 1
+        return self.runs == 1
 
     @property
     def size(self) -> int:
@@ -113,49 +119,74 @@ class MergedRead:
             group: the group.
             where: rows for which it does not hold may be left out; on ``columns``.
         """
-        by_roots = self.since is not None or {*self.columns} - {*reader.schema.names}
-        if group.merged and not by_roots:
-            return self._settled(reader, group, where)
-        return self._merged(reader, group)
-
-    def _settled(
-        self, reader: GroupReader, group: FileGroup, where: Condition | None
-    ) -> Iterator[pa.Table]:
-        """Yield the rows of a group with nothing to be merged: all but tombstones."""
-        time, clip = reader.table.time_column, group.clip
-        read = dict.fromkeys([*self.columns, OP, *((time,) if clip else ())])
-        defaults = shown_defaults(reader.table)
-        test = None if defaults else where  # a condition is on rows as readers see them
+        time, defaults = reader.table.time_column, shown_defaults(reader.table)
+        needed, test = self._needed(reader, group, where)
         with reader.opened(group.segments) as opened:
-            for run in opened.runs(group.segments, list(read), where=test):
-                for rows in run:
-                    shown = within(_present(rows), time, clip).select(list(self.columns))
-                    yield with_defaults(shown, defaults)
-
-    def _merged(self, reader: GroupReader, group: FileGroup) -> Iterator[pa.Table]:
-        time, clip = reader.table.time_column, group.clip
-        stored = reader.schema.names
-        hidden = [name for name in self.columns if name not in stored]
-        roots = tuple(filter(_is_root, stored)) if hidden or self.since is not None else ()
-        columns = (name for name in self.columns if name not in hidden)
-        read = (*columns, *self.rules.key[:1], *((time,) if clip else ()), *roots)
-        needed = dict.fromkeys([*self.rules.needed(read, stored), *roots])
-        where = None if self.by_key is None else by_predicate(self.by_key, time)
-        defaults = shown_defaults(reader.table)
-        with reader.opened(group.segments) as opened:
-            orders = RootOrders.of_table(opened.roots(group.segments))
-            runs = opened.runs(group.segments, list(needed), where=where)
-            for rows in read_runs(runs, self.rules, orders, list(dict.fromkeys(read))):
-                found = _with_origins(rows, roots, orders) if hidden else rows
-                new = found if self.since is None else _added(found, roots, orders, self.since)
-                shown = within(new, time, clip).select(list(self.columns))
+            runs = opened.runs(group.segments, needed, where=test)
+            settled = self._settled(reader, group)
+            for rows in _present(runs) if settled else self._merged(opened, group, runs):
+                shown = within(rows, time, group.clip).select(list(self.columns))
                 yield with_defaults(shown, defaults)
 
+    def reads(
+        self, reader: GroupReader, group: FileGroup, where: Condition | None = None
+    ) -> list[SegmentRead]:
+        """Return the reads of files that ``rows`` makes."""
+        needed, test = self._needed(reader, group, where)
+        return [read for run in reader.reads(group.segments, needed, test) for read in run]
 
-def _present(rows: pa.Table) -> pa.Table:
-    """Return the rows without tombstones."""
-    gone = pc.equal(rows.column(OP), DELETE)
-    return rows.filter(pc.invert(gone)) if pc.any(gone).as_py() else rows
+    def _merged(
+        self, reader: GroupReader, group: FileGroup, runs: Sequence[Iterator[pa.Table]]
+    ) -> Iterator[pa.Table]:
+        roots, hidden = self._roots(reader), self._hidden(reader)
+        orders = RootOrders.of_table(reader.roots(group.segments))
+        for rows in read_runs(runs, self.rules, orders, self._looked_at(reader, group)):
+            found = _with_origins(rows, roots, orders) if hidden else rows
+            yield found if self.since is None else _added(found, roots, orders, self.since)
+
+    def _settled(self, reader: GroupReader, group: FileGroup) -> bool:
+        """Return whether nothing is merged: the rows are all records but tombstones."""
+        return group.merged and self.since is None and not self._hidden(reader)
+
+    def _needed(
+        self, reader: GroupReader, group: FileGroup, where: Condition | None
+    ) -> tuple[list[str], Condition | None]:
+        """Return the columns to read of the files of a group, and the condition on their rows."""
+        looked_at = self._looked_at(reader, group)
+        if self._settled(reader, group):
+            # a condition is on rows as readers see them
+            return looked_at, None if shown_defaults(reader.table) else where
+        needed = [*self.rules.needed(looked_at, reader.schema.names), *self._roots(reader)]
+        time = reader.table.time_column
+        test = None if self.by_key is None else by_predicate(self.by_key, time)
+        return list(dict.fromkeys(needed)), test
+
+    def _looked_at(self, reader: GroupReader, group: FileGroup) -> list[str]:
+        """Return the columns that are looked at: of records, or of the rows that they make."""
+        times = (reader.table.time_column,) if group.clip else ()
+        if self._settled(reader, group):
+            return list(dict.fromkeys([*self.columns, OP, *times]))
+        hidden = self._hidden(reader)
+        columns = (name for name in self.columns if name not in hidden)
+        read = (*columns, *self.rules.key[:1], *times, *self._roots(reader))
+        return list(dict.fromkeys(read))
+
+    def _roots(self, reader: GroupReader) -> list[str]:
+        """Return the columns with the roots of records, if the read needs them."""
+        needed = self._hidden(reader) or self.since is not None
+        return list(filter(_is_root, reader.schema.names)) if needed else []
+
+    def _hidden(self, reader: GroupReader) -> list[str]:
+        """Return the columns of the rows' origin among those to read."""
+        stored = reader.schema.names
+        return [name for name in self.columns if name not in stored]
+
+
+def _present(runs: Iterable[Iterable[pa.Table]]) -> Iterator[pa.Table]:
+    """Yield the rows without tombstones."""
+    for rows in (rows for run in runs for rows in run):
+        gone = pc.equal(rows.column(OP), DELETE)
+        yield rows.filter(pc.invert(gone)) if pc.any(gone).as_py() else rows
 
 
 def _is_root(name: str) -> bool:

@@ -18,7 +18,7 @@ from airflow_provider_segtable.data.files.segment_files import OpenedOnce, Segme
 from airflow_provider_segtable.data.keyed.keyed_files import roots_in, run_of
 from airflow_provider_segtable.data.keyed.part import Part
 from airflow_provider_segtable.data.keyed.record_columns import record_columns
-from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS
+from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import plain_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -69,33 +69,42 @@ class GroupReader:
             where: only rows that match; its columns are among those read.
             part: only rows of this part; all rows if None.
         """
-        ordered = sorted(segments, key=lambda s: (s.id.chunk, s.shard.group, s.id))
-        groups = groupby(ordered, key=lambda s: (s.id.chunk, s.shard.group))
-        share = _share(ordered)
-        return [self._run([*some], share, columns, where, part) for _, some in groups]
+        return [self._run(group, part) for group in self.reads(segments, columns, where)]
 
-    def _run(
+    def reads(
         self,
-        group: Sequence[Segment],
-        share: float,
-        columns: Sequence[str] | None,
-        where: Condition | None,
-        part: Part | None,
-    ) -> Iterator[pa.Table]:
-        time_column = self.table.time_column
-        held = int(share * sum(segment.rows for segment in group))
-        run = run_of(
-            self.files,
-            group,
-            record_columns(self.table),
-            time_column=time_column,
-            columns=columns,
-            checked=self.checked,
-            where=where,
-            batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
-        )
-        if part is None or all(part.encloses(segment) for segment in group):
+        segments: Iterable[Segment],
+        columns: Sequence[str] | None = None,
+        where: Condition | None = None,
+    ) -> list[list[SegmentRead]]:
+        """Return the reads of the files with rows, by group; arguments as for ``runs``."""
+        filled = (segment for segment in segments if segment.rows)
+        ordered = sorted(filled, key=lambda s: (s.id.chunk, s.shard.group, s.id))
+        groups = groupby(ordered, key=lambda s: (s.id.chunk, s.shard.group))
+        share, schema = _share(ordered), record_columns(self.table)
+        return [
+            [
+                SegmentRead(
+                    self.files,
+                    segment,
+                    schema=schema,
+                    time_column=self.table.time_column,
+                    columns=columns,
+                    checked=self.checked,
+                    where=where,
+                    batch_rows=min(BATCH_ROWS, max(_LEAST, held)),
+                )
+                for segment in group
+            ]
+            for group in ([*some] for _, some in groups)
+            for held in [int(share * sum(segment.rows for segment in group))]
+        ]
+
+    def _run(self, group: Sequence[SegmentRead], part: Part | None) -> Iterator[pa.Table]:
+        run = run_of(group)
+        if part is None or all(part.encloses(read.segment) for read in group):
             return run
+        time_column = self.table.time_column
         return (rows.filter(pa.array(part.of(rows, time_column))) for rows in run)
 
 

@@ -13,18 +13,17 @@
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import CorruptTable
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.time.interval import Instant
-from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.merge.keyed_rows import with_root
 from airflow_provider_segtable.data.merge.root_orders import SCHEMA, Root
 from airflow_provider_segtable.data.parquet.metadata.footer import read_footer
-from airflow_provider_segtable.data.parquet.segment_scan import BATCH_ROWS, read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import DataFiles
 
 ROOTS = b"segtable.roots"
@@ -126,39 +125,13 @@ def _decoded(entry: bytes, segment: Segment) -> pa.Table:
         ) from None
 
 
-def run_of(
-    files: DataFiles,
-    segments: Sequence[Segment],
-    schema: pa.Schema,
-    *,
-    time_column: str,
-    columns: Sequence[str] | None = None,
-    checked: bool = True,
-    where: Condition | None = None,
-    batch_rows: int = BATCH_ROWS,
-) -> Iterator[pa.Table]:
-    """Yield the rows of one group's files, with their roots.
+def run_of(reads: Iterable[SegmentRead]) -> Iterator[pa.Table]:
+    """Yield the rows of one group's files that match, with their roots.
 
     Args:
-        files: the data files.
-        segments: the group's segments, in the order of their ids.
-        schema: the columns of records (``record_columns``).
-        time_column: the event time.
-        columns: the columns to read, hidden ones among them; all if None.
-        checked: compare bytes with their checksums.
-        where: only rows that match; its columns are among those read.
-        batch_rows: the most rows that are read at once.
+        reads: the files, in the order of their ids; a condition's columns are among those read.
     """
-    for segment in (one for one in segments if one.rows):
-        for batch in read_segment(
-            files,
-            segment,
-            schema=schema,
-            time_column=time_column,
-            columns=columns,
-            checked=checked,
-            where=where,
-            batch_rows=batch_rows,
-        ):
-            kept = batch if where is None else where.keep(batch)
-            yield with_root(pa.Table.from_batches([kept]), segment.file_id.partition)
+    for read in reads:
+        for batch in read.batches():
+            kept = batch if read.where is None else read.where.keep(batch)
+            yield with_root(pa.Table.from_batches([kept]), read.segment.file_id.partition)

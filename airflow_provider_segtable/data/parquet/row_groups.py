@@ -5,11 +5,14 @@
 2. Statistics are used only for flat columns that the file stores in the table's type, and of
    types whose bounds are exact. For an expression over floating columns none are used: Arrow
    ignores that values may be NaN.
+3. Of these, the row groups are read in which the row filter may keep a row.
 """
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from io import RawIOBase
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -19,15 +22,56 @@ import pyarrow.parquet as pq
 from airflow_provider_segtable.core.deletes.predicate import Day, Moment
 from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
 from airflow_provider_segtable.data.arrow.conditions import Condition
+from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.parquet.table_file import TableFile, target_name
 
 _UNITS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupChoice:
+    """The row groups of a file that are read.
+
+    Attributes:
+        starts: the number of each row group's first row.
+        matching: row groups that may hold matching rows.
+        read: those of them in which the row filter may keep a row.
+        compared: whether statistics were compared with a condition.
+    """
+
+    starts: tuple[int, ...]
+    matching: Sequence[int]
+    read: Sequence[int]
+    compared: bool
+
+
+def chosen_groups(
+    parquet: pq.ParquetFile | TableFile,
+    file: RawIOBase,
+    condition: Condition | None,
+    schema: pa.Schema,
+    row_filter: RowFilter,
+) -> GroupChoice:
+    """Return the row groups to read; arguments as for ``matching_groups``."""
+    every = range(parquet.num_row_groups)
+    sizes = [parquet.metadata.row_group(number).num_rows for number in every]
+    *starts, _ = accumulate(sizes, initial=0)
+    found = None if condition is None else matching_groups(parquet, file, condition, schema)
+    matching = every if found is None else found
+    read = matching
+    if not row_filter.passes_all:
+        read = [n for n in matching if row_filter.may_keep(starts[n], sizes[n])]
+    return GroupChoice(
+        starts=tuple(starts), matching=matching, read=read, compared=found is not None
+    )
+
+
 def matching_groups(
     parquet: pq.ParquetFile | TableFile, file: RawIOBase, condition: Condition, schema: pa.Schema
-) -> Sequence[int]:
+) -> Sequence[int] | None:
     """Return the numbers of the row groups that may hold matching rows.
+
+    None if statistics cannot be compared with the condition: all row groups may.
 
     Args:
         parquet: the open file.
@@ -40,12 +84,12 @@ def matching_groups(
     if isinstance(condition.test, pc.Expression):
         kinds = [schema.field(name).type for name in condition.columns]
         if not stored.keys() >= {*condition.columns} or any(map(pa.types.is_floating, kinds)):
-            return every
+            return None
         if isinstance(parquet, TableFile):
-            return every  # Arrow's datasets know columns by the file's names
+            return None  # Arrow's datasets know columns by the file's names
         return _by_arrow(file, condition.test, schema)
     if condition.test is None:
-        return every
+        return None
     groups = [_Group(parquet.metadata.row_group(number), stored) for number in every]
     return [number for number in every if can_be(condition.test, groups[number].bounds)]
 

@@ -9,12 +9,14 @@
 4. Row groups in which no row can match a condition are not read (``row_groups``), nor those in
    which the log says that the row filter keeps no row.
 5. Memory holds the bytes of one stretch of row groups, however large the file is.
-6. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
+6. A plan opens the file and chooses row groups and columns in the same way, and reads none.
+7. A ``row_filter`` drops deleted rows, and adds the other rows' root addresses on request.
 """
 
 import io
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_segtable.core.errors import CorruptTable, NotFound
+from airflow_provider_segtable.core.reads.read_plan import FilePlan, GroupPlan
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
@@ -29,8 +32,13 @@ from airflow_provider_segtable.data.arrow.event_times import instants
 from airflow_provider_segtable.data.deletes.row_filter import ROOT_TYPE, RowFilter
 from airflow_provider_segtable.data.files.segment_files import SegmentFiles
 from airflow_provider_segtable.data.parquet.checksums.file_checksums import CheckedSource
-from airflow_provider_segtable.data.parquet.row_groups import matching_groups
-from airflow_provider_segtable.data.parquet.table_file import TableFile, opened, plain_columns
+from airflow_provider_segtable.data.parquet.row_groups import GroupChoice, chosen_groups
+from airflow_provider_segtable.data.parquet.table_file import (
+    TableFile,
+    opened,
+    plain_columns,
+    stored_bytes,
+)
 from airflow_provider_segtable.ports.files import DataFiles, Source
 
 BATCH_ROWS = 65_536
@@ -81,23 +89,11 @@ class SourceFile(io.RawIOBase):
         )
 
 
-def read_segment(  # noqa: PLR0913 - each selects data to read
-    files: DataFiles,
-    segment: Segment,
-    *,
-    schema: pa.Schema,
-    time_column: str,
-    columns: Sequence[str] | None = None,
-    clip: Interval | None = None,
-    row_filter: RowFilter | None = None,
-    addressed: bool = False,
-    checked: bool = True,
-    where: Condition | None = None,
-    batch_rows: int = BATCH_ROWS,
-) -> Iterator[pa.RecordBatch]:
-    """Yield a segment's rows.
+@dataclass(frozen=True, slots=True)
+class SegmentRead:
+    """A read of a segment's rows.
 
-    Args:
+    Attributes:
         files: the data files that hold the segment.
         segment: its descriptor.
         schema: the table's Arrow schema; with ids (``table_file.stored_columns``) to read files of
@@ -110,63 +106,122 @@ def read_segment(  # noqa: PLR0913 - each selects data to read
         checked: compare bytes with their checksums.
         where: leave out row groups in which no row matches; the other rows are not filtered.
         batch_rows: the most rows of a batch.
-
-    Raises:
-        NotFound: the file is missing (cleaned, or lost).
-        ChecksumMismatch: the file was damaged after it was written.
-        CorruptTable: the file differs from its entry in the log.
     """
-    row_filter = row_filter or RowFilter.idle(segment)
-    wanted = list(schema.names if columns is None else columns)
-    if clip is not None and clip.holds(segment.time_min) and clip.holds(segment.time_max):
-        clip = None
-    target = plain_columns(pa.schema([schema.field(name) for name in wanted]))
-    hidden = (ROOT, ROW) if addressed and not row_filter.runs else ()
-    read = [*wanted, *([time_column] if clip else []), *row_filter.reads, *hidden]
-    words = [ROOT] if ROOT in read else []  # pyarrow requires that the column is read
-    if addressed:
-        target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
-    try:
-        with (
-            (SegmentFiles(files, [segment]) if checked else files).open(segment.path) as source,
-            opened(SourceFile(source), schema, words=words) as parquet,
-        ):
-            every = range(parquet.num_row_groups)
-            file = SourceFile(source)
-            groups = every if where is None else matching_groups(parquet, file, where, schema)
-            names = list(dict.fromkeys(read))
-            for first, batch in _numbered(parquet, groups, names, row_filter, batch_rows):
-                rows = row_filter.addressed(batch, first) if addressed else batch
+
+    files: DataFiles
+    segment: Segment
+    _: KW_ONLY
+    schema: pa.Schema
+    time_column: str
+    columns: Sequence[str] | None = None
+    clip: Interval | None = None
+    row_filter: RowFilter | None = None
+    addressed: bool = False
+    checked: bool = True
+    where: Condition | None = None
+    batch_rows: int = BATCH_ROWS
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows.
+
+        Raises:
+            NotFound: the file is missing (cleaned, or lost).
+            ChecksumMismatch: the file was damaged after it was written.
+            CorruptTable: the file differs from its entry in the log.
+        """
+        target, clip, row_filter = self._target, self._clip, self._filter
+        with self._opened() as (parquet, choice):
+            names = list(self._read)
+            for first, batch in _numbered(parquet, choice, names, self.batch_rows):
+                rows = row_filter.addressed(batch, first) if self.addressed else batch
                 kept = row_filter.sifted(rows, first)
-                yield _in_schema(_clipped(kept, time_column, clip) if clip else kept, target)
-    except NotFound:
-        raise NotFound(
-            f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
-            "or run `segtable table segments` to see what the log says"
-        ) from None
-    except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
-        raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
+                clipped = _clipped(kept, self.time_column, clip) if clip else kept
+                yield _in_schema(clipped, target)
+
+    def plan(self) -> FilePlan:
+        """Return what would be read, by the file's footer; errors as ``batches``."""
+        with self._opened() as (parquet, choice):
+            return FilePlan(
+                path=self.segment.path,
+                bytes=self.segment.size,
+                columns=self._read,
+                groups=tuple(
+                    self._group(parquet, choice, number) for number in range(len(choice.starts))
+                ),
+                compared=choice.compared,
+            )
+
+    def _group(
+        self, parquet: pq.ParquetFile | TableFile, choice: GroupChoice, number: int
+    ) -> GroupPlan:
+        size, wanted = stored_bytes(parquet, number, self._read)
+        return GroupPlan(
+            rows=parquet.metadata.row_group(number).num_rows,
+            bytes=size,
+            column_bytes=wanted,
+            matching=number in choice.matching,
+            read=number in choice.read,
+        )
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[pq.ParquetFile | TableFile, GroupChoice]]:
+        segment = self.segment
+        words = [ROOT] if ROOT in self._read else []  # pyarrow requires that the column is read
+        files = SegmentFiles(self.files, [segment]) if self.checked else self.files
+        try:
+            with (
+                files.open(segment.path) as source,
+                opened(SourceFile(source), self.schema, words=words) as parquet,
+            ):
+                file = SourceFile(source)
+                choice = chosen_groups(parquet, file, self.where, self.schema, self._filter)
+                yield parquet, choice
+        except NotFound:
+            raise NotFound(
+                f"{segment.path} of segment {segment.id} is gone: read a newer snapshot, "
+                "or run `segtable table segments` to see what the log says"
+            ) from None
+        except (pa.ArrowException, OSError, KeyError, UnicodeDecodeError) as error:
+            raise CorruptTable(f"{segment.path} of segment {segment.id}: {error}") from error
+
+    @property
+    def _wanted(self) -> list[str]:
+        return list(self.schema.names if self.columns is None else self.columns)
+
+    @property
+    def _filter(self) -> RowFilter:
+        return self.row_filter or RowFilter.idle(self.segment)
+
+    @property
+    def _clip(self) -> Interval | None:
+        """Return the interval to clip to; None if all rows lie inside."""
+        clip, segment = self.clip, self.segment
+        if clip is None or (clip.holds(segment.time_min) and clip.holds(segment.time_max)):
+            return None
+        return clip
+
+    @property
+    def _read(self) -> tuple[str, ...]:
+        """Return the columns to read from the file, under the table's names."""
+        row_filter = self._filter
+        hidden = (ROOT, ROW) if self.addressed and not row_filter.runs else ()
+        times = [self.time_column] if self._clip else []
+        return tuple(dict.fromkeys([*self._wanted, *times, *row_filter.reads, *hidden]))
+
+    @property
+    def _target(self) -> pa.Schema:
+        target = plain_columns(pa.schema([self.schema.field(name) for name in self._wanted]))
+        if self.addressed:
+            target = target.append(pa.field(ROOT, ROOT_TYPE)).append(pa.field(ROW, pa.int64()))
+        return target
 
 
 def _numbered(
-    parquet: pq.ParquetFile | TableFile,
-    groups: Sequence[int],
-    columns: list[str],
-    row_filter: RowFilter,
-    batch_rows: int,
+    parquet: pq.ParquetFile | TableFile, choice: GroupChoice, columns: list[str], batch_rows: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches of some row groups, each with the number of its first row in the file.
-
-    Row groups are left out in which the row filter keeps no row.
-    """
-    sizes = [
-        parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups)
-    ]
-    starts = [0, *accumulate(sizes)]
-    if not row_filter.passes_all:
-        groups = [n for n in groups if row_filter.may_keep(starts[n], sizes[n])]
-    for some in _stretches(parquet, groups):
-        first = starts[some[0]]
+    """Yield the batches of the chosen row groups, each with the number of its first row."""
+    for some in _stretches(parquet, choice.read):
+        first = choice.starts[some[0]]
         found = parquet.iter_batches(batch_size=batch_rows, row_groups=some, columns=columns)
         for batch in found:
             yield first, batch

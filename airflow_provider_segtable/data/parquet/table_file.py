@@ -173,6 +173,22 @@ def target_name(parquet: "pq.ParquetFile | TableFile", path: str) -> str | None:
     return parquet.shown_as(path) if isinstance(parquet, TableFile) else path
 
 
+def stored_bytes(
+    parquet: "pq.ParquetFile | TableFile", group: int, columns: Sequence[str]
+) -> tuple[int, int]:
+    """Return the bytes of a row group, and those of some of its columns, as they are stored."""
+    names = parquet.stored(columns) if isinstance(parquet, TableFile) else columns
+    within = tuple(f"{name}." for name in names)
+    every = wanted = 0
+    found = parquet.metadata.row_group(group)
+    for number in range(found.num_columns):
+        column = found.column(number)
+        every += column.total_compressed_size
+        if column.path_in_schema in names or column.path_in_schema.startswith(within):
+            wanted += column.total_compressed_size
+    return every, wanted
+
+
 class TableFile:
     """A file of another schema, with the part of ``pq.ParquetFile`` that readers use."""
 
@@ -218,7 +234,7 @@ class TableFile:
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches of the target's columns."""
         wanted = self._wanted(columns)
-        for batch in self._parquet.iter_batches(*args, columns=self._stored(wanted), **options):
+        for batch in self._parquet.iter_batches(*args, columns=self.stored(wanted), **options):
             yield self._made(batch, wanted, pa.RecordBatch.from_arrays)
 
     def read_row_group(self, number: int, **options: Any) -> pa.Table:
@@ -230,7 +246,7 @@ class TableFile:
     ) -> pa.Table:
         """Return the rows of row groups in the target's columns."""
         wanted = self._wanted(columns)
-        rows = self._parquet.read_row_groups(list(numbers), columns=self._stored(wanted), **options)
+        rows = self._parquet.read_row_groups(list(numbers), columns=self.stored(wanted), **options)
         return self._made(rows, wanted, pa.Table.from_arrays)
 
     def _wanted(self, columns: Sequence[str] | None) -> list[str]:
@@ -240,7 +256,7 @@ class TableFile:
         shown = [n for n in self._target.names if not n.startswith(HIDDEN)]
         return [*shown, *(n for n in self._names if n.startswith(HIDDEN) and n in present)]
 
-    def _stored(self, wanted: Sequence[str]) -> list[str]:
+    def stored(self, wanted: Sequence[str]) -> list[str]:
         """Return the names of some columns in the file, as far as it has them."""
         return [stored for name in wanted if (stored := self._names.get(name, name))]
 

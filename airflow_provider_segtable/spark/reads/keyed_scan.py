@@ -61,7 +61,7 @@ def keyed_scan(
         carried: columns of which a copy is added (``tasks.exact_columns``).
     """
     time = snapshot.state.table.time_column
-    found = groups_to_read(snapshot.state, interval)
+    found = groups_to_read(snapshot.state, interval).left
     groups = [group for group in found if all(group.may_hold(each, time) for each in conditions)]
     columns = columns or merge_rules(snapshot.state, snapshot.ports.uri).key[:1]  # to count rows
     names = [*columns, *(PREFIX + name for name in carried)]

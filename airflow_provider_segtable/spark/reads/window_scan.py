@@ -125,7 +125,7 @@ def _of_keys(spark: SparkSession, scan: Scan, kinds: StructType) -> DataFrame:
     if scan.request.changes and scan.start is not None:
         return _changes_of_keys(spark, scan, scan.start, kinds)
     snapshot = Snapshot(ports=scan.ports, state=scan.state, checked=scan.request.checked)
-    groups = [*groups_to_read(scan.state, scan.request.interval, scan.start)]
+    groups = groups_to_read(scan.state, scan.request.interval, scan.start).left
     given = [] if scan.where is None else [scan.where]
     names = scan.schema.names or [scan.state.table.time_column]  # to count rows
     return merged_rows(spark, snapshot, names, groups, given, start=scan.start)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.spark.tasks.exact_columns import copies, floored
 
 
@@ -45,7 +45,7 @@ class ReadTask:
         files = open_files(self.uri, self.storage_options)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             segment, row_filter = self.segments.value[number]
-            for rows in read_segment(
+            for rows in SegmentRead(
                 files,
                 segment,
                 schema=self.schema,
@@ -53,7 +53,7 @@ class ReadTask:
                 row_filter=row_filter,
                 addressed=self.addressed,
                 checked=self.checked,
-            ):
+            ).batches():
                 table = copies(pa.Table.from_batches([rows]), self.carried)
                 yield from near(table, self.target, self.time_column).to_batches()
 

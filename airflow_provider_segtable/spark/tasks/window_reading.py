@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.row_origins import read_columns
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import DataFiles
 
 
@@ -60,7 +60,7 @@ class WindowTask:
 
     def _read(self, files: DataFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
         stored = [name for name in self.columns if name in self.schema.names]
-        for rows in read_segment(
+        for rows in SegmentRead(
             files,
             piece.segment,
             schema=self.schema,
@@ -70,7 +70,7 @@ class WindowTask:
             row_filter=piece.row_filter,
             addressed=piece.origins is not None,
             checked=self.checked,
-        ):
+        ).batches():
             yield read_columns(
                 rows, origins=piece.origins, change=piece.change, names=self.hidden
             ).select(list(self.columns))

@@ -36,7 +36,13 @@ from airflow_provider_segtable.data.deletes.row_filter import RowFilter
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.deletes.vector_file import read_vectors, united
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted, clip_of
+from airflow_provider_segtable.table.reads.parts import (
+    Clipped,
+    Part,
+    PartReader,
+    Wanted,
+    clip_of,
+)
 from airflow_provider_segtable.table.reads.row_addresses import addresses_among
 from airflow_provider_segtable.table.reads.window import walked
 
@@ -79,16 +85,16 @@ class ChangeFeed:
                     assert_never(each)
 
     def _came(self, segments: Iterable[Segment], change: RowChange) -> Iterator[Part]:
-        interval = self.wanted.interval
-        for segment in filter(self.wanted.may_hold, segments):
-            clip = clip_of(segment, interval)
-            if clip is None or clip.overlaps(segment.id.interval):
-                yield Part(
-                    segment=segment, row_filter=RowFilter.idle(segment), clip=clip, change=change
-                )
+        filled = (segment for segment in segments if segment.rows)
+        for segment, clip in filter(
+            self.wanted.may_hold, (Clipped(s, clip_of(s, self.wanted.interval)) for s in filled)
+        ):
+            yield Part(
+                segment=segment, row_filter=RowFilter.idle(segment), clip=clip, change=change
+            )
 
     def _went(self, rows: Rows, before: State, change: RowChange) -> Iterator[Part]:
-        for segment, clip in self.wanted.among(before, rows):
+        for segment, clip in self.wanted.among(before, rows).left:
             part = Part(segment=segment, row_filter=RowFilter.idle(segment), clip=clip)
             yield _choosing(part, rows, change)
 
@@ -119,8 +125,8 @@ class ChangeFeed:
 
     def _alone(self, wanted: Wanted, mine: State, other: State) -> list[Part]:
         """Return the parts of a version that another one does not show in the same way."""
-        theirs = {_shown(other, *found) for found in wanted.among(other)}
-        found = [each for each in wanted.among(mine) if _shown(mine, *each) not in theirs]
+        theirs = {_shown(other, *found) for found in wanted.among(other).left}
+        found = [each for each in wanted.among(mine).left if _shown(mine, *each) not in theirs]
         filters = row_filters(self.reader.files, mine, (segment for segment, _ in found))
         return [Part(segment=s, row_filter=filters[s.id], clip=clip) for s, clip in found]
 

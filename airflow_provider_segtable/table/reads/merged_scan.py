@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
 from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeRules
-from airflow_provider_segtable.core.tables.keyed.slices import bases
+from airflow_provider_segtable.core.tables.keyed.slices import is_base_group
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import (
@@ -23,6 +24,7 @@ from airflow_provider_segtable.data.keyed.file_groups import (
     key_condition,
 )
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import DataFiles
 
 
@@ -36,7 +38,7 @@ class MergedScan:
         rules: how the records of a key become its row.
         columns: the columns of the rows.
         where: a condition on merged rows.
-        interval: only rows with event times in it.
+        interval: only rows with event times in it; none if it is None.
         checked: compare data files with their checksums.
         base_only: read base files only (``core.tables.keyed.slices``).
         start: the version after which records completed, if only rows with such are read.
@@ -54,24 +56,41 @@ class MergedScan:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
+        where, merged, reader = self.where, self._merged, self._reader
+        for group in self.selection().left:
+            for rows in merged.rows(reader, group, where):
+                for batch in rows.to_batches():
+                    kept = batch if where is None else where.keep(batch)
+                    yield kept.select(list(self.columns))
+
+    def selection(self) -> Selection[FileGroup]:
+        """Return the file groups to read."""
+        if self.interval is None:
+            return Selection.begun(PrunedBy.TIME_CHUNKS, ())
+        where, time = self.where, self.state.table.time_column
+        found = groups_to_read(self.state, self.interval, self.start, base_only=self.base_only)
+        if where is None:
+            return found
+        return found.pruned(PrunedBy.EVENT_TIMES, lambda group: group.may_hold(where, time))
+
+    def reads(self, group: FileGroup) -> list[SegmentRead]:
+        """Return the reads of the files of a group."""
+        return self._merged.reads(self._reader, group, self.where)
+
+    @property
+    def _reader(self) -> GroupReader:
+        return GroupReader(self.files, self.state.table, checked=self.checked)
+
+    @property
+    def _merged(self) -> MergedRead:
         where, start = self.where, self.start
         tested = where.columns if where else ()
-        merged = MergedRead(
+        return MergedRead(
             rules=self.rules,
             columns=tuple(dict.fromkeys([*self.columns, *tested])) or (OP,),  # to count rows
             by_key=None if where is None else key_condition([where.test], self.rules.key),
             since=None if start is None else start.time,
         )
-        reader = GroupReader(self.files, self.state.table, checked=self.checked)
-        found = groups_to_read(self.state, self.interval, start, base_only=self.base_only)
-        time = self.state.table.time_column
-        for group in found:
-            if where is not None and not group.may_hold(where, time):
-                continue
-            for rows in merged.rows(reader, group, where):
-                for batch in rows.to_batches():
-                    kept = batch if where is None else where.keep(batch)
-                    yield kept.select(list(self.columns))
 
 
 def groups_to_read(
@@ -80,8 +99,8 @@ def groups_to_read(
     start: State | None = None,
     *,
     base_only: bool = False,
-) -> Iterator[FileGroup]:
-    """Yield the file groups that may have wanted rows.
+) -> Selection[FileGroup]:
+    """Return the file groups that may have wanted rows.
 
     Args:
         state: the version.
@@ -89,7 +108,13 @@ def groups_to_read(
         start: the version after which records completed, if only rows with such are wanted.
         base_only: of each, only the base.
     """
-    found = state.timeline.lookup(interval)
-    for group in file_groups(bases(found) if base_only else found, interval):
-        if start is None or any(each.id not in start.timeline for each in group.segments):
-            yield group
+    found = Selection.begun(PrunedBy.TIME_CHUNKS, state.timeline.lookup(interval))
+    if base_only:
+        found = found.pruned(PrunedBy.BASE_ONLY, is_base_group)
+    groups = found.grouped(file_groups(found.left, interval))
+    if start is None:
+        return groups
+    old = start.timeline
+    return groups.pruned(
+        PrunedBy.WINDOW, lambda group: any(each.id not in old for each in group.segments)
+    )

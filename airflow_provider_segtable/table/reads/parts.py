@@ -1,7 +1,7 @@
 """Parts of a read: which segments of a version are read, clipped to which interval, filtered how.
 
 1. Only segments that may have wanted rows are parts: by the interval, and by the event times for
-   which a condition can hold.
+   which a condition can hold. They are chosen step by step (``core.reads.selection``).
 2. A segment of which a higher version hides a part is clipped to the rest.
 3. A part's row filter drops deleted rows, and chooses rows by their root addresses. The filter and
    the descriptor are plain data, so that any reader may read a part, in Spark's tasks, too.
@@ -9,6 +9,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -17,12 +18,13 @@ from airflow_provider_segtable.core.log.families.table_events import TableCreate
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import RowChange
 from airflow_provider_segtable.core.reads.origin import Origins
+from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.deletes.row_filter import RowFilter
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.parquet.table_file import stored_columns
 from airflow_provider_segtable.ports.files import DataFiles
 
@@ -50,6 +52,18 @@ class Part:
         return self.segment.rows - gone
 
 
+class Clipped(NamedTuple):
+    """A visible segment, and the interval to clip it to, if any."""
+
+    segment: Segment
+    clip: Interval | None
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Return the segment."""
+        return (self.segment,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """The rows that a read wants, as far as descriptors tell.
@@ -64,24 +78,23 @@ class Wanted:
     where: Condition | None
     time_column: str
 
-    def among(
-        self, state: State, roots: Collection[SegmentId] | None = None
-    ) -> Iterator[tuple[Segment, Interval | None]]:
-        """Yield the visible segments that may have wanted rows, each with its clip interval.
+    def among(self, state: State, roots: Collection[SegmentId] | None = None) -> Selection[Clipped]:
+        """Return the visible segments that may have wanted rows.
 
         With ``roots``, only those that may hold rows of these.
         """
-        for found in visible_groups(state, self.interval):
-            for segment in found.segments:
-                if (roots is None or holds_any(segment, roots)) and self.may_hold(segment):
-                    yield segment, clip_of(segment, found.interval)
+        near = Selection.begun(PrunedBy.TIME_CHUNKS, _clipped(state, self.interval))
+        if roots is not None:
+            near = near.pruned(PrunedBy.ROOTS, lambda each: holds_any(each.segment, roots))
+        return near.pruned(PrunedBy.EVENT_TIMES, self.may_hold)
 
-    def may_hold(self, segment: Segment) -> bool:
-        """Return whether a segment may have rows for which the condition holds."""
-        if not segment.rows:
+    def may_hold(self, found: Clipped) -> bool:
+        """Return whether a segment may have wanted rows, by its first and last event time."""
+        (segment, clip), where = found, self.where
+        first, last = segment.time_min, segment.time_max
+        if clip is not None and not (first < clip.end and clip.start <= last):
             return False
-        where, times = self.where, (segment.time_min, segment.time_max)
-        return where is None or where.may_hold(self.time_column, *times)
+        return where is None or where.may_hold(self.time_column, first, last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +117,22 @@ class PartReader:
         where: Condition | None = None,
         addressed: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of a part; ``where`` skips row groups, and filters nothing."""
-        return read_segment(
+        """Yield the wanted rows of a part; arguments as for ``reading``."""
+        return self.reading(
+            part, columns=columns, schema=schema, where=where, addressed=addressed
+        ).batches()
+
+    def reading(
+        self,
+        part: Part,
+        *,
+        columns: Sequence[str] | None,
+        schema: pa.Schema | None = None,
+        where: Condition | None = None,
+        addressed: bool = False,
+    ) -> SegmentRead:
+        """Return the read of a part; ``where`` skips row groups, and filters nothing."""
+        return SegmentRead(
             self.files,
             part.segment,
             schema=schema or stored_columns(self.table.schema),
@@ -123,6 +150,14 @@ def visible_groups(state: State, interval: Interval | None) -> tuple[Visible, ..
     """Return the visible groups that have rows, clipped to an interval."""
     found = state.timeline.lookup(interval)
     return tuple(each for each in found if any(segment.rows for segment in each.segments))
+
+
+def _clipped(state: State, interval: Interval | None) -> Iterator[Clipped]:
+    """Yield the visible segments with rows."""
+    for found in visible_groups(state, interval):
+        for segment in found.segments:
+            if segment.rows:
+                yield Clipped(segment, clip_of(segment, found.interval))
 
 
 def clip_of(segment: Segment, interval: Interval | None) -> Interval | None:

@@ -7,12 +7,13 @@
    where needed, whatever columns are requested.
 3. Rows are read segment by segment, in root order within a chunk. If a higher version hides part
    of a chunk, the chunk is read with its event times clipped. Tombstones are not shown.
-4. A window is read in the same way: its parts have row filters that choose the rows added since the
+4. ``explain`` returns the plan of the read: the same choice of files, columns and row groups.
+5. A window is read in the same way: its parts have row filters that choose the rows added since the
    start, or are those of a change feed, each with the change of its rows (``change_feed``).
-5. The origin of rows (``core.reads.origin``) is computed only if its columns are asked for.
+6. The origin of rows (``core.reads.origin``) is computed only if its columns are asked for.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,10 +21,12 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.added import added
 from airflow_provider_segtable.core.reads.origin import KnownOrigins
+from airflow_provider_segtable.core.reads.read_plan import ReadPlan
+from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, columns_read
 from airflow_provider_segtable.core.segments.segment import SegmentId
-from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema, to_arrow
@@ -35,13 +38,15 @@ from airflow_provider_segtable.data.deletes.row_origins import read_columns, wit
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.keyed.feed_pieces import labelled_rows
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.change_feed import ChangeFeed
+from airflow_provider_segtable.table.reads.explained import explained
 from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
 from airflow_provider_segtable.table.reads.merged_scan import MergedScan
-from airflow_provider_segtable.table.reads.parts import Part, PartReader, Wanted
+from airflow_provider_segtable.table.reads.parts import Clipped, Part, PartReader, Wanted
 from airflow_provider_segtable.table.reads.window import added_part
 
 
@@ -116,7 +121,7 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows, batch by batch; only ``rolled_up`` needs all of them in memory."""
-        if self.request.rolled_up and self.state.table.kind.merges:
+        if self._rolls_up:
             yield from _batches(self._rolled_up())
             return
         rules = self.state.table.kind.rules
@@ -124,20 +129,29 @@ class Scan:
             yield from self._of_keys(rules)
             return
         names, where = self.schema.names, self.where
-        stored = [name for name in names if name in self._columns.names]
-        if where is None:
-            read = stored
-        else:  # a filter needs a column, or a batch would lose its number of rows
-            time = [] if stored or where.columns else [self.state.table.time_column]
-            read = list(dict.fromkeys([*stored, *where.columns, *time]))
-        for part in self.parts():
-            asked = part.origins is not None
-            for batch in self.read(part, columns=read, where=where, addressed=asked):
+        for part, read in self.readings(self.parts()):
+            for batch in read.batches():
                 kept = batch if where is None else where.keep(batch)
                 hidden = self.origin_columns
                 yield read_columns(
                     kept, origins=part.origins, change=part.change, names=hidden
                 ).select(names)
+
+    def explain(self) -> ReadPlan:
+        """Return how the rows are read: which files, what each step leaves out, bytes to read.
+
+        Footers of the files that are read are opened, and deletion vectors; no rows are read.
+        ``print`` shows the plan, ``facts`` has it as JSON values.
+
+        Raises:
+            InvalidInput: a change feed is asked for, which goes from event to event.
+        """
+        if self.request.changes:
+            raise InvalidInput(
+                "a change feed is read event by event, not by one plan: leave changes out to "
+                "explain the rows added"
+            )
+        return explained(self)
 
     def to_arrow(self) -> pa.Table:
         """Read the rows into one Arrow table."""
@@ -190,31 +204,60 @@ class Scan:
 
     def parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
         """Yield the segments to read; with ``roots``, only those that may hold rows of these."""
-        known = KnownOrigins(self.state.timeline)
-        for part in self._plain_parts(roots):
-            yield replace(part, origins=known.of(part.segment)) if self.origin_columns else part
+        yield from self._with_origins(self._plain_parts(roots))
 
     def _plain_parts(self, roots: Collection[SegmentId] | None = None) -> Iterator[Part]:
         """Yield the parts without the origins of their rows."""
-        wanted = self._wanted()
-        if wanted is None:
-            return
         if self.start is not None and self.state.table.kind.rules is not None:
             raise InvalidInput(
                 f"{self.ports.uri} has a primary key: its windows are read by key, in this process "
                 "(Table.scan, the command line), not by parts of files"
             )
-        if self.start is not None and self.request.changes:
+        wanted = self._wanted()
+        if self.start is None or not self.request.changes:
+            yield from self._filtered(self.selection(roots))
+        elif wanted is not None:
             yield from ChangeFeed(self.reader, self.ports.log, wanted).parts(self.start, self.state)
-            return
-        old = self.start.timeline if self.start is not None else Timeline.empty()
-        found = [each for each in wanted.among(self.state, roots) if each[0].id not in old]
-        filters = row_filters(self.ports.files, self.state, (segment for segment, _ in found))
+
+    def selection(self, roots: Collection[SegmentId] | None = None) -> Selection[Clipped]:
+        """Return the segments to read, of a version or of rows added to it."""
+        wanted, start = self._wanted(), self.start
+        if wanted is None:
+            return Selection.begun(PrunedBy.TIME_CHUNKS, ())
+        found = wanted.among(self.state, roots)
+        if start is None:
+            return found
+        return found.pruned(PrunedBy.WINDOW, lambda each: bool(added(each.segment, start).roots))
+
+    def chosen(self, selection: Selection[Clipped]) -> Iterator[Part]:
+        """Yield the parts of a selection."""
+        return self._with_origins(self._filtered(selection))
+
+    def _with_origins(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Yield parts with the origins of their rows, if these are asked for."""
+        known = KnownOrigins(self.state.timeline)
+        for part in parts:
+            yield replace(part, origins=known.of(part.segment)) if self.origin_columns else part
+
+    def _filtered(self, selection: Selection[Clipped]) -> Iterator[Part]:
+        """Yield the parts of a selection, with the row filters that they are read by."""
+        found = selection.left
+        filters = row_filters(self.ports.files, self.state, (each.segment for each in found))
         for segment, clip in found:
             part = Part(segment=segment, row_filter=filters[segment.id], clip=clip)
-            kept = part if self.start is None else added_part(part, self.start)
-            if kept is not None:
-                yield kept
+            yield part if self.start is None else added_part(part, self.start)
+
+    def readings(self, parts: Iterable[Part]) -> Iterator[tuple[Part, SegmentRead]]:
+        """Yield parts, each with how its file is read for this scan."""
+        reader, schema = self.reader, self._physical if self._rolls_up else None
+        where = None if self._rolls_up else self.where  # rows are merged first, then filtered
+        columns = None if self._rolls_up else self._needed
+        for part in parts:
+            asked = part.origins is not None and not self._rolls_up
+            yield (
+                part,
+                reader.reading(part, columns=columns, schema=schema, where=where, addressed=asked),
+            )
 
     def read(
         self,
@@ -258,6 +301,25 @@ class Scan:
         known = self._columns
         return with_change_columns(known) if self.request.changes else known
 
+    @property
+    def _physical(self) -> pa.Schema:
+        """Return the columns of files, hidden ones among them."""
+        return physical_schema(self._columns, self.state.table.kind)
+
+    @property
+    def _needed(self) -> list[str]:
+        """Return the columns to read: those of the rows and of the condition."""
+        stored = [name for name in self.schema.names if name in self._columns.names]
+        if self.where is None:
+            return stored
+        # a filter needs a column, or a batch would lose its number of rows
+        time = [] if stored or self.where.columns else [self.state.table.time_column]
+        return list(dict.fromkeys([*stored, *self.where.columns, *time]))
+
+    @property
+    def _rolls_up(self) -> bool:
+        return self.request.rolled_up and self.state.table.kind.merges
+
     def _rows_in(self, part: Part) -> int:
         known = part.known_rows
         if known is not None:
@@ -268,24 +330,21 @@ class Scan:
         """Yield the rows, or the changes of rows, of a table with a primary key."""
         if self.start is not None and self.request.changes:
             return self._changes_of_keys(rules, self.start)
-        return self._merged(rules)
+        return self.merged_scan(rules).batches()
 
-    def _merged(self, rules: MergeRules) -> Iterator[pa.RecordBatch]:
-        """Yield one row for each key."""
-        interval = self.interval()
-        if interval is None:
-            return
-        yield from MergedScan(
+    def merged_scan(self, rules: MergeRules) -> MergedScan:
+        """Return the read of a table with a primary key."""
+        return MergedScan(
             files=self.ports.files,
             state=self.state,
             rules=rules,
             columns=self.schema.names,
             where=self.where,
-            interval=self.request.interval,
+            interval=self.interval(),
             checked=self.request.checked,
             base_only=self.request.base_only,
             start=self.start,
-        ).batches()
+        )
 
     def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:
         """Yield the change feed of a table with a primary key."""
@@ -306,12 +365,8 @@ class Scan:
         table, where = self.state.table, self.where
         kind = arrow_kind_of(table.kind)
         kind.check_readable()
-        physical = physical_schema(self._columns, table.kind)
-        batches = (
-            batch
-            for part in self.parts()
-            for batch in self.read(part, columns=None, schema=physical)
-        )
+        physical = self._physical
+        batches = (batch for _, read in self.readings(self.parts()) for batch in read.batches())
         rows = pa.Table.from_batches(batches, physical)
         merged = visible(kind.merged(rows, table.time_column))
         if where is not None:

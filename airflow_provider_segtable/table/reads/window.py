@@ -105,11 +105,9 @@ def walked(log: EventLog, start: State, end: State) -> Iterator[tuple[Event, Sta
         before = after
 
 
-def added_part(part: Part, start: State) -> Part | None:
-    """Return the part with the rows that were added after ``start`` only; None if it has none."""
+def added_part(part: Part, start: State) -> Part:
+    """Return the part with the rows that were added after ``start`` only."""
     found = added(part.segment, start)
-    if not found.roots:
-        return None
     if found.whole:
         return part
     chosen = dict.fromkeys(map(str, found.roots))

@@ -12,7 +12,7 @@ from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
 from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeEngine
 from airflow_provider_segtable.core.tables.table_kind import TableKind
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import DataFiles
 from tests.simulation.keyed.records import CHUNKS, SCHEMA, KeyedModel, Record
 from tests.simulation.ledger import Ledger
@@ -43,6 +43,6 @@ def written_records(files: DataFiles, kind: TableKind, segment: Segment) -> Sequ
             **{name: row[name] for name in ("text", "note", "seen", "spot")},
             deletes=row[OP] == 1,
         )
-        for rows in read_segment(files, segment, schema=schema, time_column="at")
+        for rows in SegmentRead(files, segment, schema=schema, time_column="at").batches()
         for row in rows.to_pylist()
     ]

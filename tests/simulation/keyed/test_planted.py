@@ -1,7 +1,7 @@
 """Errors planted in the code of primary-key tables, each of which the model sees."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -15,9 +15,11 @@ from airflow_provider_segtable.core.log.families import restore_events
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.plans import major_plan
 from airflow_provider_segtable.core.plans.group_plan import GroupPlan
+from airflow_provider_segtable.core.reads.selection import Selection
 from airflow_provider_segtable.core.segments.segment import Place, Segment
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.keyed import feed_pieces
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.merge import registers
 from airflow_provider_segtable.data.merge.record_order import Order
 from airflow_provider_segtable.data.table_kinds import keyed_arrow
@@ -57,12 +59,15 @@ def slices_by_instant(monkeypatch: Patch) -> None:
     """A log file belongs to the slice in whose time its writer began, not in which it completed."""
     right = merged_scan.groups_to_read
 
-    def by_instant(*args: Any, **named: Any) -> Iterator[Any]:
-        for group in right(*args, **named):
-            bases = [s.created for s in group.segments if s.clustering]
-            since = max(bases, default=0)
-            kept = [s for s in group.segments if s.clustering or s.created > since]
-            yield replace(group, segments=tuple(kept))
+    def by_instant(*args: Any, **named: Any) -> Selection[FileGroup]:
+        found = right(*args, **named)
+        return found.grouped(map(narrowed, found.left))
+
+    def narrowed(group: FileGroup) -> FileGroup:
+        bases = [s.created for s in group.segments if s.clustering]
+        since = max(bases, default=0)
+        kept = [s for s in group.segments if s.clustering or s.created > since]
+        return replace(group, segments=tuple(kept))
 
     monkeypatch.setattr(merged_scan, "groups_to_read", by_instant)
 

@@ -1,10 +1,11 @@
 """Commands of guides work as they stand; those of deletes and overwrites have their own tests."""
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_segtable.library.table import Table
-from tests.guides import blocks, commands
+from tests.guides import GUIDES, blocks, commands
 from tests.unit.cli.conftest import Run, trips
 from tests.unit.cli.test_commands import Facts
 
@@ -92,6 +93,23 @@ def test_changing(run: Run, facts: Facts) -> None:
         exec(block, {"table": again})  # noqa: S102 - ours
     assert again.schema.names == ["at", "user", "price", "items"]
     assert "compaction.clustering" not in again.properties
+
+
+def test_reading(run: Run) -> None:
+    """The guide's plan has the lines of a plan, whatever the numbers; its commands work."""
+    rows = trips(48).rename_columns(["at", "who", "fare"])
+    for n in range(3):
+        fares = pc.add(rows["fare"], 20 * n)
+        pq.write_table(rows.set_column(2, "fare", fares), "trips.parquet")
+        if not n:
+            well(run, ["table", "create", "trips", "--like", "trips.parquet", "--time", "at"])
+        well(run, ["ingest", "trips", "trips.parquet", "--commit-id", str(n)])
+    well(run, *commands("reading.md"))
+    for block in blocks("reading.md", "python"):
+        exec(block, {"trips": Table.open("trips")})  # noqa: S102 - ours
+    lines = run(*commands("reading.md")[0]).stdout.splitlines()
+    guide = (GUIDES / "reading.md").read_text().splitlines()
+    assert {line.split("  ")[0] for line in lines[2:14]} <= {line.split("  ")[0] for line in guide}
 
 
 def test_rollup(run: Run, facts: Facts) -> None:

@@ -55,3 +55,23 @@ def test_what_cannot_be_read_is_said(
     result = run("table", "scan", tagged, *arguments, "--json")
     refused(result, 2, error, word)
     assert "<class" not in json.loads(result.stdout)["message"]
+
+
+def test_a_scan_explains_itself(facts: Facts, run: Run, tagged: str) -> None:
+    """By lines for people, and by the same plan as JSON; no row is shown."""
+    asked = ("table", "scan", tagged, "--where", "amount < 1", "--columns", "who", "--explain")
+    told = facts(*asked)
+    assert (told["files_opened"], told["columns"]) == (2, ["who", "amount"])
+    assert [step["by"] for step in told["steps"]][:2] == ["hidden", "time_chunks"]
+    shown = run(*asked).stdout
+    assert f"opens 2 files, 1 for the footer alone; reads {told['row_groups_read']} row" in shown
+    assert "user" not in shown
+
+
+@pytest.mark.parametrize("more", [("--count",), ("--limit", "0"), ("--format", "csv")])
+def test_explaining_shows_no_rows(run: Run, tagged: str, more: tuple[str, ...]) -> None:
+    """Options about rows are refused rather than ignored; so is a change feed."""
+    result = run("table", "scan", tagged, "--explain", *more, "--json")
+    refused(result, 2, "InvalidInput", f"so {more[0]} would do nothing")
+    feed = ("--since-version", "0", "--changes", "--explain", "--json")
+    refused(run("table", "scan", tagged, *feed), 2, "InvalidInput", "leave changes out")

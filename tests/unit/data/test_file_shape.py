@@ -13,7 +13,7 @@ from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.jobs.segment_writer import write_segment
 from airflow_provider_segtable.data.parquet.dictionary_columns import FEW, dictionary_columns
-from airflow_provider_segtable.data.parquet.segment_scan import read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.ports.files import Source
 from tests.unit.data.making import VERSION, get, segment_id
 
@@ -122,7 +122,8 @@ def test_row_groups_are_loaded_as_they_are_read(monkeypatch: pytest.MonkeyPatch)
     files = CountedFiles()
     given = rows().drop_columns("nested")
     segment = written(files, given, ROWS // 8)
-    found = read_segment(files, segment, schema=given.schema, time_column="at", checked=False)
+    read = SegmentRead(files, segment, schema=given.schema, time_column="at", checked=False)
+    found = read.batches()
     first = next(found)
     assert files.read < segment.size / 2
     assert pa.Table.from_batches([first, *found]).equals(given)

@@ -1,4 +1,4 @@
-"""``segtable table scan``: print rows, their number, or their checksum."""
+"""``segtable table scan``: print rows, their number, their checksum, or how they are read."""
 
 import json
 import sys
@@ -21,6 +21,7 @@ from airflow_provider_segtable.cli.input.options import (
 )
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.reads.read_plan import ReadPlan
 from airflow_provider_segtable.core.requests.read_request import ReadRequest, read_request
 
 if TYPE_CHECKING:
@@ -113,21 +114,20 @@ class ReadOptions:
         )
 
 
-@option_groups
-def scan(
-    table: TableUri,
-    *,
-    read: ReadOptions,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOptions:
+    """The options that choose what is printed of it."""
+
     limit: Annotated[
         int | None,
         typer.Option(
             min=0, help=f"At most so many rows; default {ROWS_FOR_PEOPLE} as a table, else all."
         ),
-    ] = None,
+    ] = None
     format_: Annotated[
         Format, typer.Option("--format", help="table, csv, or json (one object a line).")
-    ] = Format.TABLE,
-    count: Annotated[bool, typer.Option("--count", help="Only the number of rows.")] = False,
+    ] = Format.TABLE
+    count: Annotated[bool, typer.Option("--count", help="Only the number of rows.")] = False
     checksum: Annotated[
         bool,
         typer.Option(
@@ -135,7 +135,37 @@ def scan(
             help="Only rows and a checksum that does not depend on their order: equal before "
             "and after a compaction.",
         ),
-    ] = False,
+    ] = False
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Read no rows: show which files are opened, what each step leaves out, and the "
+            "bytes to read.",
+        ),
+    ] = False
+
+    def check(self) -> None:
+        """Refuse options about rows beside ``--explain``, which reads none."""
+        given = {
+            "--limit": self.limit is not None,
+            "--format": self.format_ is not Format.TABLE,
+            "--count": self.count,
+            "--checksum": self.checksum,
+        }
+        some = " and ".join(name for name, is_given in given.items() if is_given)
+        if self.explain and some:
+            raise InvalidInput(
+                f"--explain reads no rows, so {some} would do nothing: leave out one or the other"
+            )
+
+
+@option_groups
+def scan(
+    table: TableUri,
+    *,
+    read: ReadOptions,
+    answer: AnswerOptions,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -149,28 +179,41 @@ def scan(
     [green]segtable table scan ./flights --since-version 3 --changes[/]
     [green]segtable table scan ./daily --rolled-up --checksum[/]
     [green]segtable table scan ./orders --base-only --count[/]
+    [green]segtable table scan ./flights --where "carrier = 'AA'" --explain[/]
     """
     from airflow_provider_segtable.table.table import Table
 
     request = read.request()
+    answer.check()
     found = Table.open(table, storage_options=store_options(storage_options)).read(request)
+    if answer.explain:
+        _show_plan(found.explain(), as_json=as_json)
+        return
     head = {"table": table, "version": found.version}
-    if count or checksum:
-        totals = _checksum(found) if checksum else {"rows": found.count()}
+    if answer.count or answer.checksum:
+        totals = _checksum(found) if answer.checksum else {"rows": found.count()}
         _answer({**head, **totals}, as_json=as_json)
         return
-    shown = ROWS_FOR_PEOPLE if limit is None and format_ is Format.TABLE and not as_json else limit
+    people = answer.format_ is Format.TABLE and not as_json
+    shown = ROWS_FOR_PEOPLE if answer.limit is None and people else answer.limit
     batches = _limited(found.to_batches(), shown)
     if as_json:
         rows = [row for batch in batches for row in _plain(batch)]
         print_json({**head, "rows": rows})
-    elif format_ is Format.CSV:
+    elif answer.format_ is Format.CSV:
         _print_csv(batches, found.schema)
-    elif format_ is Format.JSON:
+    elif answer.format_ is Format.JSON:
         for batch in batches:
             sys.stdout.writelines(json.dumps(row) + "\n" for row in _plain(batch))
     else:
         _print_table(batches, found, shown)
+
+
+def _show_plan(plan: ReadPlan, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plan.facts)
+    else:
+        sys.stdout.write(f"{plan}\n")
 
 
 def _checksum(found: "Scan") -> Facts:

@@ -7,7 +7,7 @@
    base compaction was planned: older than the newest version, and not at one time in all buckets.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Segment
@@ -20,9 +20,9 @@ def is_base(segment: Segment) -> bool:
     return shard.minor_version > 0 and shard.root_start == segment.id.chunk.numbering.first.start
 
 
-def bases(groups: Iterable[Visible]) -> tuple[Visible, ...]:
-    """Return the visible groups that are bases."""
-    return tuple(group for group in groups if is_base(group.segments[0]))
+def is_base_group(group: Visible) -> bool:
+    """Return whether a visible group is the base of its bucket."""
+    return is_base(group.segments[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ from airflow_provider_segtable.data.deletes.row_filter import Numbers, hidden_of
 from airflow_provider_segtable.data.files.segment_files import check_bytes
 from airflow_provider_segtable.data.keyed.record_check import RecordCheck
 from airflow_provider_segtable.data.parquet.metadata.descriptor import read_descriptor
-from airflow_provider_segtable.data.parquet.segment_scan import SourceFile, read_segment
+from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead, SourceFile
 from airflow_provider_segtable.data.parquet.table_file import files_columns
 from airflow_provider_segtable.data.sort.sort_keys import column_codes, composed, is_sorted
 from airflow_provider_segtable.ports.files import DataFiles
@@ -125,14 +125,14 @@ def inspect_rows(files: DataFiles, segment: Segment, table: TableCreated) -> lis
     rules = table.kind.rules
     try:
         seen.records = None if rules is None else RecordCheck.of(files, segment, rules)
-        for batch in read_segment(
+        for batch in SegmentRead(
             files,
             segment,
             schema=stored(table, segment.schema),
             time_column=table.time_column,
             addressed=not segment.traced,
             checked=False,
-        ):
+        ).batches():
             seen.look(batch)
     except (CorruptTable, UnsupportedFormat, SchemaMismatch, pa.ArrowException, OSError) as error:
         return [*seen.problems.values(), Problem("unreadable-rows", str(error))]
