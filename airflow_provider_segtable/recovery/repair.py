@@ -292,7 +292,7 @@ def repair(ports: TableContext, plan: RepairPlan) -> Repaired:
     """
     if plan.blocking:
         raise InvalidInput(
-            f"{ports.uri}: the repair waits for {counted(len(plan.blocking), 'doubt')}: "
+            f"{ports.uri}: {counted(len(plan.blocking), 'doubt')} to resolve before the repair: "
             f"{plan.blocking[0].note}"
         )
     plan.delete_recovery.keep(ports)

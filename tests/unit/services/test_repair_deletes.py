@@ -101,7 +101,7 @@ def test_nothing_is_applied_before_somebody_says_so(tmp_path: Path) -> None:
     assert (doubt.reason, doubt.rows) == (Reason.DELETES, 2)
     assert "deletes 2 rows, 2 of them still present" in doubt.note
     assert "--deletes apply or --deletes ignore" in doubt.note
-    with pytest.raises(InvalidInput, match="block the repair"):
+    with pytest.raises(InvalidInput, match="1 doubt to resolve before the repair"):
         repair(world.ports, plan)
     assert not (world.folder / "_segtable").exists()
 
