@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
@@ -21,6 +22,7 @@ from airflow_provider_segtable.core.log.events import PlanCompleted, PlanInfligh
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
 from airflow_provider_segtable.table.log.event_log import EventLog
+from airflow_provider_segtable.table.table import Table
 from airflow_provider_segtable.testing.airflow_api import Run
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack
 
@@ -38,13 +40,16 @@ pytestmark = [
 ]
 
 PLANNER, MINOR, WAITER = "segtable_planner__flights", "segtable_minor__flights", "waiter"
+KEYED_PLANNER = "segtable_planner__orders"
+KEYED = ("segtable_minor__orders", "segtable_semi_major__orders")
 DAGS = """
 from airflow.sdk import DAG
 
 from airflow_provider_segtable.dag_factory import compaction_dags
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 
-compaction_dags(table="flights", schedule=None, engine="spark", spark={"retries": 0})
+for table in ("flights", "orders"):
+    compaction_dags(table=table, schedule=None, engine="spark", spark={"retries": 0})
 
 with DAG("waiter", schedule=None):
     SegtableSmallSegmentsSensor(
@@ -80,7 +85,7 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        for dag_id in (PLANNER, MINOR, WAITER, DAG_ID):
+        for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED):
             started.unpause(dag_id)
         yield started
 
@@ -119,6 +124,40 @@ def test_planned_emitted_compacted_and_waited_for(flights: Flights, stack: Airfl
     assert flights.segments() == 1
     assert flights.rows() == rows
     assert stack.wait_run(WAITER, waiting, timeout_s=PATIENCE_S).state == "success"
+
+
+def test_a_table_with_a_primary_key_is_compacted(flights: Flights, stack: AirflowStack) -> None:
+    """The planner emits runs for its log files, Spark merges them, and writers go on meanwhile."""
+    schema = pa.schema([("day", pa.date32()), ("id", pa.int64()), ("n", pa.int64())])
+    table = Table.create(
+        str(flights.root / "orders"),
+        schema=schema,
+        time_column="day",
+        granularity="all",
+        primary_key="id",
+        buckets=2,
+        properties={"compaction.min_segments": "4"},
+    )
+
+    def upsert(n: int) -> None:
+        ids = range(n, n + 40)
+        table.upsert(pa.table([[n] * 40, ids, [n] * 40], schema=schema))
+
+    for n in range(6):
+        upsert(n)
+    planned = stack.wait_run(KEYED_PLANNER, stack.trigger(KEYED_PLANNER))
+    assert planned.state == "success", stack.task_log(KEYED_PLANNER, planned.run_id, "plan")
+    upsert(6)
+    runs = [run for dag_id in KEYED for run in stack.runs(dag_id)]
+    assert runs
+    for run in (stack.wait_run(run.dag_id, run.run_id) for run in runs):
+        assert run.state == "success", why(stack, run)
+    state = table.state()
+    assert list(violations(state)) == []
+    assert {each.status.value for each in state.plans.values()} == {"completed"}
+    assert len(table.snapshot().segments()) <= 4  # two buckets: what was compacted, and one upsert
+    found = table.scan(columns=["id", "n"]).to_arrow().to_pylist()
+    assert sorted((row["id"], row["n"]) for row in found) == [(i, min(i, 6)) for i in range(46)]
 
 
 def driver_of(stack: AirflowStack) -> psutil.Process | None:
