@@ -148,7 +148,7 @@ def to_follow(options: Options) -> tuple[Place, FollowRequest]:
     limits = {name: given.pop(name) for name, _ in _LIMITS.values() if name in given}
     latest = given.get("since_version") == LATEST
     if latest:
-        given["since_version"] = 0  # the newest version is known when the stream starts
+        given["since_version"] = 0  # a start, as far as the other options are concerned
     request = FollowRequest(read=read_request(**given), latest=latest, limits=BatchLimits(**limits))
     return place, request
 

@@ -29,11 +29,12 @@ from airflow_provider_segtable.table.versions.consumers import advance
 
 @dataclass(frozen=True, slots=True)
 class SourceFeed:
-    """The versions of a table, as far as a stream asks for them."""
+    """The versions of a table, as far as a stream asks for them; ``columns`` as Spark's JSON."""
 
     context: SparkContext
     ports: TableContext
     request: FollowRequest
+    columns: str
     _steps: dict[int, Step | None] = field(default_factory=dict, repr=False)
 
     class Java:
@@ -45,8 +46,11 @@ class SourceFeed:
     def of(context: SparkContext, ports: TableContext, request: FollowRequest) -> "SourceFeed":
         """Return the feed that a request asks for, with the columns of the newest version.
 
+        The start of the first batch is not looked at: a stream that is started again has it behind.
+
         Raises:
-            InvalidInput: the request names a version, and a stream has no end.
+            InvalidInput: the request names a version, and a stream has no end; or this kind of
+                table has no windows.
         """
         read = request.read
         if (read.version, read.as_of, read.tag) != (None, None, None):
@@ -54,15 +58,16 @@ class SourceFeed:
                 "a stream has no end: give sinceVersion or since for its start, and no version, "
                 "asOf or tag"
             )
-        if request.latest:
-            read = replace(read, since_version=ports.log.load().n)
-        columns = tuple(Asked.of(ports, read).columns.names)
-        return SourceFeed(context, ports, replace(request, read=replace(read, columns=columns)))
+        state = ports.log.load()
+        state.table.kind.check_window(ports.uri)
+        shown = Asked(ports=ports, state=state, request=read)
+        wanted = replace(request, read=replace(read, columns=tuple(shown.columns.names)))
+        return SourceFeed(context, ports, wanted, shown.schema())
 
     @answered
     def schema(self) -> str:
         """Return the columns as Spark's JSON."""
-        return Asked.of(self.ports, self.request.read).schema()
+        return self.columns
 
     @answered
     def newest(self) -> str:
