@@ -44,6 +44,15 @@ class TaskRun:
     pid: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetEvent:
+    """An event of the asset ``uri``; ``source_run_id`` is the run whose task emitted it."""
+
+    uri: str
+    extra: Mapping[str, Any]
+    source_run_id: str
+
+
 class AirflowApi:
     """A client of the API server at ``url``."""
 
@@ -139,6 +148,15 @@ class AirflowApi:
         where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task_id}/links"
         found: Mapping[str, str | None] = self._ask(where)["extra_links"]
         return found
+
+    def asset_events(self, dag_id: str, run_id: str) -> list[AssetEvent]:
+        """Return the asset events that triggered a run, oldest first."""
+        where = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/upstreamAssetEvents"
+        found = sorted(self._ask(where)["asset_events"], key=lambda event: event["id"])
+        return [
+            AssetEvent(uri=event["uri"], extra=event["extra"], source_run_id=event["source_run_id"])
+            for event in found
+        ]
 
     def backfill(
         self,

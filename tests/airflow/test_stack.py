@@ -7,7 +7,7 @@ One Airflow serves all tests. Two of them kill what they can, in the middle of a
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
     EmbeddedZooKeeper,
 )
@@ -23,8 +24,9 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.table.context import SESSION_TIMEOUT_VARIABLE
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from airflow_provider_segtable.testing.airflow_api import Run
+from airflow_provider_segtable.testing.airflow_api import AssetEvent, Run
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack
+from tests.guides import blocks
 
 from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
@@ -61,6 +63,19 @@ with DAG("waiter", schedule=None):
         poke_interval=600,
     )
 """
+SALES, NIGHTLY, FORGET, REPORT = "more/flights", "nightly", "forget", "report_trips"
+WATCHED = f"""
+from airflow.sdk import DAG
+
+from airflow_provider_segtable.operators.change import SegtableDeleteOperator
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+
+with DAG("{NIGHTLY}", schedule=None):
+    SegtableCompactOperator(task_id="compact", table="{SALES}", policy={{}})
+
+with DAG("{FORGET}", schedule=None):
+    SegtableDeleteOperator(task_id="delete", table="{SALES}", where="row < 5")
+"""
 QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
@@ -81,11 +96,15 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     dags = tmp_path_factory.mktemp("dags")
     (dags / "flights.py").write_text(DAGS)
     (dags / DAG_FILE.name).write_text(DAG_FILE.read_text().replace("minutes=1", "seconds=1"))
+    (guide,) = (text for text in blocks("airflow.md", "python") if "triggering" in text)
+    (dags / "watched.py").write_text(WATCHED)
+    (dags / "report.py").write_text(guide.replace("/data/tables/trips", str(flights.root / SALES)))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED):
+        watched = (NIGHTLY, FORGET, REPORT)
+        for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
 
@@ -284,3 +303,44 @@ def test_a_backfill_run_twice_beside_a_writer_and_killed_on_the_way_is_exact(
     assert list(violations(table.state())) == []
     load.check(table, second)
     table.ports.coordinator.close()
+
+
+def succeeded(stack: AirflowStack, dag_id: str) -> Run:
+    """Run a DAG to its end."""
+    run = stack.wait_run(dag_id, stack.trigger(dag_id), timeout_s=PATIENCE_S)
+    assert run.state == "success", stack.tasks(dag_id, run.run_id)
+    return run
+
+
+def report(stack: AirflowStack, number: int) -> tuple[AssetEvent, Mapping[str, str | None]]:
+    """Wait for this run of the guide's DAG; return its event, and the states of its tasks."""
+    look = stack.runs
+    run = eventually(lambda: (look(REPORT)[number:] or [None])[0], f"report {number}")
+    run = stack.wait_run(REPORT, run.run_id, timeout_s=PATIENCE_S)
+    assert run.state == "success", stack.tasks(REPORT, run.run_id)
+    (event,) = stack.asset_events(REPORT, run.run_id)
+    return event, {task.task_id: task.state for task in stack.tasks(REPORT, run.run_id)}
+
+
+def test_a_dag_on_a_tables_asset_runs_after_what_changed_the_table(
+    flights: Flights, stack: AirflowStack
+) -> None:
+    """It runs after a compaction, not after one that found nothing, and after a delete."""
+    place = flights.root / SALES
+    sales = make_flights(place.parent, flights.zookeeper)
+    compacted = succeeded(stack, NIGHTLY)
+    event, states = report(stack, 0)
+    assert event.uri == segtable_asset(str(place)).uri
+    assert event.source_run_id == compacted.run_id
+    named = {name: event.extra[name] for name in ("kind", "event", "rows", "segments")}
+    version = sales.table.state().n
+    assert named == {"kind": "compact", "event": version, "rows": 800, "segments": 1}
+    assert states == {"changes": "success", "rows_changed": "success", "report": "skipped"}
+    succeeded(stack, NIGHTLY)
+    assert sales.table.state().n == version
+    deleted = succeeded(stack, FORGET)
+    event, states = report(stack, 1)
+    assert event.source_run_id == deleted.run_id
+    assert (event.extra["kind"], event.extra["deleted"]) == ("delete", 5)
+    assert states["report"] == "success"
+    assert len(stack.runs(REPORT)) == 2
