@@ -1,5 +1,6 @@
 """``Scan.explain``: what each step leaves; ``tests/property/test_read_plans.py`` has histories."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,10 @@ from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.reads.read_plan import ReadPlan
 from airflow_provider_segtable.core.reads.selection import PrunedBy
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.ports.job import Done, Job
+from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.table.table import Table
 from tests.property.test_keyed_tables import GONE, batch, keyed_table
 from tests.unit.table.conftest import rows
@@ -87,7 +92,34 @@ def test_deletes_are_counted(table: Table) -> None:
     assert table.scan(interval=FIRST_US).explain().deletes.files == 0
 
 
-def test_hidden_files_count_once(tmp_path: Path) -> None:
+def test_a_file_is_read_up_to_its_last_event_time(table: Table) -> None:
+    """The step by event times leaves a file whose last row alone lies in the interval."""
+    last = table.scan(interval="1970-01-01T00:00:00.000008Z/1970-01-01T00:00:00.000009Z")
+    assert left(last.explain())[PrunedBy.EVENT_TIMES] == 1
+    assert last.to_arrow().column("row").to_pylist() == [8]
+    after = table.scan(interval="1970-01-01T00:00:00.000009Z/1970-01-01T00:00:00.000010Z")
+    assert left(after.explain())[PrunedBy.EVENT_TIMES] == 0
+
+
+def test_a_file_that_was_carried_over_is_not_hidden(table: Table) -> None:
+    """It was appended during a major compaction: a hidden segment and a visible one have it."""
+    in_turn = in_process(table.ports.files)
+
+    def run(jobs: Sequence[Job]) -> Iterator[Done]:
+        table.append(rows(range(40, 41)))
+        return in_turn(jobs)
+
+    plans = [known.plan.id for known in request(table.ports, "major")]
+    compact(table.ports, plans[:1], run)
+    state = table.state()
+    present = {s.path for s in state.timeline.segments() if s.path}
+    shared = [s for s in state.timeline.visible_segments() if s.origin]
+    assert shared
+    plan = table.scan().explain()
+    assert plan.steps[0].before.files == len(present)
+
+
+def test_hidden_files_are_a_step(tmp_path: Path) -> None:
     """Files that compaction replaced are hidden; the plan of a merge counts runs and slices."""
     kind = PrimaryKey(key=("key",), buckets=1, ordering="seq")
     table = keyed_table(str(tmp_path), kind)
