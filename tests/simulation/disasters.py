@@ -7,7 +7,7 @@ seldom; ``faults_of`` gives every second seed one of them, by turns.
 from collections.abc import Callable
 from random import Random
 
-from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.faults.faulty_storage import Faults
 
 
 def slow(seed: int) -> Faults:

@@ -39,9 +39,6 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import create_table
-from airflow_provider_segtable.testing.faulty import (
-    Faults,
-)
 from tests.simulation.authors import appender, changer, overwriter
 from tests.simulation.caretakers import (
     cleaner,
@@ -59,6 +56,9 @@ from tests.simulation.droppers import (
     dropper,
     successor,
     until_gone,
+)
+from tests.simulation.faults.faulty_storage import (
+    Faults,
 )
 from tests.simulation.followers import follower
 from tests.simulation.ledger import Ledger

@@ -22,8 +22,8 @@ from airflow_provider_segtable.table.changes import row_change as change
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads import scan
-from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.disasters import forgetful, lawless
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape, World
 

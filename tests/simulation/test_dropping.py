@@ -12,8 +12,8 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime import dropping
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.disasters import harsh, mixed, slow
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape
 

@@ -12,7 +12,7 @@ from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads import change_feed, window
-from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run
 from tests.simulation.world import Shape
 

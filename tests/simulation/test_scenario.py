@@ -21,8 +21,8 @@ from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.log import committer
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.disasters import harsh, lawless, slow, unheard, wiped
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.scenario import build, run, shape_of, simulate
 from tests.simulation.world import Shape
 

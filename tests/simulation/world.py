@@ -26,13 +26,13 @@ from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.clocks import MOST_SKEW_S
 from airflow_provider_segtable.table.log.event_log import EventLog
-from airflow_provider_segtable.testing.faulty import (
+from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
+from tests.simulation.faults.faulty_storage import (
     Faults,
     FaultyFiles,
     FaultyStorage,
 )
-from airflow_provider_segtable.testing.faulty_coordinator import FaultyCoordinator
-from airflow_provider_segtable.testing.rooted import RootedFiles
 from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Simulation
 

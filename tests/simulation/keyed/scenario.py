@@ -36,10 +36,10 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.definition import of_kind
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.faulty import Faults
 from tests.simulation.caretakers import cleaner, reader, tagger, tolerate
 from tests.simulation.definers import repairer, restorer
 from tests.simulation.droppers import creator, dropper, until_gone
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.followers import follower
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.records import BUCKETS, CHUNKS, SCHEMA

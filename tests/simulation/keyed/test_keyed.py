@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from random import Random
 
-from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed.scenario import build
 from tests.simulation.scenario import run
 from tests.simulation.world import Shape, World

@@ -27,7 +27,7 @@ from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.table.lifetime import dropping
 from airflow_provider_segtable.table.reads import merged_scan
 from airflow_provider_segtable.table.writes import upsert
-from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed.scenario import build
 from tests.simulation.scenario import run
 from tests.simulation.world import Shape, World

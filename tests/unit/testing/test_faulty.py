@@ -21,12 +21,12 @@ from airflow_provider_segtable.core.locks.lockbox import LockRequest
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.ports.coordination import LeaseState
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.testing.faulty import (
+from tests.simulation.faults.faulty_coordinator import FaultyCoordinator
+from tests.simulation.faults.faulty_storage import (
     Faults,
     FaultyFiles,
     FaultyStorage,
 )
-from airflow_provider_segtable.testing.faulty_coordinator import FaultyCoordinator
 from tests.simulation.simulator import Actor, Simulation
 
 

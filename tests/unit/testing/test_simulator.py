@@ -19,7 +19,7 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage.memory_storage import MemoryStorage
-from airflow_provider_segtable.testing.faulty import Faults, FaultyStorage
+from tests.simulation.faults.faulty_storage import Faults, FaultyStorage
 from tests.simulation.simulator import Actor, Crash, Simulation
 
 WRITERS = 2

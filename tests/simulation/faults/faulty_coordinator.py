@@ -18,7 +18,7 @@ from airflow_provider_segtable.ports.coordination import (
     Overtaken,
     StrayNode,
 )
-from airflow_provider_segtable.testing.faulty import Faults
+from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.simulator import Actor
 
 

@@ -1,0 +1,1 @@
+"""Ports with faults: lost replies, delays and failures, drawn from a seed."""
