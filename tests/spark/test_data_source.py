@@ -18,6 +18,8 @@ from airflow_provider_segtable.core.reads.effects import (
 )
 from airflow_provider_segtable.core.reads.origin import INSTANT
 from airflow_provider_segtable.core.tables.rollup_kind import Metric, QueryGranularity, Rollup
+from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.services.compaction.compact_table import compact_table
 from airflow_provider_segtable.spark.source.registration import register
 from airflow_provider_segtable.table.table import Table
@@ -296,11 +298,15 @@ def test_rows_that_delete_their_key(source: SparkSession, tmp_path: Path) -> Non
 
 
 def test_batches_of_a_stream(source: SparkSession, table: Table, tmp_path: Path) -> None:
-    """A batch has as many versions as its limits allow, and its query's columns alone."""
+    """A batch has as many versions as its limits allow, its query's columns alone, and is exact.
+
+    That also holds after a restart whose batch before is expired, and where others compact.
+    """
     for n in range(5):
         table.append(table.scan(where=f"n = {n + 1}", version=2).to_arrow())
         table.alter(set={"compaction.min_segments": str(n + 2)})  # changes no row
     compact_table(table.ports, kind="major")
+    newest = table.state().n
     seen: list[tuple[list[int], list[str]]] = []
 
     def note(rows: DataFrame, _: int) -> None:
@@ -324,6 +330,8 @@ def test_batches_of_a_stream(source: SparkSession, table: Table, tmp_path: Path)
     assert stream("files", sinceVersion="2", maxFilesPerTrigger="3") == [[1, 2, 3], [4, 5]]
     assert stream("bytes", sinceVersion="2", maxBytesPerTrigger="1") == [[n] for n in range(1, 6)]
     assert stream("new", sinceVersion="latest") == [[]]
+    clean(table.ports, retention=Retention(hours=0, versions=1, orphan_hours=0))
+    assert [table.state().keeps(n) for n in (10, newest)] == [False, True]
     table.append(table.scan(where="n = 20").to_arrow())
     assert stream("two", **limits) == stream("new", sinceVersion="latest") == [[20]]
     with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: .*0 files: give at least"):
