@@ -66,4 +66,6 @@ class PythonReader(DataSourceReader):
         for how, name, value in self.bounds:
             one = getattr(pc, how)(pc.field(name), pa.scalar(value, pa.timestamp("us", "UTC")))
             test = one if test is None else test & one
-        yield from ds.dataset(partition.value).to_batches(columns=self.columns, filter=test)
+        found = ds.dataset(partition.value).to_batches(columns=self.columns, filter=test)
+        for rows in found:  # Spark wants fields that may be null
+            yield pa.RecordBatch.from_arrays(rows.columns, names=rows.schema.names)
