@@ -209,7 +209,8 @@ def writer(
 
 def race(way: Way, root: str, size: Size) -> tuple[list[Written], float]:
     """Let all writers write; return what they wrote, and the seconds until the last was done."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", "pandas", "pyarrow.dataset"])
     ready, told = context.Barrier(size.writers + 1), context.Queue()
     processes = [
         context.Process(target=writer, args=(way, root, number, size, ready, told))

@@ -20,6 +20,7 @@ from airflow_provider_segtable.core.log.events import (
     PlanRequested,
 )
 from airflow_provider_segtable.table.context import TableContext
+from tests.stress.keyed.workload import streams_in
 
 
 @dataclass(slots=True)
@@ -40,6 +41,12 @@ class Observer:
         newest, following = self.ports.log.load().n, len(self.events)
         if newest >= following and self.ports.log.event(following) is None:
             raise AssertionError(f"event {following} expired before it was read: look more often")
+
+    def batches_of(self, writers: str) -> int:
+        """Return the number of batches that streams of writers with this name have landed."""
+        streams = streams_in(self.kept.parent)
+        mine = {query for query, name in streams.items() if name.startswith(writers)}
+        return sum(event.commit.rpartition("-")[0] in mine for event in self.events)
 
     def _count(self, event: Event) -> None:
         match event.action:

@@ -63,6 +63,7 @@ ENOUGH: Mapping[str, int] = {
     "look": 6,
 }
 """What the shortest run must have done; longer ones as many times as much as they are longer."""
+SPARK_ENOUGH: Mapping[str, int] = {"batch of a Spark stream": 4}
 SHORT_S, DEADLINE_S, FINISH_S = 20.0, 120.0, 60.0
 SWEPT = 40
 """Versions that are kept for the verdict, of the shortest run."""
@@ -94,7 +95,8 @@ class Run:
     def carry_out(self, jobs: Mapping[str, str], seconds: float) -> None:
         """Run the crew until it has done enough, and judge what is left."""
         times = max(1.0, seconds / SHORT_S)
-        enough = {what: round(n * times) for what, n in ENOUGH.items()}
+        wanted = {**ENOUGH, **(SPARK_ENOUGH if "spark" in jobs.values() else {})}
+        enough = {what: round(n * times) for what, n in wanted.items()}
         seen = Observer(self.ports, self.folder / "kept")
         launch = Forks(work, self.folder, (work.__module__, *PRELOADED))
         crew = Crew(launch, self.folder, SESSION_S)
@@ -155,6 +157,7 @@ class Run:
                 "commit": sum(map(len, commits.values())),
                 "commit of the slowest writer": min(map(len, commits.values()), default=0),
                 "replayed batch": sum(len(acks[name]) - len(commits[name]) for name in acks),
+                "batch of a Spark stream": seen.batches_of("spark"),
                 "orphan cleaned": sum(
                     each["orphans"] for each in noted(self.folder / "clean.runs")
                 ),
