@@ -40,7 +40,7 @@ from airflow_provider_segtable.triggers.detached import DetachedTrigger
 from .conftest import CONNECTION, Flights, InThisProcess
 
 CANARY = "canary-7f3a91c2"
-RUN = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)}
+RUN = {"ti": SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1, try_number=1)}
 OPTIONS = {"aws_secret_access_key": CANARY, "region": "eu"}
 SUBMISSION = Submission(
     application=Path("/apps/change.py"),

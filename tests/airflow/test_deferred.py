@@ -36,7 +36,11 @@ from airflow_provider_segtable.triggers.detached import DetachedTrigger
 
 from .conftest import CONNECTION, Flights, InThisProcess, make_flights
 
-RUN = {"ti": SimpleNamespace(dag_id="forget", run_id="manual__1", task_id="delete", map_index=-1)}
+RUN = {
+    "ti": SimpleNamespace(
+        dag_id="forget", run_id="manual__1", task_id="delete", map_index=-1, try_number=1
+    )
+}
 COMMIT = "forget/manual__1/delete"
 LONG_S = 600.0
 NOTHING = {"event": None, "matched": 0, "deleted": 0, "inserted": 0, "seconds": 0.5}

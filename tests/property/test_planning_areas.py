@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.planner_context import (
     look_at_table,
     looking_at,
@@ -36,7 +37,9 @@ from tests.property.test_planning_regions import Weeks
 def at_once(state: State, policy: Policy, now: int) -> Planned:
     """Plan by looking at every segment first."""
     skipped: list[selection.Skipped] = []
-    return choose(candidates_in(look_at_table(state, policy, now), skipped), policy, skipped)
+    return choose(
+        candidates_in(look_at_table(state, policy, now), finders()[::-1], skipped), policy, skipped
+    )
 
 
 def check_areas(state: State, policy: Policy, now: int) -> None:
@@ -47,7 +50,7 @@ def check_areas(state: State, policy: Policy, now: int) -> None:
     for area in some:
         for chunk in state.timeline.visible_chunks(area.interval):
             assert area.interval.encloses(chunk.interval), f"{area} cuts {chunk} apart"
-        within = candidates_in(looking_at(found, area.interval), [])
+        within = candidates_in(looking_at(found, area.interval), finders()[::-1], [])
         assert all(one.urgency <= area.bound for one in within), area
         assert all(one.plan.size >= area.least for one in within), area
 

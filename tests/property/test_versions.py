@@ -53,7 +53,7 @@ class History:
     state: State = field(
         default_factory=lambda: created(replace(DEFINITION, granularity=Granularity.HOUR))
     )
-    past: list[tuple[State, Event]] = field(default_factory=list)
+    log: list[tuple[State, Event]] = field(default_factory=list)
     held: dict[str, list[Row]] = field(default_factory=dict)
     appended: list[Row] = field(default_factory=list)
     late: list[Appended] = field(default_factory=list)
@@ -69,7 +69,7 @@ class History:
             return False
         n = self.state.n + 1
         event = Event(n=n, time=self.state.time + 1, commit=f"c{n}", author="x", action=admitted)
-        self.past.append((self.state, event))
+        self.log.append((self.state, event))
         self.state = apply(self.state, event)
         if isinstance(action, Appended):
             self.appended += [row for s in action.segments for row in self.held[s.path]]
@@ -292,9 +292,9 @@ def test_appends_folded_together_give_the_state_of_one_after_another(draw: rando
     steps = [history.begin_append, history.end_append, history.end_append, history.compact_chunk]
     for _ in range(30):
         draw.choice(steps)()
-    for begin, (state, _) in enumerate(history.past):
-        end = draw.randrange(begin, len(history.past))
-        assert fold(state, (event for _, event in history.past[begin:end])) == history.past[end][0]
+    for begin, (state, _) in enumerate(history.log):
+        end = draw.randrange(begin, len(history.log))
+        assert fold(state, (event for _, event in history.log[begin:end])) == history.log[end][0]
 
 
 def test_appends_beside_a_coarsening_compaction_are_carried_over_exactly() -> None:

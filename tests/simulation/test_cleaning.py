@@ -81,7 +81,13 @@ def crowd(world: World, faults: Faults, count: int, seed: int) -> tuple[World, T
     outside = Actor(name="outside", run=lambda _: None, simulation=simulation)
     storage = MemoryStorage(clock=outside)
     storage._objects.update(world.storage._objects)  # a copy of everything, with its age
-    mine = World(simulation=simulation, faults=faults, shape=world.shape, storage=storage)
+    mine = World(
+        simulation=simulation,
+        faults=faults,
+        shape=world.shape,
+        founding=world.founding,
+        storage=storage,
+    )
 
     def cleaner(actor: Actor) -> None:
         ports = replace(

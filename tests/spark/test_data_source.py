@@ -273,9 +273,9 @@ def test_inserts_in_sql(source: SparkSession, table: Table, tmp_path: Path) -> N
     for _ in range(2):
         source.sql("INSERT INTO pairs SELECT timestamp'2013-01-01', id FROM range(2)")
     assert source.table("pairs").count() == 2
-    source.sql(f"CREATE TEMPORARY VIEW old USING segtable OPTIONS ({where}, version '1')")
+    source.sql(f"CREATE TEMPORARY VIEW past USING segtable OPTIONS ({where}, version '1')")
     with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: this view shows a part"):
-        source.sql(f"INSERT INTO old {ROWS % 1}")
+        source.sql(f"INSERT INTO past {ROWS % 1}")
     with pytest.raises(IllegalArgumentException, match=r"^InvalidInput: 1 row without a key"):
         source.sql("INSERT INTO pairs VALUES (timestamp'2013-01-01', null)")
 

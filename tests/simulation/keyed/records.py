@@ -261,6 +261,8 @@ class KeyChange:
                     "seen": seen if model.partial else None,
                 }
                 yield Record(key=key, **kept, deletes=True)
+            elif model.partial:  # a null sets nothing: the row keeps what the change does not set
+                yield Record(key=key, seq=seq, text=self.text)
             else:
                 yield Record(key=key, seq=seq, text=self.text, note=note, seen=seen, spot=spot)
 
@@ -269,6 +271,7 @@ def _wins(one: Placed, then: KeyedModel) -> bool:
     """Return whether a record is above those that its author saw, in each register."""
     placed = then.records[one.record.key]
     row, group = highest(placed), highest(placed, SEEN) if then.partial else None
+    sets_group = one.record.deletes or one.record.seen is not None
     return (row is None or row.order < one.order) and (
-        group is None or group.group_order < one.group_order
+        group is None or not sets_group or group.group_order < one.group_order
     )
