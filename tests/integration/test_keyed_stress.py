@@ -78,6 +78,7 @@ def in_turns(folder: Path) -> list[str]:
     return [*Verdict(ports, folder, seen.events).problems()]
 
 
+@pytest.mark.long
 def test_a_wrong_merge_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The verdict finds nothing wrong, unless compactions ignore the ordering column."""
     (tmp_path / "right").mkdir()
