@@ -14,6 +14,14 @@ def blocks(guide: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def said(guide: str) -> list[str]:
+    """Run a guide's Python blocks one after another; return the lines that its comments promise."""
+    found, names = blocks(guide, "python"), dict[str, object]()
+    for block in found:
+        exec(block, names)  # noqa: S102 - ours
+    return re.findall(r"(?:^|  )# (.*)$", "".join(found), re.MULTILINE)
+
+
 def commands(guide: str) -> list[list[str]]:
     """Return the arguments of each ``$ segtable ...`` in a guide's console blocks."""
     text = "".join(blocks(guide, "console")).replace("\\\n", " ")

@@ -1,12 +1,11 @@
 """The guide to change feeds prints what its comments say, and its commands end well."""
 
-import re
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.guides import blocks
+from tests.guides import said
 
 
 def test_the_examples_print_what_they_say(
@@ -15,9 +14,5 @@ def test_the_examples_print_what_they_say(
     """Run one after another, in an empty folder, each line printed is the comment beside it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
-    names: dict[str, object] = {}
-    found = blocks("change-feeds.md", "python")
-    for block in found:
-        exec(block, names)  # noqa: S102 - ours
-    expected = re.findall(r"(?:^|  )# (.*)$", "".join(found), re.MULTILINE)
+    expected = said("change-feeds.md")
     assert capsys.readouterr().out.splitlines() == expected

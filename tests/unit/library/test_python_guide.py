@@ -12,9 +12,8 @@ from deltalake.table import TableAlterer, TableOptimizer
 
 from airflow_provider_segtable.library.table import Table
 from airflow_provider_segtable.table.reads.scan import Scan
-from tests.guides import GUIDES, blocks
+from tests.guides import GUIDES, said
 
-BLOCKS = blocks("python.md", "python")
 CALL = re.compile(r"\b(dt|table|scan|Table|DeltaTable)\.(\w+)(?:\(([^)]*)\))?")
 OURS: Mapping[str, type] = {"table": Table, "Table": Table, "scan": Scan}
 THEIRS: Mapping[str, type] = {"dt": DeltaTable, "DeltaTable": DeltaTable}
@@ -26,10 +25,7 @@ def test_the_examples_print_what_they_say(
     """Run one after another, in an empty folder, each line printed is the comment beside it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
-    names: dict[str, object] = {}
-    for block in BLOCKS:
-        exec(block, names)  # noqa: S102 - ours
-    expected = re.findall(r"(?:^|  )# (.*)$", "".join(BLOCKS), re.MULTILINE)
+    expected = said("python.md")
     assert capsys.readouterr().out.splitlines() == expected
 
 
