@@ -16,12 +16,14 @@ from airflow_provider_segtable.core.errors import (
 )
 from airflow_provider_segtable.core.secret import SecretOptions
 from airflow_provider_segtable.core.time.interval import Instant
+from airflow_provider_segtable.data.files.nested_files import NestedFiles
 from airflow_provider_segtable.data.files.open_files import open_files
 from airflow_provider_segtable.ports.clock import Clock, Randomness
 from airflow_provider_segtable.ports.coordination import Coordinator, Lease
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.storage import Storage
 from airflow_provider_segtable.storage import open_storage
+from airflow_provider_segtable.storage.nested_storage import NestedStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.log.clocks import (
@@ -58,6 +60,9 @@ class TableContext:
     most_skew_s: float = MOST_SKEW_S
     clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
     log: EventLog = field(init=False, repr=False, compare=False)
+    inner: dict[str, "TableContext"] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         """Create the log, which caches its newest state."""
@@ -127,6 +132,17 @@ class TableContext:
             lease.release()
             if gone:
                 self.coordinator.forget(table)
+
+    def within(self, folder: str) -> "TableContext":
+        """Return the same ports for the table in a folder of this one, always the same value."""
+        if folder not in self.inner:
+            self.inner[folder] = replace(
+                self,
+                uri=f"{self.uri.rstrip('/')}/{folder}",
+                storage=NestedStorage(self.storage, folder),
+                files=NestedFiles(self.files, folder),
+            )
+        return self.inner[folder]
 
     def at(self, uri: str) -> "TableContext":
         """Return the same ports for another table."""

@@ -33,6 +33,10 @@ swept                  drops paths that another writer swept
 restored               undoes every event before it. Refused if the version is no longer kept, or a
                        repair has taken or changed one of its segments
 consumer advanced      refused if the version is not kept, or another process moved the position
+index requested        refused if the name is taken, or a column to index is gone
+index built            refused if the index was dropped, or another attempt superseded mine
+index dropped,         refused if it was dropped already, or its table is that far already
+index forwarded
 tagged                 refused if the version is no longer kept, or the name is taken
 altered                refused if another alteration landed that its author had not read, or a
                        pending plan sorts by a column that it renames or drops. Everything else
@@ -53,6 +57,10 @@ from airflow_provider_segtable.core.log.events import (
     Cleaned,
     ConsumerAdvanced,
     ConsumerDropped,
+    IndexBuilt,
+    IndexDropped,
+    IndexForwarded,
+    IndexRequested,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -74,6 +82,7 @@ from airflow_provider_segtable.core.log.families import (
     change_events,
     cleaning_events,
     consumer_events,
+    index_events,
     plan_events,
     repair_events,
     restore_events,
@@ -113,5 +122,7 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - on
             return restore_events.admit(action, state)
         case ConsumerAdvanced() | ConsumerDropped():
             return consumer_events.admit(action, state)
+        case IndexRequested() | IndexBuilt() | IndexForwarded() | IndexDropped():
+            return index_events.admit(action, state)
         case _:
             assert_never(action)

@@ -7,12 +7,15 @@
 3. Encoding is canonical (sorted keys, no spaces): equal events have equal bytes.
 4. Absent attributes of segments and plans are omitted, not written as null.
 5. The JSON of an action is that of its family (``core.log.families``).
+6. ``feeds`` is there if the event brings entries of indexes. A segtable that does not know it does
+   not get so far: it refuses the event that requested the index.
 """
 
 import json
 
 from airflow_provider_segtable.core.digest import digest
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
+from airflow_provider_segtable.core.indexes.feed import decode_feeds, encode_feeds
 from airflow_provider_segtable.core.log.events import KIND_OF, KINDS, Event
 from airflow_provider_segtable.core.segments.segment_codec import Json
 from airflow_provider_segtable.core.time.interval import iso, parse_instant
@@ -32,6 +35,7 @@ def encode(event: Event) -> bytes:
         "author": event.author,
         "kind": event.kind,
         "action": KIND_OF[type(event.action)].encode(event.action),
+        **({"feeds": encode_feeds(event.feeds)} if event.feeds else {}),
     }
     return _canonical({**body, "checksum": _checksum(_canonical(body))})
 
@@ -76,6 +80,7 @@ def decode(data: bytes, where: str) -> Event:
         commit=body["commit"],
         author=body["author"],
         action=action,
+        feeds=decode_feeds(body.get("feeds", ())),
     )
 
 

@@ -18,6 +18,8 @@
 8. A restore is one event, ``VersionRestored``: an earlier version is carried over to new ids.
 9. A consumer's position is set by ``ConsumerAdvanced`` and ends with ``ConsumerDropped``.
 10. A delete, an update or a merge is one event, ``RowsChanged``: it deletes and appends atomically.
+11. An index begins with ``IndexRequested``. Any event that publishes files may feed it; what it
+    lacks is built by runs of ``IndexBuilt``.
 
 Source of the idea: Hudi's timeline (RFC-66), as one log with put-if-absent.
 """
@@ -26,12 +28,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.log.event_kind import EventKind
 from airflow_provider_segtable.core.log.families import (
     append_events,
     change_events,
     cleaning_events,
     consumer_events,
+    index_events,
     plan_events,
     repair_events,
     restore_events,
@@ -49,6 +53,13 @@ from airflow_provider_segtable.core.log.families.consumer_events import (
     ConsumerAdvanced,
     ConsumerDropped,
     ConsumerEvent,
+)
+from airflow_provider_segtable.core.log.families.index_events import (
+    IndexBuilt,
+    IndexDropped,
+    IndexEvent,
+    IndexForwarded,
+    IndexRequested,
 )
 from airflow_provider_segtable.core.log.families.plan_events import (
     PlanAborted,
@@ -76,6 +87,10 @@ __all__ = [
     "ConsumerAdvanced",
     "ConsumerDropped",
     "Event",
+    "IndexBuilt",
+    "IndexDropped",
+    "IndexForwarded",
+    "IndexRequested",
     "PlanAborted",
     "PlanCompleted",
     "PlanInflight",
@@ -104,6 +119,7 @@ Action: TypeAlias = (
     | TableRepaired
     | VersionRestored
     | ConsumerEvent
+    | IndexEvent
 )
 
 KINDS: tuple[EventKind[Any], ...] = (
@@ -116,6 +132,7 @@ KINDS: tuple[EventKind[Any], ...] = (
     *repair_events.KINDS,
     *restore_events.KINDS,
     *consumer_events.KINDS,
+    *index_events.KINDS,
 )
 
 KIND_OF: Mapping[type, EventKind[Any]] = {kind.type: kind for kind in KINDS}
@@ -128,9 +145,10 @@ def line(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event(Stamp):
-    """One entry of the log."""
+    """One entry of the log; ``feeds`` are entries of indexes about the files that it publishes."""
 
     action: Action
+    feeds: tuple[Feed, ...] = ()
 
     @property
     def kind(self) -> str:

@@ -6,7 +6,8 @@
 3. ``fold`` applies neighbouring appends together: their segments enter the timeline at once. A
    writer among eight reads seven foreign appends for each of its own. The state is that of
    ``apply``, event by event (``tests/property/test_fold.py``).
-4. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
+4. After each event the indexes know what it has fed them, or what they lack (``index_events``).
+5. A log begins with ``TableCreated`` and may end with ``TableDropped``. How each other event
    changes the state is said and done in its family (``core.log.families``).
 """
 
@@ -23,6 +24,10 @@ from airflow_provider_segtable.core.log.events import (
     ConsumerAdvanced,
     ConsumerDropped,
     Event,
+    IndexBuilt,
+    IndexDropped,
+    IndexForwarded,
+    IndexRequested,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -44,6 +49,7 @@ from airflow_provider_segtable.core.log.families import (
     change_events,
     cleaning_events,
     consumer_events,
+    index_events,
     plan_events,
     repair_events,
     restore_events,
@@ -53,6 +59,7 @@ from airflow_provider_segtable.core.log.families import (
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.log.transitions import publish
+from airflow_provider_segtable.core.reads.published import segments_of
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Instant
@@ -117,6 +124,9 @@ def _with_commits(state: State, run: tuple[Event, ...]) -> State:
     last = run[-1]
     added = {event.commit: event.n for event in run}
     commits = state.commits.added(added, last.n, COMMITS_KEPT)
+    for event in run if state.indexes else ():
+        changed = (segment.id.interval for segment in segments_of(event.action))
+        state = index_events.noted(state, event, changed, event.feeds)
     return replace(state, n=last.n, time=last.time, commits=commits)
 
 
@@ -156,5 +166,7 @@ def _acted(state: State, event: Event) -> State:  # noqa: C901 - one case a fami
             return restore_events.apply(state, event.action, event)
         case ConsumerAdvanced() | ConsumerDropped():
             return consumer_events.apply(state, event.action, event.time)
+        case IndexRequested() | IndexBuilt() | IndexForwarded() | IndexDropped():
+            return index_events.apply(state, event.action, event)
         case _:
             assert_never(event.action)

@@ -15,6 +15,7 @@ from airflow_provider_segtable.core.deletes.deletion import (
     Vectors,
     applying,
 )
+from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.locks.lockbox import Generation
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.overwritten import Overwritten
@@ -38,8 +39,8 @@ class State:
     ``vectors`` are the deletions that readers may need, by root, and ``predicate_deletes`` those
     of a rollup table. Some vectors of events up to ``vectors_pruned_through`` have been removed
     by a cleaning, or undone by a restore. ``overwritten`` are the times that recent overwrites and
-    restores replaced, oldest first; ``consumers`` are readers by name, with their positions. After
-    the event that ``dropped`` the table, none follows.
+    restores replaced, oldest first; ``consumers`` are readers by name, with their positions, and
+    ``indexes`` the indexes by name. After the event that ``dropped`` the table, none follows.
     """
 
     n: int
@@ -60,6 +61,7 @@ class State:
     vectors_pruned_through: int = 0
     overwritten: tuple[Overwritten, ...] = ()
     consumers: Mapping[str, Consumer] = field(default_factory=dict)
+    indexes: Mapping[str, IndexState] = field(default_factory=dict)
     dropped: bool = False
 
     def __repr__(self) -> str:

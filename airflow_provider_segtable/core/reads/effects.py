@@ -24,6 +24,10 @@ from airflow_provider_segtable.core.log.events import (
     Cleaned,
     ConsumerAdvanced,
     ConsumerDropped,
+    IndexBuilt,
+    IndexDropped,
+    IndexForwarded,
+    IndexRequested,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -127,6 +131,10 @@ def effects(action: Action) -> tuple[Effect, ...]:
             | Untagged()
             | ConsumerAdvanced()
             | ConsumerDropped()
+            | IndexRequested()
+            | IndexBuilt()
+            | IndexForwarded()
+            | IndexDropped()
         ):
             return ()
         case _:

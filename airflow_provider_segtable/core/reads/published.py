@@ -16,6 +16,10 @@ from airflow_provider_segtable.core.log.events import (
     ConsumerAdvanced,
     ConsumerDropped,
     Event,
+    IndexBuilt,
+    IndexDropped,
+    IndexForwarded,
+    IndexRequested,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -87,6 +91,10 @@ def segments_of(action: Action) -> tuple[Segment, ...]:
             | Untagged()
             | ConsumerAdvanced()
             | ConsumerDropped()
+            | IndexRequested()
+            | IndexBuilt()
+            | IndexForwarded()
+            | IndexDropped()
         ):
             return ()
         case _:

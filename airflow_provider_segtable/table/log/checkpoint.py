@@ -42,7 +42,9 @@ from airflow_provider_segtable.table.log.segment_rows import (
 )
 
 FORMAT = 8
-READABLE = (2, 3, 4, 5, 6, 7, FORMAT)
+INDEXED = 9
+"""The format of tables with indexes: an older segtable must not read them without."""
+READABLE = (2, 3, 4, 5, 6, 7, FORMAT, INDEXED)
 """Format 2 had no cleaning, 3 no deletions, 4 no checksums, 5 no chunk table, 6 one schema, 7 no
 buckets; all are read, because the log behind them may be gone."""
 CHUNKED = 6
@@ -63,7 +65,8 @@ def write_checkpoint(state: State) -> bytes:
     writer = ChunkWriter(state)
     table = io.BytesIO()
     pq.write_table(writer.write(), table, **WRITTEN)
-    head = json.dumps({"format": FORMAT, **encode_head(state)})
+    form = INDEXED if state.indexes else FORMAT
+    head = json.dumps({"format": form, **encode_head(state)})
     data = writer.finish(
         {
             _HEAD: head.encode(),

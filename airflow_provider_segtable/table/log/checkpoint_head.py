@@ -5,6 +5,7 @@ from typing import Any
 
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import decode_predicate, encode_predicate
+from airflow_provider_segtable.core.indexes.index_state import decode_indexes, encode_indexes
 from airflow_provider_segtable.core.locks.token_codec import decode_token, encode_token
 from airflow_provider_segtable.core.log.families.table_events import decode_table, encode_table
 from airflow_provider_segtable.core.log.families.tag_events import decode_tags
@@ -47,6 +48,7 @@ def encode_head(state: State) -> dict[str, Any]:
         "forgotten": state.vectors_pruned_through,
         **_encode_overwritten(state.overwritten),
         **({"consumers": encode_consumers(state.consumers)} if state.consumers else {}),
+        **({"indexes": encode_indexes(state.indexes)} if state.indexes else {}),
     }
 
 
@@ -85,6 +87,7 @@ def decode_head(head: Mapping[str, Any], timeline: Timeline, ids: IdSpaces) -> S
             for n, names in head.get("overwritten", ())
         ),
         consumers=decode_consumers(head.get("consumers", {})),
+        indexes=decode_indexes(head.get("indexes", ())),
     )
 
 

@@ -18,7 +18,9 @@
    rivals neither keep each other from committing nor starve each other. Both are hints.
 7. In a stream of events only every eighth is announced at once. Another one is announced a little
    later, and only if no event has followed it: announcements cost more than the commits.
-8. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
+8. Every event brings entries about the files that it publishes for all indexes of the table
+   (``table.indexes.feeding``). They are written outside of the turn.
+9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
 
 Files may be deleted only after ``Conflict`` or a certain failure, never after ``Unknown`` or
@@ -39,6 +41,7 @@ from airflow_provider_segtable.core.errors import (
     StorageError,
     TableGone,
 )
+from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.log.admission import Conflict, admit
 from airflow_provider_segtable.core.log.codec import encode
 from airflow_provider_segtable.core.log.events import Action, Event
@@ -48,6 +51,8 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.feeding import Feeder
+from airflow_provider_segtable.table.indexes.forwarding import MANY, forward
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
 
 CHECKPOINT_EVERY = 32
@@ -101,7 +106,8 @@ class Change:
     """An action to commit, its commit id, and a guard to call right before each put.
 
     ``ready`` waits until the files that the action names are durable; None if they are. The event
-    is not earlier than ``begun``, even if the author's clock was set back meanwhile.
+    is not earlier than ``begun``, even if the author's clock was set back meanwhile. ``feeds`` are
+    entries of indexes that the author has written; those of other indexes are written here.
     """
 
     action: Action
@@ -109,6 +115,7 @@ class Change:
     guard: Callable[[], None] = field(default=lambda: None)
     ready: Ready | None = None
     begun: Instant = 0
+    feeds: tuple[Feed, ...] = ()
 
 
 def commit(
@@ -136,11 +143,15 @@ def commit(
     """
     loop = _Loop(ports, change, state)
     try:
-        return loop.run(retry or Retry())
+        outcome = loop.run(retry or Retry())
     except Exception as error:
         if loop.unresolved is None:
+            loop.feeder.discard()
             raise
         raise CommitUnknown(way_out(ports, change, loop.unresolved)) from error
+    if isinstance(outcome, Conflict):
+        loop.feeder.discard()
+    return outcome
 
 
 def commit_files(
@@ -200,6 +211,20 @@ def checkpoint_every(segments: int) -> int:
     return max(CHECKPOINT_EVERY, 1 << (segments // SEGMENTS_AN_EVENT).bit_length())
 
 
+def forward_feeds(ports: TableContext, state: State) -> None:
+    """Copy the feeds of all indexes into their own tables (``table.indexes.forwarding``).
+
+    Raises:
+        SegtableError: the log of an index could not be read or written.
+    """
+    forward(ports, state, _put_feed)
+
+
+def _put_feed(ports: TableContext, state: State, action: Action, commit_id: str) -> State | None:
+    outcome = commit(ports, state, Change(action=action, commit_id=commit_id))
+    return outcome.state if isinstance(outcome, Committed) else None
+
+
 class _Loop:
     """The commit loop of one change.
 
@@ -213,6 +238,7 @@ class _Loop:
         self.change = change
         self.state = state
         self.log = ports.log
+        self.feeder = Feeder(ports, change.action, change.feeds)
         self.unresolved: int | None = None
         self.streams = False
 
@@ -224,9 +250,12 @@ class _Loop:
                 outcome = self._repeated(retry)
         if isinstance(outcome, Committed):
             self._spread(outcome.n)
+            with suppress(SegtableError):  # readers see feeds wherever they are
+                forward(self.ports, self.state, _put_feed, at_least=MANY)
         return outcome
 
     def _in_turn(self) -> Outcome | None:
+        self.feeder.prepare(self.state)
         with self.ports.storage.turn(TIMELINE, wait_s=HOST_WAIT_S):
             return self.attempt()
 
@@ -272,6 +301,8 @@ class _Loop:
             return self.unknown()
         if isinstance(admitted, Conflict):
             return admitted if self.unresolved is None else self.unknown()
+        if not self.feeder.ready(self.state):
+            return None  # an index was requested meanwhile: feed it, then try again
         return self._put(admitted, now)
 
     def read(self) -> bool:
@@ -312,6 +343,7 @@ class _Loop:
             commit=self.change.commit_id,
             author=self.ports.author,
             action=action,
+            feeds=self.feeder.feeds(self.state),
         )
         earlier, self.unresolved = self.unresolved, event.n
         try:

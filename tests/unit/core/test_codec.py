@@ -20,6 +20,10 @@ from airflow_provider_segtable.core.deletes.predicate import (
     Not,
 )
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
+from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
 from airflow_provider_segtable.core.log.codec import decode, encode
 from airflow_provider_segtable.core.log.events import (
@@ -30,6 +34,10 @@ from airflow_provider_segtable.core.log.events import (
     ConsumerAdvanced,
     ConsumerDropped,
     Event,
+    IndexBuilt,
+    IndexDropped,
+    IndexForwarded,
+    IndexRequested,
     PlanAborted,
     PlanCompleted,
     PlanInflight,
@@ -229,6 +237,22 @@ ACTIONS: tuple[Action, ...] = (
     ConsumerDropped(name="billing"),
     Cleaned(retained_from=9, ids=(), consumers={"billing": 4}),
     *KEYED_ACTIONS,
+    IndexRequested(index=IndexDefinition(name="a", id="a-1", kind=ColumnStats(columns=(1, 2)))),
+    IndexRequested(
+        index=IndexDefinition(name="b", id="b-2", kind=BloomFilter(columns=(2,), rate=0.05)),
+        replaces="b-1",
+    ),
+    IndexRequested(index=IndexDefinition(name="c", id="c-1", kind=FileList())),
+    IndexBuilt(
+        index="a-1",
+        interval=Interval(0, 3_600_000_000),
+        through=7,
+        plan_id="index-a",
+        attempt="0123",
+    ),
+    IndexBuilt(index="a-1", interval=Interval(0, 3_600_000_000), through=7),
+    IndexForwarded(index="a-1", through=9),
+    IndexDropped(index="a-1"),
 )
 
 

@@ -7,6 +7,10 @@ import pytest
 from airflow_provider_segtable.core.deletes.deletion import Deletion, PredicateDelete
 from airflow_provider_segtable.core.deletes.predicate import IsNull
 from airflow_provider_segtable.core.errors import ChecksumMismatch, CorruptTable
+from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
+from airflow_provider_segtable.core.indexes.feed import Feed
+from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
 from airflow_provider_segtable.core.locks.lockbox import FencingToken, Generation
 from airflow_provider_segtable.core.log.events import (
     Appended,
@@ -98,6 +102,17 @@ def full() -> State:
         vectors_pruned_through=2,
         overwritten=(Overwritten(3, (JANUARY,)), Overwritten(6, ())),
         consumers={"billing": Consumer(3, 17)},
+        indexes={
+            "a": IndexState(
+                definition=IndexDefinition(name="a", id="a-1", kind=BloomFilter(columns=(1,))),
+                requested_n=3,
+                requested_at=17,
+                lacks=(Lack(JANUARY, 3, 17), Lack(JANUARY, 5, 19)),
+                feeds=((4, Feed(index="a-1", segments=(TWO[0],))),),
+                forwarded=3,
+                available_n=6,
+            )
+        },
     )
 
 

@@ -1,0 +1,118 @@
+"""Kinds of index: one object answers what an index keeps of each file.
+
+1. An index keeps *entries*, facts about data files, so that readers need not open the files. As
+   files never change, an entry is right for as long as its file exists.
+2. Entries are the rows of a primary-key table of their own (``index_table``). A kind says which
+   columns that table has; ``data.indexes`` computes the entries.
+3. Other code asks the kind, and never which kind it is. A kind is one file here, one in
+   ``data.indexes``, and a line in the registry of each.
+4. Indexed columns are named by their ids, so a column may be renamed.
+
+Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.tables.schema import Column
+
+FILE = "file"
+"""The column with the path of the data file that an entry is about."""
+CHECKSUM = "checksum"
+"""The column with the checksum of that file's footer: an entry of another file is not used."""
+START = "start"
+"""The column with the start of the time chunk that the file was written for."""
+ROWS = "rows"
+"""The column with the number of rows that the entry is about."""
+
+
+class IndexKind(Protocol):
+    """What an index keeps.
+
+    Attributes:
+        name: the kind's name in the registries, in JSON and in commands.
+        columns: the ids of the indexed columns; empty if the kind needs none.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """Return the ids of the indexed columns."""
+        ...
+
+    def check(self, table: TableCreated) -> None:
+        """Refuse a table that cannot be indexed so.
+
+        Raises:
+            InvalidInput: with the column, its type and the way out.
+        """
+        ...
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the primary key of the entries."""
+        ...
+
+    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+        """Return the columns of the entries, beside those that every kind has."""
+        ...
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the settings as JSON."""
+        ...
+
+
+def known_columns(ids: Sequence[int], table: TableCreated) -> tuple[Column, ...]:
+    """Return the indexed columns of a table.
+
+    Raises:
+        InvalidInput: none is named, or the table has none of such an id.
+    """
+    known = {column.id: column for column in table.schema.numbered}
+    missing = [number for number in ids if number not in known]
+    if missing or not ids:
+        found = f"column {missing[0]} is gone" if missing else "no column is named"
+        raise InvalidInput(
+            f"the index of {table.name} cannot be built: {found}; its columns are "
+            f"{', '.join(table.schema.names)}"
+        )
+    return tuple(known[number] for number in ids)
+
+
+def column_ids(names: Sequence[str], table: TableCreated) -> tuple[int, ...]:
+    """Return the ids of columns that a user names.
+
+    Raises:
+        InvalidInput: a column is named twice, or the table does not have it.
+    """
+    known = {column.name: column.id for column in table.schema.numbered}
+    for name in names:
+        if name not in known:
+            raise InvalidInput(
+                f"column {name!r} cannot be indexed, because {table.name} does not have it: its "
+                f"columns are {', '.join(known)}"
+            )
+        if names.count(name) > 1:
+            raise InvalidInput(f"column {name!r} is named twice: name it once")
+    return tuple(known[name] for name in names)
+
+
+def check_type(column: Column, kinds: Sequence[str], what: str) -> None:
+    """Refuse a column of another type than these; a type may begin with one of them.
+
+    Raises:
+        InvalidInput: with the types that are possible.
+    """
+    if not any(column.type == kind or column.type.startswith(f"{kind}[") for kind in kinds):
+        raise InvalidInput(
+            f"column {column.name!r} is {column.type}, which {what} does not cover: it covers "
+            f"{', '.join(kinds)}; leave the column out"
+        )
+
+
+def ids_of(body: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the ids of indexed columns as JSON records them."""
+    return tuple(int(number) for number in body["columns"])

@@ -1,0 +1,173 @@
+"""The state of an index: what it lacks, and what its own table has not got yet.
+
+1. An index *lacks* time in which files were published without entries. A new index lacks all time
+   that has files; an event without a feed adds the time chunks of its files; a build of a time
+   takes away what was published there until the version that it read.
+2. An index becomes *available* with the event after which it lacks nothing. It stays available if
+   it lacks something later: readers open the files that have no entries.
+3. So the log answers for each index whether a commit has fed it, and whether it may be used.
+
+Source of the idea: Hudi RFC-45 (index states in the table's configuration), which asks whether any
+index was fed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_segtable.core.indexes.feed import Feed, decode_feeds, encode_feeds
+from airflow_provider_segtable.core.indexes.index_kinds import (
+    IndexDefinition,
+    decode_index,
+    encode_index,
+)
+from airflow_provider_segtable.core.time.interval import Instant, Interval
+
+MOST_LACKS = 512
+"""Number of entries from which on those of neighbouring times are joined."""
+
+
+class IndexStatus(StrEnum):
+    """Whether an index may be used; the values are stable."""
+
+    BUILDING = "building"
+    AVAILABLE = "available"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Lack:
+    """Files of ``interval`` that event ``n``, at ``time``, published have no entries."""
+
+    interval: Interval
+    n: int
+    time: Instant
+
+    def without(self, built: Interval, through: int) -> "tuple[Lack, ...]":
+        """Return what is left after a time was built, as of version ``through``."""
+        mine = self.interval
+        if self.n > through or not mine.overlaps(built):
+            return (self,)
+        sides = ((mine.start, built.start), (built.end, mine.end))
+        return tuple(replace(self, interval=Interval(*side)) for side in sides if side[0] < side[1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexState:
+    """An index as of a version of its table.
+
+    Attributes:
+        definition: what it keeps.
+        requested_n: the event that requested it.
+        requested_at: the time of that event.
+        lacks: what it lacks, in order.
+        feeds: what events brought that its own table may lack: by event, oldest first.
+        forwarded: the event through which its own table has everything.
+        available_n: the event with which it became available; None until then.
+    """
+
+    definition: IndexDefinition
+    requested_n: int
+    requested_at: Instant
+    lacks: tuple[Lack, ...] = ()
+    feeds: tuple[tuple[int, Feed], ...] = ()
+    forwarded: int = 0
+    available_n: int | None = None
+
+    @property
+    def status(self) -> IndexStatus:
+        """Return whether the index may be used."""
+        return IndexStatus.BUILDING if self.available_n is None else IndexStatus.AVAILABLE
+
+    @property
+    def current(self) -> bool:
+        """Return whether the index lacks nothing."""
+        return not self.lacks
+
+    @property
+    def lagging_commits(self) -> int:
+        """Return the number of commits since the request that the index has yet to catch up."""
+        return len({each.n for each in self.lacks if each.n > self.requested_n})
+
+    @property
+    def lacking_since(self) -> Instant | None:
+        """Return the time of the oldest commit that the index lacks; None if it lacks nothing."""
+        return min((each.time for each in self.lacks), default=None)
+
+    def covers(self, n: int) -> bool:
+        """Return whether the index lacks no file that was published by event ``n`` or before."""
+        return all(each.n > n for each in self.lacks)
+
+    def lacking(self, intervals: Iterable[Interval], n: int, time: Instant) -> "IndexState":
+        """Return the state after event ``n`` published files there without a feed."""
+        new = (Lack(interval, n, time) for interval in intervals)
+        return replace(self, lacks=_bounded((*self.lacks, *new)))
+
+    def fed(self, n: int, feed: Feed) -> "IndexState":
+        """Return the state after event ``n`` brought a feed."""
+        return replace(self, feeds=(*self.feeds, (n, feed))) if feed.segments else self
+
+    def built(self, interval: Interval, through: int) -> "IndexState":
+        """Return the state after a time was built, as of version ``through``."""
+        left = (part for each in self.lacks for part in each.without(interval, through))
+        return replace(self, lacks=tuple(sorted(left)))
+
+    def with_forwarded(self, through: int) -> "IndexState":
+        """Return the state once the index's own table has everything through an event."""
+        left = tuple(each for each in self.feeds if each[0] > through)
+        return replace(self, feeds=left, forwarded=through)
+
+    def settled(self, n: int) -> "IndexState":
+        """Return the state after event ``n``: available if it lacks nothing."""
+        done = self.available_n is None and self.current
+        return replace(self, available_n=n) if done else self
+
+
+def _bounded(lacks: tuple[Lack, ...]) -> tuple[Lack, ...]:
+    """Return what is lacking, with neighbours joined if it is much: wider, never narrower."""
+    ordered = sorted(lacks)
+    if len(ordered) <= MOST_LACKS:
+        return tuple(ordered)
+    pairs = (ordered[at : at + 2] for at in range(0, len(ordered), 2))
+    return tuple(_joined(*pair) for pair in pairs)
+
+
+def _joined(first: Lack, *rest: Lack) -> Lack:
+    some = (first, *rest)
+    end = max(each.interval.end for each in some)
+    newest = max(each.n for each in some)
+    return Lack(Interval(first.interval.start, end), newest, min(each.time for each in some))
+
+
+def encode_indexes(indexes: Mapping[str, IndexState]) -> list[dict[str, Any]]:
+    """Return the states of indexes as JSON."""
+    return [
+        {
+            "index": encode_index(each.definition),
+            "requested": [each.requested_n, each.requested_at],
+            "lacks": [[lack.interval.name, lack.n, lack.time] for lack in each.lacks],
+            "feeds": [[n, encode_feeds([feed])] for n, feed in each.feeds],
+            "forwarded": each.forwarded,
+            "available": each.available_n,
+        }
+        for each in indexes.values()
+    ]
+
+
+def decode_indexes(body: Iterable[Mapping[str, Any]]) -> dict[str, IndexState]:
+    """Parse the output of ``encode_indexes``; the states are by the names of the indexes."""
+    found = map(_decoded, body)
+    return {each.definition.name: each for each in found}
+
+
+def _decoded(body: Mapping[str, Any]) -> IndexState:
+    requested_n, requested_at = body["requested"]
+    return IndexState(
+        definition=decode_index(body["index"]),
+        requested_n=requested_n,
+        requested_at=requested_at,
+        lacks=tuple(Lack(Interval.from_name(name), n, at) for name, n, at in body["lacks"]),
+        feeds=tuple((n, feed) for n, some in body["feeds"] for feed in decode_feeds(some)),
+        forwarded=body["forwarded"],
+        available_n=body["available"],
+    )

@@ -1,0 +1,242 @@
+"""Indexes: requested, built piece by piece, dropped.
+
+1. ``IndexRequested`` adds an index to the table. From then on every writer reads it before it
+   commits, because nobody commits without having read the whole log. So it feeds the index in its
+   own event, or the log records what the index lacks (``core.indexes.index_state``).
+2. ``IndexBuilt`` says that the index has entries for everything that was published in a time
+   through a version; the entries themselves are a feed of the event. A build may stop after any of
+   these events, and another one goes on from there.
+3. ``IndexForwarded`` says that the index's own table has the feeds through an event.
+4. ``IndexDropped`` ends an index. Its name is free again, its id never is.
+5. *Admission of a request*: refused if the name is taken, unless by the index that it ``replaces``,
+   or if the table does not have a column any more. *Of everything else*: refused if the index was
+   dropped meanwhile; a build, too, if another attempt superseded it.
+
+Source of the idea: Hudi RFC-45. There the writer's check and the indexer's end race with each other
+unless a lock is held; here both are events of one log.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, assert_never
+
+from airflow_provider_segtable.core.indexes.feed import Feed
+from airflow_provider_segtable.core.indexes.index_kinds import (
+    IndexDefinition,
+    decode_index,
+    encode_index,
+)
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.stamp import Stamp
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import known_name
+from airflow_provider_segtable.core.requests.overwrite import joined
+from airflow_provider_segtable.core.time.interval import Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRequested:
+    """An index is to be built. ``replaces`` is the id of the index of this name that it ends."""
+
+    index: IndexDefinition
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexBuilt:
+    """The index has entries for what was published in ``interval`` by events up to ``through``.
+
+    ``plan_id`` and ``attempt`` name the attempt that built it, None if no plan did.
+    """
+
+    index: str
+    interval: Interval
+    through: int
+    plan_id: str | None = None
+    attempt: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexForwarded:
+    """The index's own table has all feeds of events up to ``through``."""
+
+    index: str
+    through: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDropped:
+    """The index is gone."""
+
+    index: str
+
+
+IndexEvent: TypeAlias = IndexRequested | IndexBuilt | IndexForwarded | IndexDropped
+
+
+def _line_of_request(action: IndexRequested) -> str:
+    again = "" if action.replaces is None else " anew"
+    return f"index {action.index.name} ({action.index.kind.name}) requested{again}"
+
+
+KINDS = (
+    EventKind(
+        type=IndexRequested,
+        name="IndexRequested",
+        encode=lambda action: {
+            "index": encode_index(action.index),
+            **({} if action.replaces is None else {"replaces": action.replaces}),
+        },
+        decode=lambda body: IndexRequested(
+            index=decode_index(body["index"]), replaces=body.get("replaces")
+        ),
+        line=_line_of_request,
+    ),
+    EventKind(
+        type=IndexBuilt,
+        name="IndexBuilt",
+        encode=lambda action: {
+            "index": action.index,
+            "interval": action.interval.name,
+            "through": action.through,
+            **({} if action.plan_id is None else {"plan_id": action.plan_id}),
+            **({} if action.attempt is None else {"attempt": action.attempt}),
+        },
+        decode=lambda body: IndexBuilt(
+            index=_id(body),
+            interval=Interval.from_name(body["interval"]),
+            through=body["through"],
+            plan_id=body.get("plan_id"),
+            attempt=body.get("attempt"),
+        ),
+        line=lambda action: (
+            f"index {action.index}: {action.interval} built through version {action.through}"
+        ),
+    ),
+    EventKind(
+        type=IndexForwarded,
+        name="IndexForwarded",
+        encode=lambda action: {"index": action.index, "through": action.through},
+        decode=lambda body: IndexForwarded(index=_id(body), through=body["through"]),
+        line=lambda action: f"index {action.index}: its table is at version {action.through}",
+    ),
+    EventKind(
+        type=IndexDropped,
+        name="IndexDropped",
+        encode=lambda action: {"index": action.index},
+        decode=lambda body: IndexDropped(index=_id(body)),
+        line=lambda action: f"index {action.index} dropped",
+    ),
+)
+
+
+def _id(body: Mapping[str, Any]) -> str:
+    return known_name(body["index"], "the folder of an index")
+
+
+def apply(state: State, action: IndexEvent, at: Stamp) -> State:
+    """Return the state with the index's progress."""
+    match action:
+        case IndexRequested(index=index):
+            return _with(state, requested(index, state, at))
+        case IndexBuilt(index=name, interval=interval, through=through):
+            return _changed(state, name, lambda found: found.built(interval, through))
+        case IndexForwarded(index=name, through=through):
+            return _changed(state, name, lambda found: found.with_forwarded(through))
+        case IndexDropped(index=gone):
+            left = {n: each for n, each in state.indexes.items() if each.definition.id != gone}
+            return replace(state, indexes=left)
+        case _:
+            assert_never(action)
+
+
+def requested(index: IndexDefinition, state: State, at: Stamp) -> IndexState:
+    """Return the state of a new index: it lacks all time that has files."""
+    chunks = {chunk.interval for chunk in state.timeline.visible_chunks()}
+    begun = IndexState(definition=index, requested_n=at.n, requested_at=at.time, forwarded=at.n)
+    return begun.lacking(joined(tuple(chunks)), at.n, at.time)
+
+
+def noted(state: State, at: Stamp, changed: Iterable[Interval], feeds: Iterable[Feed]) -> State:
+    """Return the state once each index knows what an event has fed it, or what it lacks.
+
+    Args:
+        state: the state after the event.
+        at: the event.
+        changed: the time chunks in which it published files.
+        feeds: its feeds.
+    """
+    if not state.indexes:
+        return state
+    brought, where = {feed.index: feed for feed in feeds}, joined(tuple(set(changed)))
+
+    def after(each: IndexState) -> IndexState:
+        feed = brought.get(each.definition.id)
+        found = each.lacking(where, at.n, at.time) if feed is None else each.fed(at.n, feed)
+        return found.settled(at.n)
+
+    return replace(state, indexes={name: after(each) for name, each in state.indexes.items()})
+
+
+def admit(action: IndexEvent, state: State) -> IndexEvent | Conflict:
+    """Return the action, or the conflict that forbids it.
+
+    Raises:
+        InvalidInput: the table cannot be indexed so.
+    """
+    if isinstance(action, IndexRequested):
+        return _admit_request(action, state)
+    found = index_of(action.index, state)
+    if found is None:
+        return Conflict(reason=f"index {action.index} was dropped")
+    match action:
+        case IndexBuilt():
+            return _superseded(action, state) or action
+        case IndexForwarded(through=through) if not found.forwarded < through <= state.n:
+            reason = f"index {action.index} is at version {found.forwarded}, not before {through}"
+            return Conflict(reason=reason)
+        case IndexForwarded() | IndexDropped():
+            return action
+        case _:
+            assert_never(action)
+
+
+def index_of(index: str, state: State) -> IndexState | None:
+    """Return the state of an index, by its id; None if it was dropped."""
+    found = (each for each in state.indexes.values() if each.definition.id == index)
+    return next(found, None)
+
+
+def _admit_request(action: IndexRequested, state: State) -> IndexRequested | Conflict:
+    index = action.index
+    known = state.indexes.get(index.name)
+    if (known and known.definition.id) != action.replaces:
+        is_there = "is requested already" if known else "was dropped meanwhile"
+        return Conflict(
+            reason=f"index {index.name!r} {is_there}", winner=known.requested_n if known else None
+        )
+    index.kind.check(state.table)
+    return action
+
+
+def _superseded(action: IndexBuilt, state: State) -> Conflict | None:
+    if action.plan_id is None:
+        return None
+    plan = state.plans.get(action.plan_id)
+    if plan is not None and plan.status.pending and plan.attempt == action.attempt:
+        return None
+    return Conflict(
+        reason=f"plan {action.plan_id} was taken over by another attempt, or has ended",
+        winner=plan.last_n if plan else None,
+    )
+
+
+def _with(state: State, index: IndexState) -> State:
+    return replace(state, indexes={**state.indexes, index.definition.name: index})
+
+
+def _changed(state: State, index: str, change: Callable[[IndexState], IndexState]) -> State:
+    found = index_of(index, state)
+    return state if found is None else _with(state, change(found))

@@ -1,0 +1,1 @@
+"""Entries of indexes: computed from data files, and compared with conditions."""

@@ -1,0 +1,1 @@
+"""Indexes: requested, fed by writers, copied into their own tables, looked into by readers."""

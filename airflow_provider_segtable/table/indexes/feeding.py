@@ -1,0 +1,91 @@
+"""Feed the indexes of a table with what an event publishes, before it is committed.
+
+1. A writer reads which indexes there are with the rest of the log, and writes the entries about its
+   new files for each one. An index that was requested meanwhile is seen in the next attempt of its
+   commit, and fed then, because no commit lands that has not read the whole log.
+2. An index never keeps a writer from committing. If its entries cannot be written, or the files
+   are larger than ``MOST_BYTES``, the event has no feed for it: the log records that the index
+   lacks them, and its next run builds them.
+3. Files that were published before, under other ids, have their entries already, or are lacking
+   already. So a restore and a repair feed nothing.
+
+Source of the idea: Hudi RFC-45, "Any inflight writers".
+"""
+
+import logging
+from collections.abc import Sequence
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.indexes.feed import Feed
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.events import (
+    Action,
+    Appended,
+    PlanCompleted,
+    RowsChanged,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.data.indexes.entries import entries
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.feed_writer import discard_feed, write_feed
+
+MOST_BYTES = 64 << 20
+"""Size of the files of one event that their writer reads again to index them."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Feeder:
+    """The feeds of one change, kept from attempt to attempt."""
+
+    def __init__(self, ports: TableContext, action: Action, given: Sequence[Feed] = ()) -> None:
+        """Begin with the feeds that the author of the change has made."""
+        self._ports = ports
+        self._files = _new_files(action)
+        self._done: dict[str, Feed | None] = {feed.index: feed for feed in given}
+
+    def prepare(self, state: State) -> None:
+        """Write the entries for the indexes of a state that have none yet."""
+        for index in self._unfed(state):
+            self._done[index.definition.id] = self._fed(index, state)
+
+    def ready(self, state: State) -> bool:
+        """Return whether all indexes of a state are prepared."""
+        return not self._unfed(state)
+
+    def feeds(self, state: State) -> tuple[Feed, ...]:
+        """Return the feeds of an event after a state."""
+        found = (self._done.get(each.definition.id) for each in state.indexes.values())
+        return tuple(feed for feed in found if feed is not None)
+
+    def discard(self) -> None:
+        """Delete the files of all feeds: the event certainly does not land."""
+        for feed in self._done.values():
+            if feed is not None:
+                discard_feed(self._ports, feed)
+
+    def _unfed(self, state: State) -> list[IndexState]:
+        if not self._files:
+            return []
+        return [each for each in state.indexes.values() if each.definition.id not in self._done]
+
+    def _fed(self, index: IndexState, state: State) -> Feed | None:
+        size = sum(segment.size for segment in self._files)
+        if size > MOST_BYTES:
+            return None
+        try:
+            rows = entries(index.definition, state.table, self._files, self._ports.files)
+            return write_feed(self._ports, index.definition, rows)
+        except (SegtableError, OSError) as error:
+            name = index.definition.name
+            _LOG.warning("%s: index %s was not fed: %s", self._ports.uri, name, error)
+            return None
+
+
+def _new_files(action: Action) -> tuple[Segment, ...]:
+    match action:
+        case Appended(segments=made) | RowsChanged(segments=made) | PlanCompleted(segments=made):
+            return tuple(segment for segment in made if segment.path)
+        case _:
+            return ()

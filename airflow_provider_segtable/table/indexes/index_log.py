@@ -1,0 +1,65 @@
+"""The table of an index as readers of the indexed table see it.
+
+1. Its state is that of its own log, with the feeds applied that the log has not got yet
+   (``core.indexes.feed``). So it has every entry that the indexed table's log names, at once.
+2. A feed is in its own log if an event there has the commit id of the feed (``feed_commit``).
+3. The table is made before the index is requested. Its id is new, so nobody else makes it.
+"""
+
+from airflow_provider_segtable.core.errors import TableExists
+from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_table import folder, index_table
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import Appended, Event
+from airflow_provider_segtable.core.log.families.append_events import admit
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.fold import apply
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.lifetime.creation import begin_log
+
+
+def index_ports(ports: TableContext, index: IndexDefinition) -> TableContext:
+    """Return the ports of the table of an index."""
+    return ports.within(folder(index.id))
+
+
+def create_index_table(ports: TableContext, index: IndexDefinition, table: TableCreated) -> None:
+    """Create the table of a new index; nothing if it is there already.
+
+    Raises:
+        StorageError: it could not be created.
+    """
+    try:
+        begin_log(index_ports(ports, index), index_table(index, table))
+    except TableExists:
+        return
+
+
+def feed_commit(n: int) -> str:
+    """Return the commit id, in the index's log, of the feed of event ``n``."""
+    return f"feed-{n}"
+
+
+def index_entries_state(ports: TableContext, index: IndexState) -> State:
+    """Return the state of the table of an index, with all its feeds.
+
+    Raises:
+        SegtableError: its log cannot be read: the index must not be used.
+    """
+    return with_feeds(index_ports(ports, index.definition).log.load(), index)
+
+
+def with_feeds(state: State, index: IndexState) -> State:
+    """Return the state of an index's table after the feeds that its log has not got yet."""
+    for n, feed in index.feeds:
+        commit = feed_commit(n)
+        if commit in state.commits:
+            continue
+        admitted = admit(Appended(segments=feed.segments), state)
+        if isinstance(admitted, Conflict):  # the granularity of an index's table never changes
+            continue
+        event = Event(n=state.n + 1, time=state.time + 1, commit=commit, author="", action=admitted)
+        state = apply(state, event)
+    return state

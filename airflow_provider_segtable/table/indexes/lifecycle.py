@@ -1,0 +1,116 @@
+"""Create, rebuild and drop indexes of a table.
+
+1. An index begins with its own table, then with the event that requests it. If that is refused, the
+   table is deleted again; if the process dies in between, cleaning removes it as an orphan.
+2. From the event on writers feed the index. What was there before is built by its runs
+   (``services.indexing``).
+3. A rebuild is a new index of the same name, which replaces the old one at once.
+4. A drop is an event; then the files are deleted. If that is interrupted, cleaning goes on.
+"""
+
+from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
+from airflow_provider_segtable.core.indexes.index_kind import IndexKind
+from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_table import folder
+from airflow_provider_segtable.core.log.events import IndexDropped, IndexRequested
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.paths import is_name
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.index_log import create_index_table
+from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
+
+
+def request_index(
+    ports: TableContext,
+    name: str,
+    kind: IndexKind,
+    *,
+    replaces: str | None = None,
+    commit_id: str | None = None,
+) -> Committed:
+    """Add an index to a table, to be fed and built from now on.
+
+    Args:
+        ports: the table's ports.
+        name: the name of the index.
+        kind: what it keeps.
+        replaces: the id of the index of this name that it replaces.
+        commit_id: equal ids request it once; random by default.
+
+    Raises:
+        InvalidInput: the name is no name, or the table cannot be indexed so; nothing is written.
+        CommitConflict: there is an index of this name.
+        CommitUnknown: run again with the same commit id.
+    """
+    if not is_name(name):
+        raise InvalidInput(
+            f"{name!r} cannot name an index: use letters, digits, '.', '_' and '-', at most 100"
+        )
+    state = ports.log.load()
+    commit_id = commit_id or ports.randomness.token()
+    if (landed := state.commits.get(commit_id)) is not None:
+        return Committed(n=landed, state=state)
+    kind.check(state.table)
+    _check_free(name, replaces, state, ports.uri)
+    index = IndexDefinition(name=name, id=f"{name}-{ports.randomness.token()}"[-100:], kind=kind)
+    create_index_table(ports, index, state.table)
+    change = Change(action=IndexRequested(index=index, replaces=replaces), commit_id=commit_id)
+    try:
+        done = commit_or_raise(ports, state, change)
+    except CommitConflict:
+        delete_files(ports, index.id)
+        raise
+    if replaces is not None:
+        delete_files(ports, replaces)
+    return done
+
+
+def rebuild_index(ports: TableContext, name: str) -> Committed:
+    """Begin an index anew, with the same settings; errors as ``request_index``."""
+    old = index_named(ports.log.load(), name, ports.uri).definition
+    return request_index(ports, name, old.kind, replaces=old.id)
+
+
+def drop_index(ports: TableContext, name: str) -> Committed:
+    """End an index, and delete its files.
+
+    Raises:
+        InvalidInput: there is no index of this name.
+        CommitConflict: it was dropped meanwhile.
+    """
+    state = ports.log.load()
+    index = index_named(state, name, ports.uri).definition
+    change = Change(action=IndexDropped(index=index.id), commit_id=ports.randomness.token())
+    done = commit_or_raise(ports, state, change)
+    delete_files(ports, index.id)
+    return done
+
+
+def index_named(state: State, name: str, uri: str) -> IndexState:
+    """Return the index of a name.
+
+    Raises:
+        InvalidInput: there is none; the message names those that are there.
+    """
+    found = state.indexes.get(name)
+    if found is None:
+        known = ", ".join(state.indexes) or "none"
+        raise InvalidInput(f"{uri} has no index {name!r}: its indexes are {known}")
+    return found
+
+
+def delete_files(ports: TableContext, index: str) -> None:
+    """Delete all files of an index, by its id; no event names it any more."""
+    for entry in [*ports.storage.list(folder(index))]:
+        ports.storage.delete(entry.path)
+    ports.storage.prune(folder(index))
+
+
+def _check_free(name: str, replaces: str | None, state: State, uri: str) -> None:
+    found = state.indexes.get(name)
+    if found is not None and found.definition.id != replaces:
+        raise InvalidInput(
+            f"{uri} has an index {name!r} already ({found.definition.kind.name}): choose another "
+            "name, rebuild it, or drop it first"
+        )
