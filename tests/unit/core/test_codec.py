@@ -22,6 +22,7 @@ from airflow_provider_segtable.core.deletes.predicate import (
 from airflow_provider_segtable.core.errors import CorruptTable, UnsupportedFormat
 from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.locks.lockbox import FencingToken
@@ -257,7 +258,13 @@ ACTIONS: tuple[Action, ...] = (
 
 
 def event(n: int) -> Event:
-    return Event(n=n, time=BASE + n + 1, commit=f"c{n}", author="host:1", action=ACTIONS[n])
+    action = ACTIONS[n]
+    appended = next(each for each in KEYED_ACTIONS if isinstance(each, Appended))
+    both = (Feed(index="a-1", segments=appended.segments), Feed(index="b-2"))
+    feeds = both if isinstance(action, IndexBuilt) else ()
+    return Event(
+        n=n, time=BASE + n + 1, commit=f"c{n}", author="host:1", action=action, feeds=feeds
+    )
 
 
 def test_every_kind_of_action_has_its_json() -> None:
