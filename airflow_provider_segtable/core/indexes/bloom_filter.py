@@ -37,6 +37,7 @@ class BloomFilter:
     """
 
     name: ClassVar[str] = "bloom_filter"
+    settings: ClassVar[Mapping[str, Any]] = {"columns": (), "rate": DEFAULT_RATE}
     columns: tuple[int, ...]
     rate: float = DEFAULT_RATE
 

@@ -56,6 +56,7 @@ class ColumnStats:
     """
 
     name: ClassVar[str] = "column_stats"
+    settings: ClassVar[Mapping[str, Any]] = {"columns": ()}
     columns: tuple[int, ...]
 
     @property

@@ -17,6 +17,7 @@ class FileList:
     """One entry a file: its time chunk, size and number of rows."""
 
     name: ClassVar[str] = "files"
+    settings: ClassVar[Mapping[str, Any]] = {}
     columns: tuple[int, ...] = ()
 
     @property

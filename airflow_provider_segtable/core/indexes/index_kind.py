@@ -12,7 +12,7 @@ Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
@@ -33,10 +33,12 @@ class IndexKind(Protocol):
 
     Attributes:
         name: the kind's name in the registries, in JSON and in commands.
+        settings: what a user may choose (``index_choice``), with the defaults.
         columns: the ids of the indexed columns; empty if the kind needs none.
     """
 
     name: ClassVar[str]
+    settings: ClassVar[Mapping[str, Any]]
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -62,6 +64,11 @@ class IndexKind(Protocol):
 
     def encoded(self) -> dict[str, Any]:
         """Return the settings as JSON."""
+        ...
+
+    @classmethod
+    def decoded(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encoded``."""
         ...
 
 

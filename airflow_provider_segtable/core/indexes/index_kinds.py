@@ -1,6 +1,6 @@
 """The registry of kinds of index, and indexes as JSON."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,10 @@ from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.paths import known_name
 
-KINDS: Mapping[str, Callable[[Mapping[str, Any]], IndexKind]] = {
-    FileList.name: FileList.decoded,
-    ColumnStats.name: ColumnStats.decoded,
-    BloomFilter.name: BloomFilter.decoded,
+KINDS: Mapping[str, type[IndexKind]] = {
+    kind.name: kind for kind in (FileList, ColumnStats, BloomFilter)
 }
-"""How to read each kind from an index's definition, by its name."""
+"""The kinds by their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,5 +54,5 @@ def decode_index(body: Mapping[str, Any]) -> IndexDefinition:
     return IndexDefinition(
         name=known_name(body["name"], "an index"),
         id=known_name(body["id"], "the folder of an index"),
-        kind=KINDS[name](body),
+        kind=KINDS[name].decoded(body),
     )

@@ -1,0 +1,112 @@
+"""The indexes of ``Table``: create, rebuild, drop and look into them.
+
+An index keeps facts about data files, so that reads open fewer of them. ``library.Table`` builds
+indexes, too (``run_index``).
+
+Source of the idea: Hudi's metadata table and RFC-45, where an index is built while writers go on.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.index_choice import chosen_kind
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes import lifecycle
+from airflow_provider_segtable.table.indexes.lookup import entries_in
+
+
+class TableIndexes:
+    """Indexes of one table; a part of ``Table``."""
+
+    __slots__ = ()
+    ports: TableContext
+
+    def create_index(
+        self,
+        name: str,
+        kind: str = ColumnStats.name,
+        columns: Sequence[str] | str = (),
+        *,
+        rate: float | None = None,
+        commit_id: str | None = None,
+    ) -> int:
+        """Add an index, to be fed and built from now on; return the version that has it.
+
+        Writers feed it in their own events from then on. What is there already is built by
+        ``library.Table.run_index``, ``segtable index run`` or an index DAG run, while writers and
+        readers go on.
+
+        Args:
+            name: the index's name: letters, digits, '.', '_' and '-'.
+            kind: ``column_stats`` keeps the bounds and nulls of columns in each row group,
+                ``bloom_filter`` which values a file certainly does not have, ``files`` the files
+                with their sizes and numbers of rows.
+            columns: the columns to index; one may be given by its name alone. Not for ``files``.
+            rate: for ``bloom_filter``, the share of absent values that a filter lets pass; 0.01
+                by default.
+            commit_id: equal ids add it once; random by default.
+
+        Raises:
+            InvalidInput: the name is taken or not a name, the kind is unknown, or does not fit the
+                columns or the settings; nothing is written.
+            CommitConflict: another process has just added an index of this name.
+            CommitUnknown: run again with the same commit id.
+        """
+        some = [columns] if isinstance(columns, str) else columns
+        chosen = chosen_kind(kind, self.ports.log.load().table, columns=some, rate=rate)
+        return lifecycle.request_index(self.ports, name, chosen, commit_id=commit_id).n
+
+    def indexes(self) -> Mapping[str, IndexState]:
+        """Return the indexes by their names: what each keeps, and what it lacks."""
+        return MappingProxyType(dict(self.ports.log.load().indexes))
+
+    def index(self, name: str) -> IndexState:
+        """Return one index.
+
+        Raises:
+            InvalidInput: there is none of that name; the message names those that are there.
+        """
+        return lifecycle.index_named(self.ports.log.load(), name, self.ports.uri)
+
+    def rebuild_index(self, name: str) -> int:
+        """Begin an index anew with the same settings; return the version that has the new one.
+
+        The new index replaces the old one at once, so it lacks all files until it is built. Nothing
+        asks for this but a damaged index (``segtable doctor``).
+
+        Raises:
+            InvalidInput: there is no index of this name, or a column of it was dropped.
+            CommitConflict: another process replaced or dropped it meanwhile.
+            CommitUnknown: look at ``indexes``, and run it again.
+        """
+        return lifecycle.rebuild_index(self.ports, name).n
+
+    def drop_index(self, name: str) -> int:
+        """End an index and delete its files; return the version without it.
+
+        Reads that use it go on without it.
+
+        Raises:
+            InvalidInput: there is no index of this name.
+            CommitConflict: another process dropped it meanwhile.
+            CommitUnknown: look at ``indexes``, and run it again.
+        """
+        return lifecycle.drop_index(self.ports, name).n
+
+    def index_entries(self, name: str) -> pa.Table:
+        """Return what an index keeps: a row for each file, or for each row group of a file.
+
+        All kinds have the columns ``file``, ``start`` (of its time chunk), ``checksum`` (of its
+        footer) and ``rows``. ``column_stats`` adds ``row_group`` and, for the column with id 3,
+        ``low_3``, ``high_3``, ``nulls_3``, ``nan_3`` and ``distinct_3``; ``bloom_filter`` adds
+        ``bloom_3``; ``files`` adds ``end`` and ``bytes``. Files that are gone may have entries.
+
+        Raises:
+            InvalidInput: there is no index of this name.
+            SegtableError: the entries cannot be read: rebuild the index.
+        """
+        return entries_in(self.ports, self.index(name))

@@ -1,0 +1,57 @@
+"""Indexes as users of ``Table`` ask for them: kinds by name, columns by name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.table.table import Table
+
+
+def test_columns_are_named_and_kept_by_their_ids(table: Table) -> None:
+    """So a renamed column stays indexed; settings have the defaults of the kind."""
+    ids = {column.name: column.id for column in table.state().table.schema.numbered}
+    version = table.create_index("by_price", columns=["price", "row"])
+    table.create_index("names", "bloom_filter", "name")
+    assert table.index("by_price").requested_n == version
+    assert table.index("by_price").definition.kind == ColumnStats(
+        columns=(ids["price"], ids["row"])
+    )
+    assert table.index("names").definition.kind == BloomFilter(columns=(ids["name"],), rate=0.01)
+    assert [*table.indexes()] == ["by_price", "names"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"kind": "btree"}, "'btree' is unknown: choose one of bloom_filter, column_stats, files"),
+        ({"columns": ["prize"]}, "'prize' cannot be indexed, because t does not have it"),
+        ({"columns": ["row", "row"]}, "'row' is named twice"),
+        ({}, "no column is named"),
+        ({"kind": "files", "columns": ["row"]}, "files has no columns: leave it out"),
+        ({"columns": ["row"], "rate": 0.1}, r"column_stats has no rate: .* \(bloom_filter\)"),
+        ({"kind": "bloom_filter", "columns": ["row"], "rate": 2.0}, "2.0 is not between 0 and 1"),
+        ({"kind": "bloom_filter", "columns": ["price"]}, "'price' is double, which bloom_filter"),
+    ],
+)
+def test_a_wrong_wish_writes_nothing(table: Table, wish: Mapping[str, Any], said: str) -> None:
+    """The message names the value and what would do."""
+    n = table.state().n
+    with pytest.raises(InvalidInput, match=said):
+        table.create_index("i", **wish)
+    assert table.state().n == n
+
+
+def test_the_whole_life_of_an_index(table: Table) -> None:
+    """Created once, fed, begun anew, dropped; asked for by name each time."""
+    first = table.create_index("all", "files", commit_id="once")
+    assert table.create_index("all", "files", commit_id="once") == first
+    assert table.index_entries("all").num_rows == 0
+    assert table.rebuild_index("all") == first + 1
+    assert table.drop_index("all") == first + 2
+    assert not table.indexes()
+    with pytest.raises(InvalidInput, match="has no index 'all': its indexes are none"):
+        table.index("all")
