@@ -79,6 +79,11 @@ class SegtableCleanOperator(AssetEventOperator):
         if run.young:
             young = counted(run.young, "unreferenced file")
             self.log.info("%s kept: too young to delete", young)
+        for name, inner in run.indexes.items():
+            entries = run.entries.get(name, 0)
+            self.log.info("index %s: entries deleted: %d; %s", name, entries, inner)
+        for name, error in run.failed.items():
+            self.log.warning("index %s was not cleaned: %s", name, error)
 
 
 def summary(run: CleaningRun) -> dict[str, int]:

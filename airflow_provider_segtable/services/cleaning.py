@@ -5,11 +5,9 @@
    ``Swept`` clears the marks. After a crash in between, the next run deletes the files again,
    which is harmless. ``Cleaned`` also prunes deletion vectors that no present segment needs.
 2. *Orphans* are files below ``data/`` and ``deletes/`` that no segment, deletion or pending delete
-   names. They are deleted when they are older than ``orphan_hours`` and older than every attempt
-   in flight.
-3. The *log expires* before the newest readable checkpoint that is no newer than the oldest kept
-   version: first the marker is put, then events are deleted from the oldest on, then checkpoints
-   (``table.log.event_log``).
+   names, and those in folders of indexes that the table does not have. They are deleted when they
+   are older than ``orphan_hours`` and older than every attempt in flight.
+3. The *log expires* as far as no kept version needs it (``services.log_expiry``).
 4. In doubt, the cleaner deletes nothing: an unreadable listing, tag or checkpoint is an error
    before the first deletion. So is a clock that differs from the storage's, which is measured
    with a probe object. Ages use the earlier of the two times.
@@ -18,16 +16,25 @@
 6. Deletions rely on files that other processes wrote and that a power failure may revert. So the
    folders of the log, its checkpoints and its markers are settled first (``Storage.settle``).
 7. A dry run returns the same ``CleaningRun``; it performs all steps before the first write.
+8. *Indexes*: ``Swept`` brings tombstones of the entries about files that are gone
+   (``table.indexes.gone_entries``). Then the feeds are copied, and the indexes' own tables are
+   cleaned by the same steps. What fails there is in the run, and concerns no other table.
 
 Source of the idea: Hudi's cleaner and Paimon's snapshot expiry and orphan cleaning.
 """
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from airflow_provider_segtable.core.deletes.deletion import paths
-from airflow_provider_segtable.core.errors import AlreadyExists, ClockSkew, CommitConflict
+from airflow_provider_segtable.core.errors import (
+    ClockSkew,
+    CommitConflict,
+    SegtableError,
+)
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import Cleaned, Event, Swept, TableRepaired
 from airflow_provider_segtable.core.log.families.cleaning_events import (
@@ -45,18 +52,17 @@ from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.deletes.vector_file import FOLDER as DELETES
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.ports.storage import Entry
+from airflow_provider_segtable.services.log_expiry import expirable, expire
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.gone_entries import gone_entries, tombstones
+from airflow_provider_segtable.table.indexes.inner_tables import (
+    files_of_feeds,
+    forward_all,
+    inner_tables,
+)
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
 from airflow_provider_segtable.table.log.committer import commit as try_commit
-from airflow_provider_segtable.table.log.event_log import (
-    CHECKPOINTS,
-    EXPIRED,
-    TAGS,
-    TIMELINE,
-    EventLog,
-    expired_path,
-    number,
-)
+from airflow_provider_segtable.table.log.event_log import TIMELINE, EventLog
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
 from airflow_provider_segtable.table.versions.consumers import unread_since
 
@@ -82,6 +88,9 @@ class CleaningRun:
         young: number of unnamed files that are too young to be orphans.
         log_from: events below this number are deleted; 0 if none are.
         log_files: events, checkpoints and markers deleted.
+        entries: by index, the number of entries deleted, because their files are gone.
+        indexes: by index, the cleaning of its own table.
+        failed: by index, the error that kept its own table from being cleaned.
     """
 
     version: int
@@ -95,6 +104,9 @@ class CleaningRun:
     young: int = 0
     log_from: int = 0
     log_files: tuple[str, ...] = ()
+    entries: Mapping[str, int] = field(default_factory=dict)
+    indexes: Mapping[str, "CleaningRun"] = field(default_factory=dict)
+    failed: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return the counts, on one line."""
@@ -105,22 +117,24 @@ class CleaningRun:
 
     @property
     def bytes_freed(self) -> int:
-        """Return the total known size of the deleted files."""
+        """Return the total known size of the deleted files, with those of the indexes' tables."""
         entries = (*self.orphans, *self.vectors)
         sizes = {s.path: s.size for s in self.segments} | {e.path: e.size for e in entries}
         going = {*self.files, *(entry.path for entry in entries)}
-        return sum(size for path, size in sizes.items() if path in going)
+        inner = sum(each.bytes_freed for each in self.indexes.values())
+        return inner + sum(size for path, size in sizes.items() if path in going)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """The findings of one read of the table.
+    """The findings of one read of the table; ``after`` is the state after the cleaning.
 
     ``given_up`` are the consumers whose positions were read and found too old: versions by name.
     The head may have others, which came while the log was read.
     """
 
     head: State
+    after: State
     found: Cleanable
     run: CleaningRun
     given_up: Mapping[str, int]
@@ -149,10 +163,63 @@ def clean(
         CommitConflict: versions were tagged in each of ``LOOKS`` tries; run it again.
     """
     now = ports.clock.now() if dry_run else _earlier_now(ports)
+    clean_one = _foreseen_run if dry_run else _clean_one
+    run = clean_one(_Cleaning(ports=ports, retention=retention, now=now))
+    if not dry_run:
+        forward_all(ports, ports.log.load())
+    indexes: dict[str, CleaningRun] = {}
+    failed: dict[str, str] = {}
+    for index, own in inner_tables(ports, ports.log.load()):
+        name = index.definition.name
+        try:
+            indexes[name] = clean_one(_of_index(ports, index, own, retention, now))
+        except (SegtableError, OSError) as error:
+            failed[name] = str(error)
+    return replace(run, indexes=indexes, failed=failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cleaning:
+    """The cleaning of one table; ``named`` returns the files that another table's log names."""
+
+    ports: TableContext
+    retention: Retention | None
+    now: Instant
+    named: Callable[[], frozenset[str]] = frozenset
+
+
+def _of_index(
+    ports: TableContext,
+    index: IndexState,
+    own: TableContext,
+    retention: Retention | None,
+    now: Instant,
+) -> _Cleaning:
+    """Return the cleaning of the table of an index: files of feeds to be copied are no orphans."""
+    outer = retention or Retention.read(ports.log.load().table.properties)
+    inner = Retention.read(own.log.load().table.properties)
+    return _Cleaning(
+        ports=own,
+        retention=replace(inner, orphan_hours=outer.orphan_hours),
+        now=now,
+        named=lambda: files_of_feeds(ports.log.load(), index.definition.id),
+    )
+
+
+def _foreseen_run(cleaning: _Cleaning) -> CleaningRun:
+    """Return what a cleaning of one table would delete."""
+    look = _look(cleaning)
+    going = look.after.pending_delete
+    entries = gone_entries(cleaning.ports, look.head, going) if going else ()
+    counts = {index.definition.name: gone.num_rows for index, gone in entries}
+    return replace(look.run, entries=counts)
+
+
+def _clean_one(cleaning: _Cleaning) -> CleaningRun:
+    """Clean one table; return what was deleted."""
+    ports = cleaning.ports
     for _ in range(LOOKS):
-        look = _look(ports, retention, now)
-        if dry_run:
-            return look.run
+        look = _look(cleaning)
         head = _cleaned(ports, look)
         if head is not None:
             break
@@ -160,10 +227,10 @@ def clean(
         raise CommitConflict(
             f"{ports.uri}: cleaning conflicted with new tags at each try: run it again"
         )
-    head = _sweep(ports, head)
-    _delete_orphans(ports, look.run, head)
-    _expire(ports, look.run)
-    return look.run
+    head, entries = _sweep(ports, head)
+    _delete_orphans(cleaning, look.run, head)
+    expire(ports, look.run.log_from, look.run.log_files)
+    return replace(look.run, entries=entries)
 
 
 def _earlier_now(ports: TableContext) -> Instant:
@@ -175,13 +242,16 @@ def _earlier_now(ports: TableContext) -> Instant:
     return min(reading.at, reading.theirs)
 
 
-def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Look:
+def _look(cleaning: _Cleaning) -> _Look:
     """Find the deletable files. List files before the log, to include concurrent commits."""
+    ports, now = cleaning.ports, cleaning.now
     log = ports.log
-    data = [*unnamed_before(ports.storage.list(DATA), log.load())]
+    listed = chain(ports.storage.list(DATA), ports.storage.list(INDEXES))
+    data = [*unnamed_before(listed, log.load())]
     deletes = [*ports.storage.list(DELETES)]
+    data = _not_in(data, cleaning.named())
     newest = log.load()
-    keep = retention or Retention.read(newest.table.properties)
+    keep = cleaning.retention or Retention.read(newest.table.properties)
     retained, head = _walk(log, newest, keep, now)
     older = {n for n in head.tags.values() if n < retained[0].n}
     found = cleanable(
@@ -189,7 +259,7 @@ def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Lo
     )
     after = _foreseen(head, found)
     orphans, young = _orphans([*data, *deletes], after, now - int(keep.orphan_hours * HOUR_US))
-    log_from, log_files = _expirable(log, after)
+    log_from, log_files = expirable(log, after)
     run = CleaningRun(
         version=head.n,
         retained_from=found.retained_from,
@@ -204,7 +274,7 @@ def _look(ports: TableContext, retention: Retention | None, now: Instant) -> _Lo
         log_files=log_files,
     )
     given_up = passed_over(newest, found.retained_from)
-    return _Look(head=head, found=found, run=run, given_up=given_up)
+    return _Look(head=head, after=after, found=found, run=run, given_up=given_up)
 
 
 def _walk(log: EventLog, newest: State, keep: Retention, now: Instant) -> tuple[list[State], State]:
@@ -254,40 +324,6 @@ def _of_deletions(path: str) -> bool:
     return path.startswith(f"{DELETES}/")
 
 
-def _expirable(log: EventLog, after: State) -> tuple[int, tuple[str, ...]]:
-    """Return the number before which the log may expire, and the log files to delete."""
-    fit = [n for n in log.checkpoints() if 0 < n <= after.retained_from]
-    log_from, going = 0, tuple(_unnamed_tags(log, after))
-    for n in fit:
-        behind = tuple(_behind(log, n))
-        if not behind:
-            log_from = n
-            break
-        if log.readable(n):
-            log_from, going = n, (*behind, *going)
-            break
-    return max(log_from, log.first()), going
-
-
-def _behind(log: EventLog, n: int) -> Iterator[str]:
-    """Yield the log files before checkpoint ``n``, in the order of deletion."""
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):
-        for entry in log.storage.list(folder):
-            at = number(entry.path)
-            if at is not None and at >= n:
-                break
-            if at is not None:
-                yield entry.path
-
-
-def _unnamed_tags(log: EventLog, after: State) -> Iterator[str]:
-    """Yield tag checkpoints of versions that are not kept: no later tag can name them."""
-    for entry in log.storage.list(TAGS):
-        digits = entry.path.removesuffix(".parquet").rpartition("-")[2]
-        if digits.isdigit() and not after.keeps(int(digits)) and int(digits) < after.n:
-            yield entry.path
-
-
 def _cleaned(ports: TableContext, look: _Look) -> State | None:
     """Commit ``Cleaned``; None if a conflict requires another look."""
     if not look.worth_an_event:
@@ -309,34 +345,42 @@ def _cleaned(ports: TableContext, look: _Look) -> State | None:
             return commit_or_raise(ports, head, change).state
 
 
-def _sweep(ports: TableContext, head: State) -> State:
-    """Delete all files with a pending delete, then commit ``Swept``."""
-    if not head.pending_delete:
-        return head
+def _sweep(ports: TableContext, head: State) -> tuple[State, dict[str, int]]:
+    """Delete all files with a pending delete, then commit ``Swept`` with the indexes' tombstones.
+
+    Returns:
+        The newest state, and the number of deleted entries by index.
+    """
+    going = head.pending_delete
+    if not going:
+        return head, {}
     ports.storage.settle(TIMELINE)  # another cleaner may have put `Cleaned` without a sync
-    for path in sorted(head.pending_delete):
+    for path in sorted(going):
         ports.files.delete(path)
-    action = Swept(paths=tuple(sorted(head.pending_delete)))
-    outcome = try_commit(ports, head, Change(action=action, commit_id=ports.randomness.token()))
-    return outcome.state if isinstance(outcome, Committed) else head
+    entries = tombstones(ports, head, going)
+    change = Change(
+        action=Swept(paths=tuple(sorted(going))),
+        commit_id=ports.randomness.token(),
+        feeds=tuple(feed for feed, _ in entries.values()),
+    )
+    outcome = try_commit(ports, head, change)
+    if not isinstance(outcome, Committed):
+        return head, {}
+    return outcome.state, {name: count for name, (_, count) in entries.items()}
 
 
-def _delete_orphans(ports: TableContext, run: CleaningRun, head: State) -> None:
+def _delete_orphans(cleaning: _Cleaning, run: CleaningRun, head: State) -> None:
     if not run.orphans:
         return
-    going = unnamed(run.orphans, ports.log.refresh(head))
+    ports = cleaning.ports
+    still = _not_in(run.orphans, cleaning.named())
+    going = unnamed(still, ports.log.refresh(head))
     ports.storage.settle(TIMELINE)
     for entry in going:
         ports.files.delete(entry.path)
+    if any(entry.path.startswith(f"{INDEXES}/") for entry in going):
+        ports.storage.prune(INDEXES)
 
 
-def _expire(ports: TableContext, run: CleaningRun) -> None:
-    if not run.log_files:
-        return
-    if run.log_from:
-        with contextlib.suppress(AlreadyExists):
-            ports.storage.create(expired_path(run.log_from), b"")
-    for folder in (TIMELINE, CHECKPOINTS, EXPIRED):  # before any deletion
-        ports.storage.settle(folder)
-    for path in run.log_files:
-        ports.storage.delete(path)
+def _not_in(entries: Iterable[Entry], paths: frozenset[str]) -> list[Entry]:
+    return [entry for entry in entries if entry.path not in paths]

@@ -7,6 +7,8 @@
 3. Two names of equal hash make a file count as named, which keeps it. A named file never counts as
    unnamed.
 4. A file that only the earlier state named counts as named, too; the next listing finds it.
+5. A file in the folder of an index counts as named if the state has the index: the index's own
+   table says which of its files are needed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,6 +17,7 @@ from itertools import chain, islice
 import numpy as np
 
 from airflow_provider_segtable.core.deletes.deletion import paths
+from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.ports.storage import Entry
 
@@ -25,7 +28,7 @@ def unnamed_before(entries: Iterable[Entry], earlier: State) -> Iterator[Entry]:
     """Yield the entries that an earlier state does not name (rules 2 to 4)."""
     known = np.fromiter(map(hash, _named(earlier)), np.int64)
     known.sort()
-    rest = iter(entries)
+    rest = _outside(entries, earlier)
     while batch := [*islice(rest, BATCH)]:
         hashes = np.fromiter((hash(entry.path) for entry in batch), np.int64, len(batch))
         first, after = (np.searchsorted(known, hashes, side) for side in ("left", "right"))
@@ -34,7 +37,7 @@ def unnamed_before(entries: Iterable[Entry], earlier: State) -> Iterator[Entry]:
 
 def unnamed(entries: Iterable[Entry], newest: State) -> list[Entry]:
     """Return the entries that a state does not name, in their order."""
-    left = {entry.path: entry for entry in entries}
+    left = {entry.path: entry for entry in _outside(entries, newest)}
     for path in _named(newest) if left else ():
         left.pop(path, None)
     return [*left.values()]
@@ -42,3 +45,9 @@ def unnamed(entries: Iterable[Entry], newest: State) -> list[Entry]:
 
 def _named(state: State) -> Iterator[str]:
     return chain(state.timeline.paths(), state.pending_delete, paths(state.vectors))
+
+
+def _outside(entries: Iterable[Entry], state: State) -> Iterator[Entry]:
+    """Yield the entries that lie in no folder of an index of a state."""
+    folders = tuple(f"{folder(each.definition.id)}/" for each in state.indexes.values())
+    return (entry for entry in entries if not entry.path.startswith(folders))

@@ -7,6 +7,7 @@
 """
 
 from airflow_provider_segtable.core.errors import TableExists
+from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import folder, index_table
@@ -37,9 +38,12 @@ def create_index_table(ports: TableContext, index: IndexDefinition, table: Table
         return
 
 
-def feed_commit(n: int) -> str:
-    """Return the commit id, in the index's log, of the feed of event ``n``."""
-    return f"feed-{n}"
+def feed_commit(n: int, feed: Feed) -> str:
+    """Return the commit id, in the index's log, of the feed of event ``n``.
+
+    It names a file, too: after a repair of a log that had lost its end, another event is ``n``.
+    """
+    return f"feed-{n}-{feed.segments[0].path}"
 
 
 def index_entries_state(ports: TableContext, index: IndexState) -> State:
@@ -54,7 +58,7 @@ def index_entries_state(ports: TableContext, index: IndexState) -> State:
 def with_feeds(state: State, index: IndexState) -> State:
     """Return the state of an index's table after the feeds that its log has not got yet."""
     for n, feed in index.feeds:
-        commit = feed_commit(n)
+        commit = feed_commit(n, feed)
         if commit in state.commits:
             continue
         admitted = admit(Appended(segments=feed.segments), state)

@@ -101,10 +101,12 @@ def index_named(state: State, name: str, uri: str) -> IndexState:
 
 
 def delete_files(ports: TableContext, index: str) -> None:
-    """Delete all files of an index, by its id; no event names it any more."""
+    """Delete all files of an index, by its id, and its locks; no event names it any more."""
     for entry in [*ports.storage.list(folder(index))]:
         ports.storage.delete(entry.path)
     ports.storage.prune(folder(index))
+    if ports.optional_coordinator is not None:
+        ports.optional_coordinator.forget(index)
 
 
 def _check_free(name: str, replaces: str | None, state: State, uri: str) -> None:

@@ -8,9 +8,10 @@
 3. The marker above the event keeps the event as its content (``table.log.event_log``, rule 8), and
    is durable before the first deletion. So the rest of the log may go in any order: an incomplete
    log always leads to the marker, and never looks like a smaller table.
-4. Deleted are: data files, deletion vectors, hints, the coordinator's records, last the events and
-   older markers. While an event is left, no table can be created there. Only files whose names
-   segtable gives are deleted (``table.lifetime.own_files``); the others are kept and named.
+4. Deleted are: data files, deletion vectors, hints, the tables of indexes, the coordinator's
+   records of all of these, last the events and older markers. While an event is left, no table can
+   be created there. Only files whose names segtable gives are deleted
+   (``table.lifetime.own_files``); the others are kept and named.
 5. The files are listed before the log is asked whether a new table begins at the marker, or has
    begun there and put a later marker. So a dropper that was paused deletes no file of a later
    table, and no later marker: numbers would be used twice.
@@ -39,7 +40,12 @@ from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import DATA, DELETES
 from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.lifetime.own_files import LOG, is_own, list_files
+from airflow_provider_segtable.table.lifetime.own_files import (
+    LOG,
+    indexes_of,
+    is_own,
+    list_files,
+)
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import (
     EXPIRED,
@@ -195,7 +201,8 @@ def _delete(ports: TableContext, end: Event, own: Sequence[str]) -> None:
     for path in own:
         if not path.startswith((EXPIRED, TIMELINE)):
             ports.storage.delete(path)
-    ports.coordinator.forget(dropped(end).table_id)
+    for table in (dropped(end).table_id, *sorted(indexes_of(own))):
+        ports.coordinator.forget(table)
     for path in (*events, *markers):
         ports.storage.delete(path)
     for folder in (DATA, DELETES, LOG):

@@ -1,12 +1,14 @@
 """The files below a table's root that segtable itself wrote, told by their names.
 
 A drop deletes these and no others. The names are those of ``docs/FORMAT.md``: every writer makes
-its files by them, so neither the log nor a footer has to be readable.
+its files by them, so neither the log nor a footer has to be readable. The table of an index has
+files of the same names below its own folder.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.paths import DATA, DELETES
 from airflow_provider_segtable.ports.storage import Entry, Storage
 
@@ -14,8 +16,10 @@ LOG = "_segtable"
 
 _NUMBER = r"[0-9]{20}"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_OF_INDEX = rf"{INDEXES}/({_NAME})/"
 _OWN = re.compile(
-    "|".join(
+    rf"(?:{_OF_INDEX})?(?:"
+    + "|".join(
         (
             rf"{DATA}/[^/]+/[0-9]{{5,}}-[A-Za-z0-9-]+\.parquet",
             rf"{DATA}/[^/]+/[0-9]+_[0-9]+\.log\.[0-9]+_[a-z0-9]+\.parquet",  # log files
@@ -31,12 +35,19 @@ _OWN = re.compile(
             rf"{LOG}/lost/.+",
         )
     )
+    + ")"
 )
 
 
 def is_own(path: str) -> bool:
     """Return whether the name of a file is one that segtable gives."""
     return bool(_OWN.fullmatch(path))
+
+
+def indexes_of(paths: Iterable[str]) -> frozenset[str]:
+    """Return the ids of the indexes to whose tables segtable's own files belong."""
+    found = (_OWN.fullmatch(path) for path in paths)
+    return frozenset(match[1] for match in found if match and match[1])
 
 
 def list_files(storage: Storage) -> Iterator[Entry]:

@@ -1,6 +1,7 @@
 """``segtable clean`` and ``segtable tag``: remove old files, and keep versions by name."""
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -47,7 +48,7 @@ def clean(
     retention.versions, retention.orphan_hours), which is 24 hours and 10
     versions, and 72 hours for files that the log does not name. A tagged
     version is kept whatever its age, and what a consumer has yet to read for
-    retention.consumer_hours (168). Needs no ZooKeeper, and may run beside
+    retention.consumer_hours (168). Indexes are cleaned, too. Needs no ZooKeeper, and may run beside
     anything. With --orphan-hours 0 an append that is just being written loses
     its files.
     """
@@ -93,6 +94,12 @@ def cleaning_facts(uri: str, run: Any, *, dry_run: bool) -> Facts:
         "young": run.young,
         "log_from": run.log_from,
         "log_files": list(run.log_files),
+        "entries": dict(run.entries),
+        "indexes": {
+            name: cleaning_facts(f"index {name}", each, dry_run=dry_run)
+            for name, each in run.indexes.items()
+        },
+        "failed": dict(run.failed),
     }
 
 
@@ -113,7 +120,18 @@ def _draw(facts: Facts) -> RenderableType:
         lines.append(f"{facts['vectors_kept']:,} deletion vectors kept: segments still need them")
     if facts["young"]:
         lines.append(f"{facts['young']:,} unreferenced files kept: too young to delete")
+    lines += _of_indexes(facts)
     return Group(taken, *(Text(line) for line in lines))
+
+
+def _of_indexes(facts: Facts) -> Iterator[str]:
+    for name, inner in facts["indexes"].items():
+        going = sum(len(inner[key]) for key in ("files", "orphans", "log_files"))
+        size = describe_size(inner["bytes"])
+        entries = facts["entries"].get(name, 0)
+        yield f"index {name}: {entries:,} entries deleted, and {going:,} files ({size})"
+    for name, error in facts["failed"].items():
+        yield f"index {name} was not cleaned: {error}"
 
 
 def tag(

@@ -1,0 +1,180 @@
+"""Cleaning of a table with indexes: entries, the indexes' own tables, and folders left over."""
+
+import pytest
+
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
+from airflow_provider_segtable.core.errors import StorageError
+from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_kind import FILE
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
+from airflow_provider_segtable.core.log.events import IndexDropped, Swept
+from airflow_provider_segtable.planning.properties.retention import Retention
+from airflow_provider_segtable.services.cleaning import clean
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
+from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.lifetime.dropping import drop
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.table import Table, create_table
+from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
+from airflow_provider_segtable.testing.rooted import RootedFiles
+from tests.unit.services.conftest import rows
+from tests.unit.services.test_cleaning import DEFINITION, compact_all, pass_hours
+
+NOW = Retention(hours=0, versions=1)
+
+
+@pytest.fixture
+def service() -> MemoryService:
+    return MemoryService()
+
+
+@pytest.fixture
+def ports(service: MemoryService) -> TableContext:
+    """Two hours with four small segments each, fed into an index."""
+    clock = FakeClock()
+    storage = MemoryStorage(clock=clock)
+    made = TableContext(
+        uri="memory://t",
+        storage=storage,
+        files=RootedFiles(storage),
+        clock=clock,
+        randomness=FakeRandomness(),
+        author="first",
+        optional_coordinator=MemoryCoordinator(clock, service),
+    )
+    create_table(made, DEFINITION)
+    request_index(made, "files", FileList())
+    for turn in range(4):
+        Table(made).append(rows(turn))
+    return made
+
+
+def index(ports: TableContext) -> IndexState:
+    return ports.log.load().indexes["files"]
+
+
+def listed(ports: TableContext) -> list[str]:
+    return sorted(entries_in(ports, index(ports)).column(FILE).to_pylist())
+
+
+def below_indexes(ports: TableContext) -> set[str]:
+    return {entry.path.split("/")[2] for entry in ports.storage.list(INDEXES)}
+
+
+def test_entries_go_with_the_files_that_they_are_about(ports: TableContext) -> None:
+    """Their tombstones are a feed of the event that says that the files are deleted."""
+    compact_all(ports)
+    present = [s.path for s in ports.log.load().timeline.visible_segments()]
+    assert set(present) < set(listed(ports))
+    foreseen = clean(ports, retention=NOW, dry_run=True)
+    run = clean(ports, retention=NOW)
+    assert foreseen.entries == run.entries == {"files": 8}
+    assert listed(ports) == sorted(present)
+    swept = [e for e in ports.log.events(0) if isinstance(e.action, Swept)]
+    assert [feed.index for event in swept for feed in event.feeds] == [index(ports).definition.id]
+
+
+def test_the_table_of_an_index_is_cleaned_after_its_feeds_are_copied(ports: TableContext) -> None:
+    """A file of a feed is no orphan, however old: the indexed table's log names it."""
+    before = listed(ports)
+    pass_hours(ports, 1000)
+    foreseen = clean(ports, dry_run=True)
+    assert len(index(ports).feeds) == 4
+    assert not foreseen.indexes["files"].orphans
+    own = index_ports(ports, index(ports).definition)
+    stray = "data/x/00000-stray.parquet"
+    own.storage.create(stray, b"x")
+    pass_hours(ports, 100)
+    assert not clean(own).orphans
+    run = clean(ports)
+    assert [entry.path for entry in run.indexes["files"].orphans] == [stray]
+    assert not index(ports).feeds
+    assert listed(ports) == before
+
+
+def test_a_feed_that_cannot_be_copied_keeps_its_file(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The indexed table is cleaned all the same, and the next cleaning goes on."""
+    before = listed(ports)
+    pass_hours(ports, 1000)
+    own = index_ports(ports, index(ports).definition)
+    with monkeypatch.context() as patch:
+
+        def full(*_: object, **__: object) -> None:
+            raise StorageError("the disk is full")
+
+        patch.setattr(own.storage, "create", full)
+        run = clean(ports)
+    assert len(index(ports).feeds) == 4
+    assert not run.indexes["files"].orphans
+    assert listed(ports) == before
+
+
+def test_an_index_that_cannot_be_read_keeps_no_cleaning(ports: TableContext) -> None:
+    """Its error is in the run; the files of the table are deleted."""
+    compact_all(ports)
+    for entry in [*ports.storage.list(folder(index(ports).definition.id))]:
+        ports.storage.delete(entry.path)
+    run = clean(ports, retention=NOW)
+    assert len(run.files) == 8
+    assert "files" in run.failed
+
+
+def test_a_drop_that_was_interrupted_is_finished(ports: TableContext) -> None:
+    """The folder of an index that the table does not have goes when it is old."""
+    change = Change(action=IndexDropped(index=index(ports).definition.id), commit_id="drop")
+    gone = index(ports).definition.id
+    commit_or_raise(ports, ports.log.load(), change)
+    request_index(ports, "files", FileList())
+    clean(ports)
+    assert below_indexes(ports) == {gone, index(ports).definition.id}
+    pass_hours(ports, 100)
+    assert any(gone in entry.path for entry in clean(ports, dry_run=True).orphans)
+    clean(ports)
+    assert below_indexes(ports) == {index(ports).definition.id}
+
+
+def test_a_request_in_progress_keeps_its_folder(ports: TableContext) -> None:
+    """It makes the folder before its event."""
+    own = ports.within(folder("new-abc"))
+    own.storage.create("_segtable/timeline/00000000000000000000.json", b"{}")
+    clean(ports)
+    assert "new-abc" in below_indexes(ports)
+    pass_hours(ports, 100)
+    clean(ports)
+    assert "new-abc" not in below_indexes(ports)
+
+
+def test_a_dropped_table_leaves_nothing_of_its_indexes(
+    ports: TableContext, service: MemoryService
+) -> None:
+    """Neither files nor records of their tables in the coordinator."""
+    for turn in range(4, 8):
+        Table(ports).append(rows(turn))
+    clean(ports)
+    pass_hours(ports, 2)
+    own = index_ports(ports, index(ports).definition)
+    compact_all(own)
+    assert index(ports).definition.id in service.tables
+    own_id = index(ports).definition.id
+    drop(ports)
+    assert not [*ports.storage.list(INDEXES)]
+    assert own_id not in service.tables
+
+
+def test_a_dropped_index_leaves_no_locks(ports: TableContext, service: MemoryService) -> None:
+    """The records of its table in the coordinator go with its files."""
+    clean(ports)
+    pass_hours(ports, 2)
+    own = index(ports).definition
+    compact_all(index_ports(ports, own))
+    drop_index(ports, "files")
+    assert own.id not in service.tables
