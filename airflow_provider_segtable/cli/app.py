@@ -9,6 +9,7 @@ from airflow_provider_segtable.cli.commands.coordination.zookeeper_commands impo
 from airflow_provider_segtable.cli.commands.health.doctor_command import doctor
 from airflow_provider_segtable.cli.commands.health.repair_command import repair
 from airflow_provider_segtable.cli.commands.health.verify_command import verify
+from airflow_provider_segtable.cli.commands.indexes.index_commands import indexes
 from airflow_provider_segtable.cli.commands.rows.change_command import delete, merge, update
 from airflow_provider_segtable.cli.commands.rows.ingest_command import ingest
 from airflow_provider_segtable.cli.commands.spark_app_command import spark_app
@@ -87,6 +88,7 @@ app.command()(compact)
 app.command()(clean)
 app.command()(tag)
 app.add_typer(consumers, name="consumers")
+app.add_typer(indexes, name="index")
 app.command()(locks)
 app.command()(verify)
 app.command()(doctor)

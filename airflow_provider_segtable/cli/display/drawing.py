@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from airflow_provider_segtable.cli.display.index_facts import index_line
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
 from airflow_provider_segtable.core.time.interval import iso
@@ -109,6 +110,8 @@ def describe(facts: Facts) -> RenderableType:
     holds.add_row("small", _small(small, visible, health))
     if facts["file_groups"]:
         holds.add_row("log files", _log_files(facts["file_groups"]))
+    for index in facts["indexes"]:
+        holds.add_row("index", escape(f"{index['name']}: {index_line(index)}"))
     pending = facts["pending_plans"]
     holds.add_row("plans", f"{len(pending)} pending" if pending else "none pending")
     parts: list[RenderableType] = [definition(facts), settings(facts), holds]
@@ -233,11 +236,15 @@ def timeline(facts: Facts) -> RenderableType:
             Text(short_time(event["time"]), no_wrap=True),
             Text(event["author"]),
             event["kind"],
-            Text(event["summary"]),
+            Text(event["summary"] + _fed(event["feeds"])),
         )
     if not facts["earlier"]:
         return table
     return captioned(table, f"{facts['earlier']:,} earlier events: --limit 0 shows all")
+
+
+def _fed(feeds: Sequence[str]) -> str:
+    return f"; feeds {', '.join(feeds)}" if feeds else ""
 
 
 def plan(facts: Facts) -> RenderableType:

@@ -7,6 +7,7 @@ ones are added, none is renamed. ``drawing`` draws the same facts.
 from collections import Counter
 from dataclasses import asdict
 
+from airflow_provider_segtable.cli.display.index_facts import index_facts
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.log.events import Event, line
 from airflow_provider_segtable.core.log.state import State
@@ -85,6 +86,7 @@ def describe_facts(uri: str, state: State) -> Facts:
         },
         "file_groups": file_group_facts(state) if state.table.kind.buckets else None,
         "pending_plans": [plan_facts(known) for known in state.pending_plans()],
+        "indexes": [index_facts(each, state, state.time) for each in state.indexes.values()],
     }
 
 
@@ -219,6 +221,7 @@ def event_facts(event: Event) -> Facts:
         "commit": event.commit,
         "kind": event.kind,
         "summary": line(event.action),
+        "feeds": [feed.index for feed in event.feeds if feed.segments],
     }
 
 

@@ -144,7 +144,7 @@ def test_the_timeline_tells_everything_in_order(facts: Facts, table: str) -> Non
     events = facts("table", "timeline", table)["events"]
     assert [e["n"] for e in events] == [0, 1, 2, 3, 4]
     assert [e["kind"] for e in events] == ["TableCreated"] + ["Appended"] * 4
-    assert set(events[0]) == {"n", "time", "author", "commit", "kind", "summary"}
+    assert set(events[0]) == {"n", "time", "author", "commit", "kind", "summary", "feeds"}
     newest = facts("table", "timeline", table, "--limit", "2")
     assert (newest["earlier"], [e["n"] for e in newest["events"]]) == (3, [3, 4])
 

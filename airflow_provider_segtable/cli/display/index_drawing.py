@@ -1,0 +1,52 @@
+"""Draw the facts of indexes (``index_facts``)."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from airflow_provider_segtable.cli.display.drawing import captioned, grid, short_time
+from airflow_provider_segtable.cli.display.index_facts import keeps
+from airflow_provider_segtable.cli.display.output import Facts
+from airflow_provider_segtable.core.counted import counted, describe_size
+
+
+def drawn_indexes(facts: Facts) -> RenderableType:
+    """Draw the indexes of a table."""
+    some: Sequence[Facts] = facts["indexes"]
+    if not some:
+        return Text("There are no indexes.")
+    numbers = ("files", "size")
+    title = f"Indexes at version {facts['version']}"
+    table = grid(title, "index", "keeps", "status", *numbers, "behind", right=numbers)
+    for each in some:
+        style = "green" if each["current"] else "yellow"
+        table.add_row(
+            Text(each["name"]),
+            Text(keeps(each)),
+            Text(each["status"], style=style, no_wrap=True),
+            _covered(each),
+            "" if each["own_bytes"] is None else describe_size(each["own_bytes"]),
+            Text(_behind(each)),
+        )
+    problems = [f"{each['name']}: {each['problem']}" for each in some if each["problem"]]
+    return captioned(table, "\n".join([*problems, *_next(facts["table"], some)]))
+
+
+def _covered(facts: Facts) -> str:
+    if facts["files"] is None:
+        return "unreadable"
+    return f"{facts['indexed']:,} of {facts['files']:,}"
+
+
+def _behind(facts: Facts) -> str:
+    if facts["current"]:
+        return ""
+    since = short_time(facts["lacking_since"])
+    behind = counted(facts["lag_commits"], "commit")
+    return f"{behind}, since {since}" if facts["lag_commits"] else f"since {since}"
+
+
+def _next(uri: str, some: Iterable[Facts]) -> list[str]:
+    left = [each["name"] for each in some if not each["current"]]
+    return [f"Next: segtable index run {uri} {' '.join(left)}"] if left else []

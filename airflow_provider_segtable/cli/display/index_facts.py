@@ -1,0 +1,51 @@
+"""Turn indexes into facts and words: what each keeps, how far it is, what its own table takes."""
+
+from airflow_provider_segtable.cli.display.output import Facts
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.indexes.index_kind import IndexKind
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.time.interval import Instant, iso
+
+
+def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
+    """Return what the log knows of an index: what it keeps, and how far it is."""
+    definition, kind = index.definition, index.definition.kind
+    since = index.lacking_since
+    return {
+        "name": definition.name,
+        "id": definition.id,
+        "kind": kind.name,
+        "columns": column_names(kind, state.table),
+        "settings": {key: value for key, value in kind.encoded().items() if key != "columns"},
+        "status": index.status.value,
+        "current": index.current,
+        "requested": index.requested_n,
+        "requested_at": iso(index.requested_at),
+        "available": index.available_n,
+        "lag_commits": index.lagging_commits,
+        "lag_s": 0.0 if since is None else (max(now, state.time) - since) / 1_000_000,
+        "lacking_since": None if since is None else iso(since),
+        "lacking": [str(each) for each in dict.fromkeys(lack.interval for lack in index.lacks)],
+        "waiting_feeds": len(index.feeds),
+    }
+
+
+def column_names(kind: IndexKind, table: TableCreated) -> list[str]:
+    """Return the present names of the indexed columns."""
+    known = {column.id: column.name for column in table.schema.numbered}
+    return [known.get(number, f"dropped column {number}") for number in kind.columns]
+
+
+def index_line(facts: Facts) -> str:
+    """Return an index in a line: what it keeps, and how far it is."""
+    behind = f", {counted(facts['lag_commits'], 'commit')} behind" if facts["lag_commits"] else ""
+    return f"{keeps(facts)}; {facts['status']}{behind}"
+
+
+def keeps(facts: Facts) -> str:
+    """Return the kind of an index with its columns and settings."""
+    settings = (f"{key} {value:g}" for key, value in facts["settings"].items())
+    on = f" on {', '.join(facts['columns'])}" if facts["columns"] else ""
+    return ", ".join([f"{facts['kind']}{on}", *settings])

@@ -1,0 +1,39 @@
+"""The options that choose what an index keeps."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from airflow_provider_segtable.core.indexes.bloom_filter import DEFAULT_RATE
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.index_kinds import KINDS
+
+IndexName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The index's name.", show_default=False)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOptions:
+    """The kind of an index, and its settings."""
+
+    kind: Annotated[
+        str, typer.Option(help=f"What it keeps: {', '.join(sorted(KINDS))}.", metavar="KIND")
+    ] = ColumnStats.name
+    columns: Annotated[
+        str | None,
+        typer.Option(help="The columns to index; none for files.", metavar="A,B,..."),
+    ] = None
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            help="For bloom_filter: the share of absent values that a filter lets pass; "
+            f"{DEFAULT_RATE:g} by default."
+        ),
+    ] = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(name.strip() for name in (self.columns or "").split(",") if name.strip())

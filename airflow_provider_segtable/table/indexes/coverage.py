@@ -1,0 +1,52 @@
+"""Coverage: how many of the files that readers see an index knows, and what it takes to keep it.
+
+A file counts if there is an entry of its path with the checksum of its footer, as for readers.
+"""
+
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.index_log import index_entries_state
+from airflow_provider_segtable.table.indexes.lookup import entries_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What an index knows.
+
+    Attributes:
+        files: the files that readers of the table see.
+        indexed: those of them that have entries.
+        entries: all entries, also those about files that are gone.
+        own_files: the files of the index's own table.
+        own_bytes: their size.
+    """
+
+    files: int
+    indexed: int
+    entries: int
+    own_files: int
+    own_bytes: int
+
+
+def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
+    """Return how much of a version of its table an index knows; reads two columns of its entries.
+
+    Raises:
+        SegtableError: the entries cannot be read.
+    """
+    found = entries_in(ports, index, columns=[FILE, CHECKSUM])
+    known = dict(zip(found[FILE].to_pylist(), found[CHECKSUM].to_pylist(), strict=True))
+    visible = {s.path: footer_checksum(s) for s in state.timeline.each_visible() if s.path}
+    own = index_entries_state(ports, index).timeline.visible_summaries().values()
+    return Coverage(
+        files=len(visible),
+        indexed=sum(known.get(path) == checksum for path, checksum in visible.items()),
+        entries=found.num_rows,
+        own_files=sum(summary.files for summary in own),
+        own_bytes=sum(summary.size for summary in own),
+    )

@@ -1,0 +1,68 @@
+"""``segtable index``: indexes as people make, inspect and drop them."""
+
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_segtable.cli.input.durations import seconds_of
+from airflow_provider_segtable.core.errors import InvalidInput
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.test_commands import Facts
+
+
+def test_the_status_of_an_index(run: Run, facts: Facts, table: str) -> None:
+    """It says what is kept, how many of the visible files are known, and what to do next."""
+    facts("ingest", table, "trips.parquet")
+    (made,) = facts("index", "create", table, "all", "--kind", "files")["indexes"]
+    assert (made["status"], made["indexed"], made["files"]) == ("building", 0, 2)
+    assert made["lacking"] == ["2013-01-01T00:00:00Z/2013-01-03T00:00:00Z"]
+    facts("ingest", table, "trips.parquet")
+    (found,) = facts("index", "status", table, "all")["indexes"]
+    assert (found["indexed"], found["files"], found["lag_commits"]) == (2, 4, 0)
+    assert found["own_bytes"] > 0
+    shown = run("index", "status", table).stdout
+    assert "2 of 4" in shown
+    assert "segtable index run trips all" in shown
+    assert "all: files; building" in run("table", "describe", table).stdout
+    (*_, last) = facts("table", "timeline", table)["events"]
+    assert last["feeds"] == [made["id"]]
+
+
+def test_an_index_that_cannot_be_read_is_shown(facts: Facts, table: str, tmp_path: Path) -> None:
+    """The problem takes the place of the numbers; the other indexes are shown as ever."""
+    for name in ("lost", "well"):
+        facts("index", "create", table, name, "--kind", "files")
+    (lost,) = facts("index", "status", table, "lost")["indexes"]
+    for file in (tmp_path / table / "_segtable" / "indexes" / lost["id"]).rglob("*.json"):
+        file.unlink()
+    lost, well = facts("index", "status", table)["indexes"]
+    assert (lost["files"], well["files"], well["problem"]) == (None, 0, None)
+    assert lost["problem"]
+
+
+def test_columns_have_their_present_names(facts: Facts, run: Run, table: str) -> None:
+    """An index keeps to its columns through a rename, and begins anew with the same settings."""
+    given = ("--kind", "bloom_filter", "--columns", "who, at", "--rate", "0.05")
+    facts("index", "create", table, "people", *given)
+    facts("table", "alter", table, "--rename", "who=name")
+    (found,) = facts("index", "rebuild", table, "people")["indexes"]
+    assert (found["columns"], found["settings"]) == (["name", "at"], {"rate": 0.05})
+    assert (
+        "bloom_filter on name, at, rate 0.05; available" in run("table", "describe", table).stdout
+    )
+    assert facts("index", "drop", table, "people")["indexes"] == []
+    assert run("index", "drop", table, "people").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("1.5s", 1.5), ("15m", 900), ("2h", 7200)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    """A number has seconds, or its unit."""
+    assert seconds_of(text, "--timeout") == seconds
+
+
+def test_a_wrong_duration_is_named() -> None:
+    """With its option, and with what would do."""
+    with pytest.raises(InvalidInput, match=r"--timeout 'soon' is not a duration: write e.g. 90s"):
+        seconds_of("soon", "--timeout")
