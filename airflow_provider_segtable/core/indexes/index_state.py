@@ -37,11 +37,20 @@ class IndexStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lack:
-    """Files of ``interval`` that event ``n``, at ``time``, published have no entries."""
+    """Files of ``interval`` that event ``n``, at ``time``, published have no entries.
+
+    Joined ones are of several events: ``n`` is the newest, ``oldest`` and ``time`` the oldest.
+    """
 
     interval: Interval
     n: int
     time: Instant
+    oldest: int | None = None
+
+    @property
+    def since(self) -> int:
+        """Return the oldest event whose files it lacks."""
+        return self.n if self.oldest is None else self.oldest
 
     def without(self, built: Interval, through: int) -> "tuple[Lack, ...]":
         """Return what is left after a time was built, as of version ``through``."""
@@ -96,7 +105,7 @@ class IndexState:
 
     def covers(self, n: int) -> bool:
         """Return whether the index lacks no file that was published by event ``n`` or before."""
-        return all(each.n > n for each in self.lacks)
+        return all(each.since > n for each in self.lacks)
 
     def lacking(self, intervals: Iterable[Interval], n: int, time: Instant) -> "IndexState":
         """Return the state after event ``n`` published files there without a feed."""
@@ -135,8 +144,11 @@ def _bounded(lacks: tuple[Lack, ...]) -> tuple[Lack, ...]:
 def _joined(first: Lack, *rest: Lack) -> Lack:
     some = (first, *rest)
     end = max(each.interval.end for each in some)
-    newest = max(each.n for each in some)
-    return Lack(Interval(first.interval.start, end), newest, min(each.time for each in some))
+    newest, oldest = max(each.n for each in some), min(each.since for each in some)
+    time = min(each.time for each in some)
+    return Lack(
+        Interval(first.interval.start, end), newest, time, None if newest == oldest else oldest
+    )
 
 
 def encode_indexes(indexes: Mapping[str, IndexState]) -> list[dict[str, Any]]:
@@ -145,13 +157,18 @@ def encode_indexes(indexes: Mapping[str, IndexState]) -> list[dict[str, Any]]:
         {
             "index": encode_index(each.definition),
             "requested": [each.requested_n, each.requested_at],
-            "lacks": [[lack.interval.name, lack.n, lack.time] for lack in each.lacks],
+            "lacks": [_encoded_lack(lack) for lack in each.lacks],
             "feeds": [[n, encode_feeds([feed])] for n, feed in each.feeds],
             "forwarded": each.forwarded,
             "available": each.available_n,
         }
         for each in indexes.values()
     ]
+
+
+def _encoded_lack(lack: Lack) -> list[Any]:
+    several = [] if lack.oldest is None else [lack.oldest]
+    return [lack.interval.name, lack.n, lack.time, *several]
 
 
 def decode_indexes(body: Iterable[Mapping[str, Any]]) -> dict[str, IndexState]:
@@ -166,7 +183,7 @@ def _decoded(body: Mapping[str, Any]) -> IndexState:
         definition=decode_index(body["index"]),
         requested_n=requested_n,
         requested_at=requested_at,
-        lacks=tuple(Lack(Interval.from_name(name), n, at) for name, n, at in body["lacks"]),
+        lacks=tuple(Lack(Interval.from_name(name), *rest) for name, *rest in body["lacks"]),
         feeds=tuple((n, feed) for n, some in body["feeds"] for feed in decode_feeds(some)),
         forwarded=body["forwarded"],
         available_n=body["available"],
