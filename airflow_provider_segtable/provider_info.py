@@ -34,8 +34,15 @@ def get_provider_info() -> dict[str, Any]:
             "operators.base.rendered",
             "operators.base.spark_operator",
         ),
-        "sensors": _modules("sensors.small_segments"),
-        "triggers": _modules("triggers.detached", "triggers.table", "triggers.watch"),
+        "sensors": _modules(
+            "sensors.index_available",
+            "sensors.index_catch_up",
+            "sensors.small_segments",
+            "sensors.table_sensor",
+        ),
+        "triggers": _modules(
+            "triggers.detached", "triggers.index", "triggers.table", "triggers.watch"
+        ),
         "connection-types": [_connection_type()],
         "asset-uris": [
             {

@@ -31,12 +31,17 @@ from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext
 
 STORAGE_TRIES = 5
+OF_NO_USE = "of no use"
+"""The status of an event that ends a wait whose question will never be answered."""
 SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Answer to a question: a message, and the event that ends the wait, or None to go on."""
+    """Answer to a question: a message, and the event that ends the wait, or None to go on.
+
+    The event's ``status`` is ``success`` unless it says otherwise (``OF_NO_USE``).
+    """
 
     message: str
     event: Mapping[str, Any] | None = None
@@ -106,8 +111,8 @@ class Watch:
 class TableTrigger(BaseTrigger):
     """Fire when a question about a table is answered; a base class for triggers.
 
-    Its one event is ``{"status": "success" | "error" | "timeout", "message": ...}``; a success
-    also has the fields of the answer's event.
+    Its one event is ``{"status": "success" | "of no use" | "error" | "timeout", "message": ...}``;
+    an answer's event has its own fields, too.
 
     Args:
         question: the condition to wait for.

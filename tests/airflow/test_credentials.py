@@ -32,6 +32,7 @@ from airflow_provider_segtable.operators.change import (
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.remote_results import leave
@@ -231,6 +232,7 @@ def test_rendered_fields_show_no_credential() -> None:
         (SegtableCleanOperator, {}),
         (SegtablePlanOperator, {"trigger_dag_ids": {}}),
         (SegtableSmallSegmentsSensor, {}),
+        (SegtableIndexAvailableSensor, {"index": "files"}),
     ],
 )
 def test_a_refused_table_is_not_stored_with_its_credentials(kind: Any, more: Any) -> None:

@@ -13,6 +13,7 @@ from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
@@ -28,6 +29,7 @@ OPERATORS = [
     partial(SegtableDeleteOperator, task_id="t", where="row < 6", commit_id="c"),
     partial(SegtableSmallSegmentsSensor, task_id="t"),
     partial(SegtableSmallSegmentsSensor, task_id="t", deferrable=True),
+    partial(SegtableIndexCatchupSensor, task_id="t", index="files"),
 ]
 
 
