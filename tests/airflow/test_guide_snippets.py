@@ -5,6 +5,7 @@ from airflow.sdk import DAG, BaseOperator, task
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from tests.guides import GUIDES, blocks
 
@@ -12,6 +13,7 @@ WORDS = ("Operator(", "Sensor(", "Hook(", "compaction_dags(", "segtable_asset(")
 NAMES = {  # of blocks that leave out their imports
     "SegtableCompactOperator": SegtableCompactOperator,
     "SegtableHook": SegtableHook,
+    "SegtableIndexCatchupSensor": SegtableIndexCatchupSensor,
     "SegtableSmallSegmentsSensor": SegtableSmallSegmentsSensor,
     "task": task,
 }
