@@ -10,6 +10,25 @@
 from typing import Any
 
 _INTEGRATION = "Segtable"
+_OPERATORS = (
+    "operators.change",
+    "operators.clean",
+    "operators.commit",
+    "operators.compact",
+    "operators.ingest",
+    "operators.overwrite",
+    "operators.plan",
+    "operators.base.asset_events",
+    "operators.base.rendered",
+    "operators.base.spark_operator",
+)
+_SENSORS = (
+    "sensors.index_available",
+    "sensors.index_catch_up",
+    "sensors.small_segments",
+    "sensors.table_sensor",
+)
+_TRIGGERS = ("triggers.detached", "triggers.index", "triggers.table", "triggers.watch")
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -22,27 +41,9 @@ def get_provider_info() -> dict[str, Any]:
             {"integration-name": _INTEGRATION, "tags": ["apache", "storage", "compaction"]}
         ],
         "hooks": _modules("hooks.segtable"),
-        "operators": _modules(
-            "operators.change",
-            "operators.clean",
-            "operators.commit",
-            "operators.compact",
-            "operators.ingest",
-            "operators.overwrite",
-            "operators.plan",
-            "operators.base.asset_events",
-            "operators.base.rendered",
-            "operators.base.spark_operator",
-        ),
-        "sensors": _modules(
-            "sensors.index_available",
-            "sensors.index_catch_up",
-            "sensors.small_segments",
-            "sensors.table_sensor",
-        ),
-        "triggers": _modules(
-            "triggers.detached", "triggers.index", "triggers.table", "triggers.watch"
-        ),
+        "operators": _modules(*_OPERATORS),
+        "sensors": _modules(*_SENSORS),
+        "triggers": _modules(*_TRIGGERS),
         "connection-types": [_connection_type()],
         "asset-uris": [
             {

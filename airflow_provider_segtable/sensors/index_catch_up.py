@@ -72,8 +72,8 @@ class SegtableIndexCatchupSensor(SegtableIndexAvailableSensor):
             return None, parse_instant(text)
         except InvalidInput as error:
             raise InvalidInput(
-                f"upto = {text!r} is no event number, no time and not {ASSET_EVENT!r}: write e.g. "
-                "41 or 2026-01-31T12:00:00Z, or leave it out for the newest event"
+                f"upto = {text!r} is not an event number, a time or {ASSET_EVENT!r}: write e.g. 41 "
+                "or 2026-01-31T12:00:00Z, or leave it out for the newest event"
             ) from error
 
     def _first_look(self, context: Context, ports: TableContext) -> Instant | None:

@@ -197,7 +197,9 @@ def test_an_index_that_is_gone_ends_every_wait_without_a_retry(building: Flights
 @pytest.mark.usefixtures("building")
 def test_a_goal_that_is_none_is_refused_at_once() -> None:
     """The message shows it, and what to write."""
-    with pytest.raises(AirflowFailException, match=r"upto = 'soon' is no event number.*write e.g"):
+    with pytest.raises(
+        AirflowFailException, match=r"upto = 'soon' is not an event number.*write e.g"
+    ):
         caught_up(upto="soon").poke({})
 
 
