@@ -181,7 +181,7 @@ def survives(faults: Callable[[int], Faults], shape: Shape, seed: int) -> World:
 PLANTED = [
     (slices_by_instant, slow, WRITERS, 2, "rows"),
     (tombstones_go_early, slow, WRITERS, 10, "rows"),
-    (tombstones_go_above_others, slow, MANY, 12, "rows"),
+    (tombstones_go_above_others, slow, MANY, 3, "rows"),
     (late_logs_are_covered, slow, WRITERS, 2, "rows"),
     (instants_of_wall_clocks, slow, CHANGERS, 2, "rows"),
     (buckets_of_before, slow, DIVIDERS, 4, "rows|bucket"),
@@ -189,7 +189,7 @@ PLANTED = [
     (nothing_goes, slow, RESTORERS, 8, "rows"),
     (batches_forgotten, deadly, STREAMS, 1, "a second time"),
     (groups_in_record_order, slow, CHANGERS, 6, "rows"),
-    (consumers_unnoticed, slow, FOLLOWERS, 2, "yet to read was cleaned"),
+    (consumers_unnoticed, slow, FOLLOWERS, 1, "yet to read was cleaned"),
     (updates_by_the_row_alone, slow, FOLLOWERS, 9, "by its changes"),
     (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
 ]
