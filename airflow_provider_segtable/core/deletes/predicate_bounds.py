@@ -3,8 +3,7 @@
 1. The answer is True unless the bounds exclude it: blocks are skipped, and rows never lost.
 2. Bounds are inclusive and may be wider than the values. A bound that cannot be compared with the
    predicate's value (another kind of value, an inexact number) excludes nothing.
-3. Logic is three-valued: ``wanted=False`` asks whether the predicate can be false, and a null is
-   neither true nor false. NaN is the largest number, and is in no bounds.
+3. NaN is the largest number, and is in no bounds. ``predicate_logic`` has the logic.
 """
 
 from collections.abc import Callable
@@ -14,18 +13,15 @@ from typing import Any, TypeAlias
 
 from airflow_provider_segtable.core.deletes.predicate import (
     OPPOSITE,
-    AllOf,
     Among,
-    AnyOf,
-    Compare,
     Compares,
     Day,
     IsNull,
     Moment,
-    Not,
     Predicate,
     Value,
 )
+from airflow_provider_segtable.core.deletes.predicate_logic import Comparison, possible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +48,15 @@ BoundsOf: TypeAlias = Callable[[str], Bounds | None]
 
 def can_be(predicate: Predicate, bounds_of: BoundsOf, *, wanted: bool = True) -> bool:
     """Return whether the predicate can be ``wanted`` for one of the rows."""
-    match predicate:
-        case Not(of=one):
-            return can_be(one, bounds_of, wanted=not wanted)
-        case AllOf(of=some) | AnyOf(of=some):
-            parts = (can_be(one, bounds_of, wanted=wanted) for one in some)
-            return all(parts) if isinstance(predicate, AllOf) is wanted else any(parts)
-        case Compare() | Among() | IsNull():
-            bounds = bounds_of(predicate.column)
-            return bounds is None or _in_bounds(predicate, bounds, wanted=wanted)
+
+    def judge(comparison: Comparison, wanted: bool) -> bool:  # noqa: FBT001
+        bounds = bounds_of(comparison.column)
+        return bounds is None or _in_bounds(comparison, bounds, wanted=wanted)
+
+    return possible(predicate, judge, wanted=wanted)
 
 
-def _in_bounds(predicate: Compare | Among | IsNull, bounds: Bounds, *, wanted: bool) -> bool:
+def _in_bounds(predicate: Comparison, bounds: Bounds, *, wanted: bool) -> bool:
     if isinstance(predicate, IsNull):
         return bounds.nulls is None or (bounds.nulls > 0 if wanted else bounds.nulls < bounds.rows)
     only_nulls = bounds.nulls == bounds.rows

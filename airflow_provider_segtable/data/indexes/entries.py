@@ -1,21 +1,17 @@
-"""Entries of indexes about data files: what each kind of index computes of a file."""
+"""Entries of indexes about data files: computed, and named to be deleted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_table import index_table
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.indexes.entry_kind import EntryKind, common_columns
-from airflow_provider_segtable.data.indexes.file_entries import FileEntries
+from airflow_provider_segtable.data.indexes.entry_kind import common_columns
+from airflow_provider_segtable.data.indexes.entry_kinds import ENTRY_KINDS
 from airflow_provider_segtable.ports.files import DataFiles
-
-ENTRY_KINDS: Mapping[str, EntryKind] = {FileList.name: FileEntries()}
-"""How each kind of index makes its entries, by its name."""
 
 
 def entries(
@@ -32,16 +28,37 @@ def entries(
     Raises:
         SegtableError: a file cannot be read, or is damaged.
     """
-    schema = to_arrow(index_table(index, table).schema)
     kind = ENTRY_KINDS[index.kind.name]
-    parts = [kind.entries(index.kind, table, segment, files) for segment in segments]
-    whole = [
-        pa.table({**common_columns(segment, part.num_rows), **_columns(part)})
-        for segment, part in zip(segments, parts, strict=True)
+    return _about(index, table, segments, lambda each: kind.entries(index.kind, table, each, files))
+
+
+def gone(index: IndexDefinition, table: TableCreated, segments: Sequence[Segment]) -> pa.Table:
+    """Return the keys of the entries about files that are gone, to delete these entries.
+
+    They are in the columns of the index's table; columns that are no keys are null.
+    """
+    kind = ENTRY_KINDS[index.kind.name]
+    return _about(index, table, segments, kind.keys)
+
+
+def _about(
+    index: IndexDefinition,
+    table: TableCreated,
+    segments: Sequence[Segment],
+    made: Callable[[Segment], pa.Table],
+) -> pa.Table:
+    schema = to_arrow(index_table(index, table).schema)
+    parts = (_whole(segment, made(segment), schema) for segment in segments)
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
+def _whole(segment: Segment, part: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a part in all columns of a schema: those that it lacks are common ones, or null."""
+    count = part.num_rows
+    own = dict(zip(part.column_names, part.columns, strict=True))
+    known = {**common_columns(segment, count), **own}
+    columns = [
+        known[field.name].cast(field.type) if field.name in known else pa.nulls(count, field.type)
+        for field in schema
     ]
-    tables = (each.select(schema.names).cast(schema) for each in whole)
-    return pa.concat_tables([schema.empty_table(), *tables])
-
-
-def _columns(part: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return dict(zip(part.column_names, part.columns, strict=True))
+    return pa.table(columns, schema=schema)

@@ -1,9 +1,11 @@
-"""The part of a kind of index that needs Arrow: how entries are made of a file."""
+"""The part of a kind of index that needs Arrow: how entries are made of a file, and compared."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.indexes.index_kind import (
     CHECKSUM,
     FILE,
@@ -15,13 +17,37 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
 
 
+class IndexView(Protocol):
+    """Entries of an index, ready to be compared with conditions."""
+
+    def knows(self, segment: Segment) -> bool:
+        """Return whether the entries about a file are all there, and about this very file."""
+        ...
+
+    def may_hold(self, segment: Segment, test: Predicate) -> bool:
+        """Return whether a row of a file may match; True if the entries do not tell."""
+        ...
+
+
 class EntryKind(Protocol):
-    """Makes the entries of one kind of index."""
+    """Makes the entries of one kind of index, and compares them; ``kind`` has its settings."""
 
     def entries(
         self, kind: Any, table: TableCreated, segment: Segment, files: DataFiles
     ) -> pa.Table:
         """Return the entries about a file: the columns that are the kind's own, and ``rows``."""
+        ...
+
+    def keys(self, segment: Segment) -> pa.Table:
+        """Return the keys of all entries about a file."""
+        ...
+
+    def columns_for(self, kind: Any, table: TableCreated, test: Predicate) -> Sequence[str]:
+        """Return the columns of entries that a condition needs; none if they cannot help."""
+        ...
+
+    def view(self, kind: Any, table: TableCreated, entries: pa.Table) -> IndexView:
+        """Return entries, of which some columns may be left out, to compare with conditions."""
         ...
 
 
@@ -31,12 +57,19 @@ def footer_checksum(segment: Segment) -> str:
     return "" if found is None else f"{found.start}-{found.crc}"
 
 
+def start_of(segment: Segment) -> pa.Scalar:
+    """Return the start of the time chunk that a file was written for.
+
+    A segment that is carried over may lie in another chunk; its entries stay where they are.
+    """
+    return pa.scalar(segment.file_id.interval.start, pa.timestamp("us", "UTC"))
+
+
 def common_columns(segment: Segment, count: int) -> dict[str, pa.Array]:
     """Return the columns that all kinds have, for a number of entries about one file."""
-    start = pa.scalar(segment.id.interval.start, pa.timestamp("us", "UTC"))
     return {
         FILE: pa.repeat(segment.path, count),
-        START: pa.repeat(start, count),
+        START: pa.repeat(start_of(segment), count),
         CHECKSUM: pa.repeat(footer_checksum(segment), count),
         ROWS: pa.repeat(pa.scalar(segment.rows, pa.int64()), count),
     }

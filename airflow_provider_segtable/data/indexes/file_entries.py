@@ -2,9 +2,12 @@
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.indexes.file_list import BYTES, END, FileList
+from airflow_provider_segtable.core.indexes.index_kind import FILE
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.data.indexes.known_files import KnownFiles
 from airflow_provider_segtable.ports.files import DataFiles
 
 
@@ -16,5 +19,36 @@ class FileEntries:
     ) -> pa.Table:
         """Return the end of the file's time chunk, and its size."""
         del kind, table, files
-        end = pa.scalar(segment.id.interval.end, pa.timestamp("us", "UTC"))
+        end = pa.scalar(segment.file_id.interval.end, pa.timestamp("us", "UTC"))
         return pa.table({END: [end], BYTES: pa.array([segment.size], pa.int64())})
+
+    def keys(self, segment: Segment) -> pa.Table:
+        """Return the path."""
+        return pa.table({FILE: [segment.path]})
+
+    def columns_for(self, kind: FileList, table: TableCreated, test: Predicate) -> tuple[str, ...]:
+        """Return none: files are listed, and not compared."""
+        del kind, table, test
+        return ()
+
+    def view(self, kind: FileList, table: TableCreated, entries: pa.Table) -> "FileView":
+        """Return the files that are listed."""
+        del kind, table
+        return FileView(entries)
+
+
+class FileView:
+    """The files that are listed; their rows are not known."""
+
+    def __init__(self, entries: pa.Table) -> None:
+        """Find the files."""
+        self._known = KnownFiles(entries)
+
+    def knows(self, segment: Segment) -> bool:
+        """Return whether a file is listed."""
+        return bool(self._known.places(segment))
+
+    def may_hold(self, segment: Segment, test: Predicate) -> bool:
+        """Return True."""
+        del segment, test
+        return True

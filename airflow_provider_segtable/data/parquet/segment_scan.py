@@ -138,6 +138,14 @@ class SegmentRead:
                 clipped = _clipped(kept, self.time_column, clip) if clip else kept
                 yield _in_schema(clipped, target)
 
+    def row_groups(self) -> Iterator[pa.Table]:
+        """Yield the rows of each row group, deleted ones among them; errors as ``batches``."""
+        target, names = self._target, list(self._read)
+        with self._opened() as (parquet, choice):
+            for number in range(len(choice.starts)):
+                found = parquet.iter_batches(row_groups=[number], columns=names)
+                yield pa.Table.from_batches([_in_schema(each, target) for each in found], target)
+
     def plan(self) -> FilePlan:
         """Return what would be read, by the file's footer; errors as ``batches``."""
         with self._opened() as (parquet, choice):

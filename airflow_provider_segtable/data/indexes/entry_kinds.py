@@ -1,0 +1,18 @@
+"""The registry of kinds of index, in Arrow."""
+
+from collections.abc import Mapping
+
+from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.data.indexes.bloom_entries import BloomEntries
+from airflow_provider_segtable.data.indexes.entry_kind import EntryKind
+from airflow_provider_segtable.data.indexes.file_entries import FileEntries
+from airflow_provider_segtable.data.indexes.stats_entries import StatsEntries
+
+ENTRY_KINDS: Mapping[str, EntryKind] = {
+    FileList.name: FileEntries(),
+    ColumnStats.name: StatsEntries(),
+    BloomFilter.name: BloomEntries(),
+}
+"""How each kind of index makes and compares its entries, by its name."""

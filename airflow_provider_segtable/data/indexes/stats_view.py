@@ -1,0 +1,83 @@
+"""Bounds of row groups from the index ``column_stats``, compared with conditions.
+
+A file may have a matching row if one of its row groups may, by ``core.deletes.predicate_bounds``.
+Bounds of a column are decoded when a condition first names it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.deletes.predicate import Day, Moment, Predicate, Value
+from airflow_provider_segtable.core.deletes.predicate_bounds import Bounds, can_be
+from airflow_provider_segtable.core.indexes.column_stats import ROW_GROUP, high, low, nan, nulls
+from airflow_provider_segtable.core.indexes.index_kind import ROWS
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.data.indexes.known_files import KnownFiles
+
+_UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+
+
+class StatsView:
+    """The bounds of row groups."""
+
+    def __init__(self, indexed: Mapping[str, int], entries: pa.Table) -> None:
+        """Find the files; ``indexed`` has the ids of columns by their present names."""
+        self._indexed = indexed
+        self._entries = entries
+        self._known = KnownFiles(entries, ROW_GROUP)
+        self._bounds: dict[str, Sequence[Bounds] | None] = {}
+
+    def knows(self, segment: Segment) -> bool:
+        """Return whether all row groups of a file are known."""
+        return bool(self._places(segment))
+
+    def may_hold(self, segment: Segment, test: Predicate) -> bool:
+        """Return whether a row of a file may match; True if it is not known."""
+        places = self._places(segment)
+        return not places or any(self._can_be(test, place) for place in places)
+
+    def _places(self, segment: Segment) -> list[int]:
+        return self._known.places(segment, segment.row_groups)
+
+    def _can_be(self, test: Predicate, place: int) -> bool:
+        def bounds_of(column: str) -> Bounds | None:
+            found = self._of_column(column)
+            return None if found is None else found[place]
+
+        return can_be(test, bounds_of)
+
+    def _of_column(self, column: str) -> Sequence[Bounds] | None:
+        if column not in self._bounds:
+            self._bounds[column] = self._decoded(column)
+        return self._bounds[column]
+
+    def _decoded(self, column: str) -> Sequence[Bounds] | None:
+        number, entries = self._indexed.get(column), self._entries
+        if number is None or low(number) not in entries.column_names:
+            return None
+        columns = (
+            _values(entries.column(low(number)), last=False),
+            _values(entries.column(high(number)), last=True),
+            *(entries.column(name).to_pylist() for name in (nulls(number), ROWS, nan(number))),
+        )
+        return [
+            Bounds(low=least, high=most, nulls=count, rows=rows, nan=has_nan is not False)
+            for least, most, count, rows, has_nan in zip(*columns, strict=True)
+        ]
+
+
+def _values(column: pa.ChunkedArray, *, last: bool) -> Sequence[Value]:
+    """Return bounds as predicates have values; times to the microsecond before or after."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        times, parts = _UNITS[kind.unit]
+        up = parts - 1 if last else 0
+        found = column.cast(pa.int64()).to_pylist()
+        return [None if v is None else Moment((v * times + up) // parts) for v in found]
+    if pa.types.is_date(kind):
+        days = column.cast(pa.int32()).to_pylist()
+        return [None if value is None else Day(value) for value in days]
+    values: Sequence[Any] = column.to_pylist()
+    return values

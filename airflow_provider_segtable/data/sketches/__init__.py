@@ -1,0 +1,1 @@
+"""Summaries of sets of values: hashes, counts of distinct values, filters."""
