@@ -27,6 +27,7 @@ from airflow_provider_segtable.core.log.events import (
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.indexes.entries import entries
+from airflow_provider_segtable.ports.files import Ready
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feed_writer import discard_feed, write_feed
 
@@ -39,9 +40,19 @@ _LOG = logging.getLogger(__name__)
 class Feeder:
     """The feeds of one change, kept from attempt to attempt."""
 
-    def __init__(self, ports: TableContext, action: Action, given: Sequence[Feed] = ()) -> None:
-        """Begin with the feeds that the author of the change has made."""
+    def __init__(
+        self,
+        ports: TableContext,
+        action: Action,
+        given: Sequence[Feed] = (),
+        ready: Ready | None = None,
+    ) -> None:
+        """Begin with the feeds that the author of the change has made.
+
+        ``ready`` waits until the files of the action can be read; None if they can.
+        """
         self._ports = ports
+        self._ready = ready
         self._files = _new_files(action)
         self._done: dict[str, Feed | None] = {feed.index: feed for feed in given}
 
@@ -75,6 +86,8 @@ class Feeder:
         if size > MOST_BYTES:
             return None
         try:
+            if self._ready is not None:
+                self._ready()
             rows = entries(index.definition, state.table, self._files, self._ports.files)
             return write_feed(self._ports, index.definition, rows)
         except (SegtableError, OSError) as error:

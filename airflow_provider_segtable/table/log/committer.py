@@ -238,7 +238,7 @@ class _Loop:
         self.change = change
         self.state = state
         self.log = ports.log
-        self.feeder = Feeder(ports, change.action, change.feeds)
+        self.feeder = Feeder(ports, change.action, change.feeds, change.ready)
         self.unresolved: int | None = None
         self.streams = False
 

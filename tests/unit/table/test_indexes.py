@@ -1,5 +1,7 @@
 """Indexes: requested, fed by writers in their own events, copied, dropped."""
 
+from pathlib import Path
+
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
@@ -21,7 +23,7 @@ from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint, write_checkpoint
 from airflow_provider_segtable.table.log.committer import forward_feeds
 from airflow_provider_segtable.table.table import Table
-from tests.unit.table.conftest import new_table, rows
+from tests.unit.table.conftest import SCHEMA, new_table, rows
 
 
 def listed(table: Table) -> list[str]:
@@ -100,6 +102,21 @@ def test_a_writer_that_had_not_read_the_request_feeds_the_index(table: Table, ot
     assert event is not None
     assert len(event.feeds) == 1
     assert len(listed(table)) == 2
+
+
+def test_files_that_become_durable_meanwhile_are_fed(tmp_path: Path) -> None:
+    """On a local disk a file is synced, and gets its name, while its author goes on."""
+    appended = Table.create(
+        str(tmp_path / "a"), schema=SCHEMA, time_column="at", zookeeper="memory://a"
+    )
+    keyed = Table.create(
+        str(tmp_path / "k"), schema=SCHEMA, time_column="at", primary_key="row", buckets=1
+    )
+    for table, write in ((appended, appended.append), (keyed, keyed.upsert)):
+        request_index(table.ports, "files", FileList())
+        write(rows(range(10)).cast(table.snapshot().schema))
+        assert found(table).current
+        assert listed(table) == paths(table)
 
 
 def test_an_index_that_cannot_be_written_keeps_no_writer(
