@@ -38,9 +38,10 @@ index built            refused if the index was dropped, or another attempt supe
 index dropped,         refused if it was dropped already, or its table is that far already
 index forwarded
 tagged                 refused if the version is no longer kept, or the name is taken
-altered                refused if another alteration landed that its author had not read, or a
-                       pending plan sorts by a column that it renames or drops. Everything else
-                       commutes with it: files are read by the ids of their columns
+altered                refused if another alteration landed that its author had not read, a
+                       pending plan sorts by a column that it renames or drops, or an index has a
+                       column that it drops or widens. Everything else commutes with it: files are
+                       read by the ids of their columns
 dropped                always admitted; everything else is refused after it
 =====================  ==================================================================
 
@@ -105,7 +106,8 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - on
     match action:
         case TableCreated() | TableAltered() | TableDropped():
             plans = (known.plan for known in state.pending_plans())
-            return table_events.admit(action, state.table, plans)
+            admitted = table_events.admit(action, state.table, plans)
+            return _fitting(admitted, state)
         case Appended() | Voided():
             return append_events.admit(action, state)
         case RowsChanged():
@@ -126,3 +128,12 @@ def admit(action: Action, state: State) -> Action | Conflict:  # noqa: C901 - on
             return index_events.admit(action, state)
         case _:
             assert_never(action)
+
+
+def _fitting(admitted: Action | Conflict, state: State) -> Action | Conflict:
+    """Return an event of the table's definition, unless an index does not fit it."""
+    if not isinstance(admitted, TableAltered):
+        return admitted
+    new = table_events.altered(state.table, admitted, state.n + 1)
+    reason = index_events.unfit(state.indexes.values(), state.table, new)
+    return admitted if reason is None else Conflict(reason=reason)

@@ -6,8 +6,8 @@
 2. An index never keeps a writer from committing. If its entries cannot be written, or the files
    are larger than ``MOST_BYTES``, the event has no feed for it: the log records that the index
    lacks them, and its next run builds them.
-3. Files that were published before, under other ids, have their entries already, or are lacking
-   already. So a restore and a repair feed nothing.
+3. A restore and a repair publish files again and feed nothing: the log records that the index lacks
+   them, since files that were hidden when it was built have no entries.
 
 Source of the idea: Hudi RFC-45, "Any inflight writers".
 """

@@ -15,6 +15,7 @@ import pyarrow as pa
 from airflow_provider_segtable.core.errors import CommitConflict, CommitUnknown, InvalidInput
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.events import TableAltered, TableCreated
+from airflow_provider_segtable.core.log.families.index_events import unfit
 from airflow_provider_segtable.core.log.families.table_events import altered
 from airflow_provider_segtable.core.tables.clustering import Order
 from airflow_provider_segtable.core.tables.evolution import (
@@ -144,8 +145,11 @@ def alter(ports: TableContext, wanted: Alteration, *, commit_id: str) -> int:
         if (landed := state.commits.get(commit_id)) is not None:
             return landed
         action = wanted.action(state.table)
-        if _definition(altered(state.table, action, 0)) == _definition(state.table):
+        new = altered(state.table, action, 0)
+        if _definition(new) == _definition(state.table):
             return state.n
+        if (unfitting := unfit(state.indexes.values(), state.table, new)) is not None:
+            raise InvalidInput(f"{ports.uri}: {unfitting}")
         change = Change(action=action, commit_id=commit_id)
         outcome = commit(ports, state, change)
         if isinstance(outcome, Committed):

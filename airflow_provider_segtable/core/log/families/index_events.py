@@ -11,6 +11,8 @@
 5. *Admission of a request*: refused if the name is taken, unless by the index that it ``replaces``,
    or if the table does not have a column any more. *Of everything else*: refused if the index was
    dropped meanwhile; a build, too, if another attempt superseded it.
+6. *An alteration of the table* is refused if it drops or widens an indexed column: the entries have
+   values of its type. A column may be renamed.
 
 Source of the idea: Hudi RFC-45. There the writer's check and the indexer's end race with each other
 unless a lock is held; here both are events of one log.
@@ -29,6 +31,7 @@ from airflow_provider_segtable.core.indexes.index_kinds import (
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.log.event_kind import EventKind
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.stamp import Stamp
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.paths import known_name
@@ -201,6 +204,22 @@ def admit(action: IndexEvent, state: State) -> IndexEvent | Conflict:
             return action
         case _:
             assert_never(action)
+
+
+def unfit(indexes: Iterable[IndexState], old: TableCreated, new: TableCreated) -> str | None:
+    """Return why an alteration does not fit the indexes, with the way out; None if it does."""
+    types = {column.id: column.type for column in new.schema.numbered}
+    for each in indexes:
+        index = each.definition
+        for column in old.schema.numbered:
+            if column.id in index.kind.columns and types.get(column.id) != column.type:
+                change = "widened" if column.id in types else "dropped"
+                return (
+                    f"column {column.name!r} cannot be {change}, because index {index.name!r} has "
+                    f"it: drop the index first (segtable index drop TABLE {index.name}), and "
+                    "create it again afterwards"
+                )
+    return None
 
 
 def index_of(index: str, state: State) -> IndexState | None:
