@@ -1,7 +1,8 @@
 """Plan a table's compactions, and return the DAG runs that carry them out.
 
 The result feeds a mapped ``TriggerDagRunOperator``; see ``dag_factory``. Running twice is harmless:
-a plan is requested once, and a launch has one run id.
+a plan is requested once, and a launch has one run id. The tables of the table's indexes are
+planned, too: their DAG runs get them as ``table``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from airflow_provider_segtable.operators.runs.links import run_name
 from airflow_provider_segtable.planning.finders.finder import finders
 from airflow_provider_segtable.planning.properties.policy import OFF, Policy
 from airflow_provider_segtable.planning.reasons import joined, ranges
+from airflow_provider_segtable.services.inner_planning import plan_inner_tables
 from airflow_provider_segtable.services.planner import Launch, PlannerRun, plan_table
 from airflow_provider_segtable.table.context import TableContext
 
@@ -79,14 +81,28 @@ class SegtablePlanOperator(AssetEventOperator):
                 policy, begun = self._policy(ports), ports.log.load().n
                 run = plan_table(ports, policy=policy)
                 self.emit(context, ports, "plan", made=own_events(ports, begun))
-        self._tell(run)
+                inner = dict(plan_inner_tables(ports, overrides=self._off()))
+        planned = {self.table: run}
+        planned |= {f"{self.table}/{folder}": found for folder, found in inner.items()}
+        notes = "note" in signature(TriggerDagRunOperator).parameters
+        return [
+            arguments
+            for table, found in planned.items()
+            for arguments in self._emitted(table, found, run_name(context), notes=notes)
+        ]
+
+    def _emitted(
+        self, table: str, run: PlannerRun, planned_by: str, *, notes: bool
+    ) -> list[dict[str, Any]]:
+        """Log a planner run; return the DAG runs of its launches."""
+        self._tell(table, run)
         launches = [launch for launch in run.launches if self._has_dag(launch)]
         runs = emissions(
             launches,
             trigger_dag_ids=self.trigger_dag_ids,
             plans_per_run=self.plans_per_run,
-            conf={"table": self.table, "planned_by": run_name(context)},
-            notes="note" in signature(TriggerDagRunOperator).parameters,
+            conf={"table": table, "planned_by": planned_by},
+            notes=notes,
         )
         plans, made = counted(len(launches), "plan"), counted(len(runs), "DAG run")
         self.log.info("%s to run in %s", plans, made)
@@ -102,15 +118,18 @@ class SegtablePlanOperator(AssetEventOperator):
         return False
 
     def _policy(self, ports: TableContext) -> Policy:
-        off = {
+        return overridden(ports, {**(self.policy or {}), **self._off()})
+
+    def _off(self) -> dict[str, str]:
+        """Return the settings that turn off the kinds of plan without a DAG."""
+        return {
             finder.switch: OFF
             for finder in finders()
             if finder.switch and finder.plan.kind not in self.trigger_dag_ids
         }
-        return overridden(ports, {**(self.policy or {}), **off})
 
-    def _tell(self, run: PlannerRun) -> None:
-        self.log.info("table %s at version %d", self.table, run.version)
+    def _tell(self, table: str, run: PlannerRun) -> None:
+        self.log.info("table %s at version %d", table, run.version)
         for launch in run.launches:
             size, before = describe_size(launch.size), run.yielded.get(launch.plan_id)
             why = f"{launch.reason}; {before}" if before else launch.reason

@@ -7,7 +7,9 @@
    plans like it. All other plans are ``left``.
 2. By a kind, all that was asked for is one round (``services.compaction.request``).
 3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
-4. ``compact_table`` does it in this process, and logs progress to
+4. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
+   after their feeds are copied.
+5. ``compact_table`` does it in this process, and logs progress to
    ``airflow_provider_segtable.compaction``, one line a plan.
 """
 
@@ -16,7 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.counted import counted
-from airflow_provider_segtable.core.errors import ExecutionFailed, InvalidInput
+from airflow_provider_segtable.core.errors import (
+    ExecutionFailed,
+    InvalidInput,
+    SegtableError,
+)
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity, Interval
@@ -28,11 +34,12 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.inner_tables import forward_all, inner_tables
 
 _log = logging.getLogger("airflow_provider_segtable.compaction")
 
-CarryOut = Callable[[Sequence[str]], tuple[PlanResult, ...]]
-"""Carries out plans, and returns one result per plan."""
+CarryOut = Callable[[TableContext, Sequence[str]], tuple[PlanResult, ...]]
+"""Carries out plans of a table, and returns one result per plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +102,11 @@ def compact_table(
         },
     )
 
-    def run(ids: Sequence[str]) -> tuple[PlanResult, ...]:
-        return carry_out(ports, ids, in_process(), wait_s=wait_s, report=_tell)
+    def run(own: TableContext, ids: Sequence[str]) -> tuple[PlanResult, ...]:
+        return carry_out(own, ids, in_process(), wait_s=wait_s, report=_tell)
 
     if kind is None:
-        results = compact_by_policy(ports, run)
+        results = compact_all(ports, run)
     else:
         asked = request(
             ports,
@@ -110,10 +117,30 @@ def compact_table(
             clustering=clustering,
             buckets=buckets,
         )
-        results = run([known.plan.id for known in asked])
+        results = run(ports, [known.plan.id for known in asked])
     _check_ended(ports, results)
     state = ports.log.load()
     return CompactionResult(version=state.n, plans=results, left=pending(state))
+
+
+def compact_all(
+    ports: TableContext, carry_out: CarryOut, policy: Policy | None = None
+) -> tuple[PlanResult, ...]:
+    """Compact a table by its policy, then those of its indexes by theirs.
+
+    Args:
+        ports: the table's ports, with a coordinator.
+        carry_out: carries out the plans of a round.
+        policy: overrides the policy in the table's properties.
+    """
+    results = compact_by_policy(ports, carry_out, policy)
+    forward_all(ports, ports.log.load())
+    for index, own in inner_tables(ports, ports.log.load()):
+        try:
+            results += compact_by_policy(own, carry_out)
+        except (SegtableError, OSError) as error:
+            _log.warning("index %s was not compacted: %s", index.definition.name, error)
+    return results
 
 
 def compact_by_policy(
@@ -142,7 +169,7 @@ def compact_by_policy(
         ]
         if not untried:
             return results
-        results += carry_out(untried)
+        results += carry_out(ports, untried)
 
 
 def _of(first: State, made: frozenset[SegmentId], inputs: Sequence[SegmentId]) -> bool:

@@ -27,18 +27,6 @@ def inner_tables(ports: TableContext, state: State) -> Iterator[tuple[IndexState
         yield index, index_ports(ports, index.definition)
 
 
-def table_and_inner_tables(ports: TableContext) -> Iterator[TableContext]:
-    """Yield the ports of a table, then those of its indexes' tables, with all feeds copied.
-
-    Raises:
-        SegtableError: the table's log cannot be read.
-    """
-    yield ports
-    forward_all(ports, ports.log.load())
-    for _, own in inner_tables(ports, ports.log.load()):
-        yield own
-
-
 def forward_all(ports: TableContext, state: State) -> None:
     """Copy the feeds of all indexes; what cannot be copied waits, with a warning."""
     try:

@@ -3,29 +3,23 @@
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
-    MemoryCoordinator,
     MemoryService,
 )
 from airflow_provider_segtable.core.errors import StorageError
 from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE
-from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.indexes.index_table import INDEXES, folder
 from airflow_provider_segtable.core.log.events import IndexDropped, Swept
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.storage.memory_storage import MemoryStorage
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
-from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.lifetime.dropping import drop
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
-from airflow_provider_segtable.table.table import Table, create_table
-from airflow_provider_segtable.testing.clock import FakeClock, FakeRandomness
-from airflow_provider_segtable.testing.rooted import RootedFiles
+from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
-from tests.unit.services.test_cleaning import DEFINITION, compact_all, pass_hours
+from tests.unit.services.indexed import index, indexed_table, listed
+from tests.unit.services.test_cleaning import compact_all, pass_hours
 
 NOW = Retention(hours=0, versions=1)
 
@@ -37,31 +31,7 @@ def service() -> MemoryService:
 
 @pytest.fixture
 def ports(service: MemoryService) -> TableContext:
-    """Two hours with four small segments each, fed into an index."""
-    clock = FakeClock()
-    storage = MemoryStorage(clock=clock)
-    made = TableContext(
-        uri="memory://t",
-        storage=storage,
-        files=RootedFiles(storage),
-        clock=clock,
-        randomness=FakeRandomness(),
-        author="first",
-        optional_coordinator=MemoryCoordinator(clock, service),
-    )
-    create_table(made, DEFINITION)
-    request_index(made, "files", FileList())
-    for turn in range(4):
-        Table(made).append(rows(turn))
-    return made
-
-
-def index(ports: TableContext) -> IndexState:
-    return ports.log.load().indexes["files"]
-
-
-def listed(ports: TableContext) -> list[str]:
-    return sorted(entries_in(ports, index(ports)).column(FILE).to_pylist())
+    return indexed_table(service)
 
 
 def below_indexes(ports: TableContext) -> set[str]:

@@ -20,8 +20,9 @@ class Rounds:
         self.ports, self.appends = ports, appends
         self.plans: list[int] = []
 
-    def __call__(self, plans: Sequence[str]) -> tuple[PlanResult, ...]:
+    def __call__(self, ports: TableContext, plans: Sequence[str]) -> tuple[PlanResult, ...]:
         """Carry out plans."""
+        assert ports is self.ports
         self.plans.append(len(plans))
         assert len(self.plans) < MOST_ROUNDS
         results = tuple(compact(self.ports, plans, in_process(self.ports.files)))

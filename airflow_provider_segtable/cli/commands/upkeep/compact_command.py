@@ -34,8 +34,10 @@ from airflow_provider_segtable.planning.engine import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_provider_segtable.core.log.state import State
     from airflow_provider_segtable.services.compaction.compact_table import CarryOut
     from airflow_provider_segtable.services.compaction.compaction import PlanResult
+    from airflow_provider_segtable.table.context import TableContext
 
 
 def _patience() -> str:
@@ -165,7 +167,8 @@ def compact(  # noqa: PLR0913 - each is an option
     possible or that more plans than compaction.max_plans left for later. It
     compacts what was there when it began: plans over rows that are appended
     meanwhile are left for the next run, and counted, as are plans that cannot
-    end now (another process has their locks).
+    end now (another process has their locks). The tables of indexes are
+    compacted, too.
 
     Safe to run twice, also at once: a plan is finished once, and the other
     command reports that. Ends with 1 if a plan failed; "done already", "running
@@ -188,9 +191,10 @@ def compact(  # noqa: PLR0913 - each is an option
         if all_:
             results = _all(opened, carry_out, properties)
         elif kind is not None:
-            results = carry_out(_request(opened, kind, interval, segments, properties, wishes))
+            asked = _request(opened, kind, interval, segments, properties, wishes)
+            results = carry_out(opened.ports, asked)
         else:
-            results = carry_out(plans or _pending(opened))
+            results = carry_out(opened.ports, plans or _pending(opened))
         answer = _facts(table, opened, results)
     print_json(answer) if as_json else show(drawing.compaction(answer))
     if any(result["ended"] == "failed" for result in answer["plans"]):
@@ -215,10 +219,10 @@ def _check(
 def _all(
     table: Any, carry_out: "CarryOut", properties: list[str] | None
 ) -> tuple["PlanResult", ...]:
-    from airflow_provider_segtable.services.compaction.compact_table import compact_by_policy
+    from airflow_provider_segtable.services.compaction.compact_table import compact_all
 
     policy = policy_of(table.state().table.properties, properties)
-    return compact_by_policy(table.ports, carry_out, policy)
+    return compact_all(table.ports, carry_out, policy)
 
 
 def _pending(table: Any) -> Sequence[str]:
@@ -269,25 +273,24 @@ def _carry_out(
         def tell(_: "PlanResult") -> None:
             bar.advance(task)
 
-        def run(plans: Sequence[str]) -> tuple["PlanResult", ...]:
+        def run(ports: "TableContext", plans: Sequence[str]) -> tuple["PlanResult", ...]:
             if not plans:
                 return ()
             bar.update(task, total=(bar.tasks[0].total or 0) + len(plans))
             how: Any = {"wait_s": wait_s, "report": tell}
-            if _chosen(table, plans, engine).local:
-                return carry_out(table.ports, plans, in_process(), **how)
+            if _chosen(ports.log.load(), plans, engine).local:
+                return carry_out(ports, plans, in_process(), **how)
             cores = spark().sparkContext.defaultParallelism
             from airflow_provider_segtable.spark.driver.distribution import spark_execute
 
-            return carry_out(table.ports, plans, spark_execute(spark()), parallelism=cores, **how)
+            return carry_out(ports, plans, spark_execute(spark()), parallelism=cores, **how)
 
         yield run
 
 
-def _chosen(table: Any, plans: Sequence[str], wish: Engine) -> Choice:
+def _chosen(state: "State", plans: Sequence[str], wish: Engine) -> Choice:
     from airflow_provider_segtable.spark.driver.install_check import spark_here
 
-    state = table.state()
     size, why = input_size(state, plans), only_spark(state)
     chosen = chosen_engine(wish, size=size, only_spark=why, spark_here=spark_here)
     if wish is Engine.AUTO and not chosen.local:

@@ -53,16 +53,25 @@ def plan(
     The policy is the table's (see `segtable table describe`); --property
     overrides it for this run.
     """
+    from airflow_provider_segtable.services.inner_planning import plan_inner_tables
     from airflow_provider_segtable.services.planner import plan_table
 
     with writable_table(table, storage_options, zookeeper) as opened:
         policy = policy_of(opened.state().table.properties, properties)
         found = plan_table(opened.ports, policy=policy, dry_run=not request)
+        inner = dict(plan_inner_tables(opened.ports, dry_run=not request))
     answer = planner_facts(table, found, dry_run=not request)
+    answer["indexes"] = [
+        planner_facts(f"{table}/{folder}", each, dry_run=not request)
+        for folder, each in inner.items()
+    ]
     if as_json:
         print_json(answer)
         return
     show(drawing.plan(answer))
+    for each in answer["indexes"]:
+        note(f"[dim]the index in {each['table']}[/]")
+        show(drawing.plan(each))
     if answer["chosen"]:
         note(_next_step(table, request=request))
 
