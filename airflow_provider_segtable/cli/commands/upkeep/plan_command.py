@@ -60,16 +60,16 @@ def plan(
         policy = policy_of(opened.state().table.properties, properties)
         found = plan_table(opened.ports, policy=policy, dry_run=not request)
         inner = dict(plan_inner_tables(opened.ports, dry_run=not request))
-    answer = planner_facts(table, found, dry_run=not request)
-    answer["indexes"] = [
+    indexes = [
         planner_facts(f"{table}/{folder}", each, dry_run=not request)
         for folder, each in inner.items()
     ]
+    answer = {**planner_facts(table, found, dry_run=not request), "indexes": indexes}
     if as_json:
         print_json(answer)
         return
     show(drawing.plan(answer))
-    for each in answer["indexes"]:
+    for each in indexes:
         note(f"[dim]the index in {each['table']}[/]")
         show(drawing.plan(each))
     if answer["chosen"]:
