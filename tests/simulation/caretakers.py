@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import NotFound, SegtableError
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.planning.properties.retention import HOUR_US, Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.log.event_log import EventLog, number
@@ -132,5 +133,8 @@ def tidied(world: World, ports: TableContext) -> None:
     assert shows <= there <= vectors, f"left over {there - vectors}, missing {shows - there}"
     assert not head.pending_delete
     first = log.first()
-    below = [e.path for e in ports.storage.list("_segtable") if (number(e.path) or first) < first]
+    logged = [e.path for e in ports.storage.list("_segtable") if not e.path.startswith(INDEXES)]
+    below = [path for path in logged if (number(path) or first) < first]
+    folders = {entry.path.split("/")[2] for entry in ports.storage.list(INDEXES)}
+    assert folders == {each.definition.id for each in head.indexes.values()}, "index left over"
     assert not below, f"the log begins with {first}, but {below} are there"

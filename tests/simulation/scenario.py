@@ -4,7 +4,8 @@ Appenders; changers, who delete, update and merge; overwriters (``authors``); al
 and properties, restorers, repairers (``definers``); planners (minor); askers, who want semi-major
 and major compactions, some of which cut time anew; compactors, who carry out whatever is pending;
 cleaners, taggers and readers of old versions (``caretakers``); followers, who keep a copy by the
-changes that they read (``followers``); droppers, and who creates another
+changes that they read (``followers``); requesters, builders and tenders of indexes
+(``indexes.index_actors``); droppers, and who creates another
 table in the same place, which then has a crowd of its own (``droppers``).
 
     python -m tests.simulation.scenario --seed 42      # one, with its trace
@@ -27,6 +28,7 @@ from unittest.mock import patch
 from airflow_provider_segtable.coordination.memory.memory_coordinator import (
     MemoryService,
 )
+from airflow_provider_segtable.core.log.events import Event
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.core.time.interval import Granularity
@@ -61,6 +63,7 @@ from tests.simulation.faults.faulty_storage import (
     Faults,
 )
 from tests.simulation.followers import follower
+from tests.simulation.indexes.index_actors import builder, requester, tender
 from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Simulation
 from tests.simulation.world import NEVER, Founding, Shape, World
@@ -169,6 +172,9 @@ def populate(world: World) -> None:
         (tagger, shape.taggers, 1_000_000),
         (repairer, shape.repairers, 1_000_000),
         (follower, shape.followers, 1_000_000),
+        (requester, shape.requesters, 400),
+        (builder, shape.builders, 3_000_000),
+        (tender, shape.tenders, 1_000_000),
         (dropper, shape.droppers, 2_000_000),
         (creator, min(shape.droppers, 1), 0),
     ):
@@ -213,6 +219,7 @@ def _look(world: World, ports: TableContext) -> None:
         world.founding.populate(world.after)
     elif event is not None:
         world.ledger.check(ports, stepwise=True)
+        _check_indexes(world, event, ports)
         _check_time(world)
 
 
@@ -223,10 +230,18 @@ def _conclude(world: World, outside: Actor) -> None:
     if world.after:
         return _conclude(world.after, outside)
     world.ledger.check_versions(ports, most=VERSIONS_READ)
+    if world.shape.builders and world.ledger.checked:
+        world.indexes.conclude(world.ledger.checked, ports)
     if world.shape.cleaners:
         tidied(world, ports)
         world.ledger.check(ports)
     return None
+
+
+def _check_indexes(world: World, event: Event, ports: TableContext) -> None:
+    state = world.ledger.checked
+    if state is not None and not state.dropped:
+        world.indexes.follow(event, state, world.ledger.newest, ports)
 
 
 def _check_time(world: World) -> None:
@@ -275,6 +290,9 @@ def shape_of(seed: int) -> Shape:
         droppers=random.choice((0, 0, 0, 1, 2)),
         drops=random.choice((1, 1, 2)),
         followers=random.choice((0, 0, 1)),
+        requesters=(wanting := random.choice((0, 0, 0, 1, 2))),
+        builders=wanting,
+        tenders=wanting,
     )
 
 

@@ -33,6 +33,7 @@ from tests.simulation.faults.faulty_storage import (
     FaultyFiles,
     FaultyStorage,
 )
+from tests.simulation.indexes.index_oracle import IndexOracle
 from tests.simulation.ledger import Ledger
 from tests.simulation.simulator import Actor, Simulation
 
@@ -71,6 +72,10 @@ class Shape:
     upserts_each: int = 3
     streams: int = 0
     batches_each: int = 3
+    requesters: int = 0
+    wishes_each: int = 3
+    builders: int = 0
+    tenders: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,7 @@ class World:
     founding: Founding
     service: MemoryService = field(default_factory=MemoryService)
     ledger: Ledger = field(default_factory=Ledger)
+    indexes: IndexOracle = field(default_factory=IndexOracle)
     orphans: list[tuple[int, MemoryCoordinator]] = field(default_factory=list)
     asked: int = 0
     planned: int = 0
@@ -223,6 +229,7 @@ def commit_ids(shape: Shape) -> Iterator[str]:
         (restore_id, shape.restorers, shape.restores_each),
         (upsert_id, shape.upserters, shape.upserts_each),
         (batch_id, shape.streams, shape.batches_each),
+        (wish_id, shape.requesters, shape.wishes_each),
     ):
         yield from (name(number, turn) for number in range(authors) for turn in range(turns))
 
@@ -260,6 +267,11 @@ def upsert_id(upserter: int, turn: int) -> str:
 def batch_id(stream: int, turn: int) -> str:
     """Return the id of a stream's micro-batch number ``turn``."""
     return f"stream{stream}-{turn}"
+
+
+def wish_id(requester: int, turn: int) -> str:
+    """Return the id of a requester's wish number ``turn``."""
+    return f"wish-{requester}-{turn}"
 
 
 def failed(actor: Actor, what: str, error: SegtableError) -> None:

@@ -1,0 +1,247 @@
+"""The checker that holds the indexes of a table against its files, after every event.
+
+It knows the events, the files and nothing else: what an index lacks is worked out from the whole
+log, hour by hour, in a way of its own. After every event:
+
+1. *right*: an entry about a file is what the file gives; whatever else was committed, and whatever
+   became of the file's id;
+2. *whole*: a file that readers see has its entries, or the state says that its time is lacking;
+3. *told*: what the state says is lacking is exactly what events published without a feed, and no
+   build has read since; the index is available from the first event on after which that is nothing;
+4. *kept*: a feed is applied in the index's own table, or waits in the state, in order, once;
+5. *harmless*: a scan with a condition, which may use the indexes, finds the rows of the model.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.indexes.feed import Feed
+from airflow_provider_segtable.core.indexes.index_kind import FILE
+from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.log.events import (
+    Appended,
+    Event,
+    IndexBuilt,
+    IndexRequested,
+    PlanCompleted,
+    RowsChanged,
+    TableRepaired,
+    VersionRestored,
+)
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.requests.read_request import read_request
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
+from airflow_provider_segtable.data.indexes.entries import entries
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.index_log import feed_commit, index_ports
+from airflow_provider_segtable.table.indexes.lookup import entries_in
+from airflow_provider_segtable.table.reads.scan import Scan
+from tests.simulation.ledger import rows_of
+from tests.simulation.model import Model
+
+PUBLISHING = (Appended, RowsChanged, PlanCompleted, VersionRestored, TableRepaired)
+ROW = "row"
+"""The column that conditions ask for: the number of a row."""
+
+Entries = list[dict[str, Any]]
+Lacking = dict[int, frozenset[int]]
+"""By hour: the events whose files there have no entries."""
+
+
+@dataclass(slots=True)
+class Life:
+    """What the events say of one index, from its request on."""
+
+    definition: IndexDefinition
+    lacking: Lacking
+    fed: list[tuple[int, Feed]] = field(default_factory=list)
+    available: int | None = None
+
+    def follow(self, event: Event) -> None:
+        """Move on by an event."""
+        mine = next((f for f in event.feeds if f.index == self.definition.id), None)
+        if isinstance(event.action, IndexBuilt) and event.action.index == self.definition.id:
+            self._built(event.action)
+        if mine is not None and mine.segments:
+            self.fed.append((event.n, mine))
+        if mine is None and isinstance(event.action, PUBLISHING):
+            for segment in event.action.segments:
+                for hour in hours(segment.id.interval):
+                    self.lacking[hour] = self.lacking.get(hour, frozenset()) | {event.n}
+        self.settle(event.n)
+
+    def settle(self, n: int) -> None:
+        """Note that event ``n`` left nothing lacking, if it is the first one."""
+        if self.available is None and not self.lacking:
+            self.available = n
+
+    def _built(self, action: IndexBuilt) -> None:
+        for hour in [hour for hour in self.lacking if hour in hours(action.interval)]:
+            left = frozenset(n for n in self.lacking[hour] if n > action.through)
+            self.lacking.pop(hour)
+            if left:
+                self.lacking[hour] = left
+
+
+@dataclass(slots=True)
+class IndexOracle:
+    """What the indexes should be.
+
+    ``seen`` has what decided the entries of each index when they were compared last, ``happened``
+    counts the events, those with and without a feed, and how often entries were compared.
+    """
+
+    lives: dict[str, Life] = field(default_factory=dict)
+    known: dict[tuple[str, str], Entries] = field(default_factory=dict)
+    seen: dict[str, object] = field(default_factory=dict)
+    happened: Counter[str] = field(default_factory=Counter)
+
+    def follow(self, event: Event, state: State, model: Model, ports: TableContext) -> None:
+        """Check the indexes after an event.
+
+        Raises:
+            AssertionError: naming the event, the index, and what is wrong with it.
+        """
+        for life in self.lives.values():
+            life.follow(event)
+        self._count(event)
+        if isinstance(event.action, IndexRequested):
+            self._begin(event, event.action, state)
+        present = {each.definition.id: each for each in state.indexes.values()}
+        self.lives = {i: life for i, life in self.lives.items() if i in present}
+        wrong = [
+            f"index {each.definition.name}: {what}"
+            for each in present.values()
+            for what in self._differences(each, state, ports)
+        ]
+        wrong += _wrong_scans(event.n, state, model, ports)
+        if wrong:
+            raise AssertionError(f"after event {event.n} ({event.kind}):\n  " + "\n  ".join(wrong))
+
+    def conclude(self, state: State, ports: TableContext) -> None:
+        """Check the end: every index lacks nothing, and its own table is sound.
+
+        Raises:
+            AssertionError: naming the index.
+        """
+        for index in state.indexes.values():
+            name = index.definition.name
+            assert index.current, f"index {name} lacks {index.lacks} at the end"
+            problems = [*violations(index_ports(ports, index.definition).log.load())]
+            assert not problems, f"index {name}: {problems}"
+
+    def _count(self, event: Event) -> None:
+        again = isinstance(event.action, IndexRequested) and event.action.replaces is not None
+        self.happened["rebuilt" if again else event.kind] += 1
+        if self.lives and isinstance(event.action, PUBLISHING):
+            self.happened["fed" if len(event.feeds) == len(self.lives) else "unfed"] += 1
+
+    def _begin(self, event: Event, action: IndexRequested, state: State) -> None:
+        chunks = {s.id.interval for s in state.timeline.visible_segments()}
+        lacking = {hour: frozenset({event.n}) for chunk in chunks for hour in hours(chunk)}
+        life = Life(definition=action.index, lacking=lacking)
+        life.settle(event.n)
+        self.lives[action.index.id] = life
+
+    def _differences(self, index: IndexState, state: State, ports: TableContext) -> Iterator[str]:
+        life = self.lives[index.definition.id]
+        told = lacking_of(index)
+        if told != life.lacking:
+            yield f"the state says that {told} is lacking, the events say {life.lacking}"
+        if index.available_n != life.available:
+            yield f"available at {index.available_n}, the events say {life.available}"
+        try:
+            own = index_ports(ports, index.definition).log.load()
+        except SegtableError as error:
+            yield f"it cannot be read: {error}"
+            return
+        yield from _lost(index, life, own)
+        visible = [segment for segment in state.timeline.visible_segments() if segment.path]
+        seen = (own.n, index.lacks, index.feeds, [s.path for s in visible], state.table.schema)
+        if self.seen.get(index.definition.id) != seen:
+            self.seen[index.definition.id] = seen
+            self.happened["compared"] += 1
+            yield from self._wrong_entries(index, state, visible, ports)
+
+    def _wrong_entries(
+        self, index: IndexState, state: State, visible: Sequence[Segment], ports: TableContext
+    ) -> Iterator[str]:
+        found: dict[str, Entries] = {}
+        for row in entries_in(ports, index).to_pylist():
+            found.setdefault(row[FILE], []).append(row)
+        lacking = lacking_of(index)
+        for segment in visible:
+            rows = self._given(index, state, segment, ports)
+            known = found.get(segment.path)
+            if known is None and rows and not any(h in lacking for h in hours(segment.id.interval)):
+                yield f"it has no entry about {segment.path}, and {segment.id} is not lacking"
+        for path, some in found.items():
+            rows = self.known.get((index.definition.id, path), some)
+            if _in_order(rows) != _in_order(some):
+                yield f"its entries about {path} are {some}, not {rows}"
+
+    def _given(
+        self, index: IndexState, state: State, segment: Segment, ports: TableContext
+    ) -> Entries:
+        at = (index.definition.id, segment.path)
+        if at not in self.known:
+            rows = entries(index.definition, state.table, [segment], ports.files)
+            self.known[at] = rows.to_pylist()
+        return self.known[at]
+
+
+def hours(interval: Interval) -> range:
+    """Return the hours of a time, by their numbers."""
+    return range(interval.start // HOUR_US, -(-interval.end // HOUR_US))
+
+
+def lacking_of(index: IndexState) -> Lacking:
+    """Return what a state says is lacking."""
+    found: Lacking = {}
+    for lack in index.lacks:
+        for hour in hours(lack.interval):
+            found[hour] = found.get(hour, frozenset()) | {lack.n}
+    return found
+
+
+def _lost(index: IndexState, life: Life, own: State) -> Iterator[str]:
+    """Yield which feeds are neither in the index's own log nor in the state, or are not in order.
+
+    Feeds are copied in order, so those of the own log come first.
+    """
+    copied = [(n, feed) for n, feed in life.fed if feed_commit(n, feed) in own.commits]
+    if copied != life.fed[: len(copied)]:
+        yield f"feeds were copied out of order: {[n for n, _ in copied]}"
+    pending = dict(index.feeds)
+    for n, feed in life.fed[len(copied) :]:
+        if pending.get(n) != feed:
+            yield f"the feed of event {n} is lost: forwarded is {index.forwarded}"
+
+
+def _wrong_scans(n: int, state: State, model: Model, ports: TableContext) -> Iterator[str]:
+    """Yield conditions for which a scan does not find the rows of the model."""
+    if not state.indexes or state.dropped:
+        return
+    numbers = sorted(model.rows)
+    one = numbers[n * 7 % len(numbers)] if numbers else 0
+    for where, wanted in (
+        (pc.field(ROW) == one, {one} & {*numbers}),
+        (pc.field(ROW) >= one, {number for number in numbers if number >= one}),
+    ):
+        request = read_request(columns=[ROW], where=where)
+        found = Scan(ports=ports, state=state, request=request).to_arrow()
+        rows = [row for (row,) in rows_of(found)]
+        if len(rows) != len(wanted) or {*rows} != wanted:
+            yield f"a scan with {where} finds {rows}, not {sorted(wanted)}"
+
+
+def _in_order(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return sorted(str(sorted(row.items())) for row in rows)

@@ -1,0 +1,248 @@
+"""Indexes beside everybody: right at every version, never in a writer's way; planted errors."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from airflow_provider_segtable.core.errors import SegtableError, StorageError
+from airflow_provider_segtable.core.indexes.file_list import FileList
+from airflow_provider_segtable.core.indexes.index_state import IndexState, Lack
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
+from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.families import index_events
+from airflow_provider_segtable.storage.memory_storage import MemoryStorage
+from airflow_provider_segtable.table.indexes import feeding, forwarding, lifecycle
+from airflow_provider_segtable.table.indexes.feeding import Feeder
+from airflow_provider_segtable.table.indexes.lifecycle import request_index
+from airflow_provider_segtable.table.log import committer
+from tests.simulation.disasters import harsh, mixed, slow, unheard
+from tests.simulation.faults.faulty_storage import Faults
+from tests.simulation.scenario import build, run
+from tests.simulation.simulator import Actor
+from tests.simulation.world import Shape
+
+Patch = pytest.MonkeyPatch
+EVERYBODY = Shape(
+    appenders=2,
+    appends_each=2,
+    compactors=1,
+    chunks=2,
+    asks=3,
+    cleaners=1,
+    readers=1,
+    changers=1,
+    overwriters=1,
+    overwrites_each=2,
+    restorers=1,
+    restores_each=2,
+    repairers=1,
+    requesters=2,
+    wishes_each=3,
+    builders=1,
+    tenders=1,
+)
+FEW = Shape(
+    appenders=3,
+    appends_each=3,
+    compactors=1,
+    chunks=2,
+    requesters=1,
+    wishes_each=2,
+    builders=2,
+    tenders=1,
+)
+DISASTERS = ((slow, 3), (unheard, 2), (mixed, 5), (harsh, 4), (mixed, 1))
+WANTED = frozenset(
+    {"IndexRequested", "IndexBuilt", "IndexForwarded", "IndexDropped", "rebuilt", "fed", "unfed"}
+)
+
+
+@pytest.fixture(autouse=True)
+def frequent_checkpoints(monkeypatch: Patch) -> None:
+    """So that short logs expire, and checkpoints keep what the state knows of indexes."""
+    monkeypatch.setattr(committer, "CHECKPOINT_EVERY", 4)
+
+
+def test_everybody_at_once() -> None:
+    """Every index at every version gives what the files give, or says that it lacks it.
+
+    Two disasters, and more only until everything has happened.
+    """
+    seen: Counter[str] = Counter()
+    for number, (faults, seed) in enumerate(DISASTERS):
+        world = build(seed, EVERYBODY, faults(seed))
+        run(world)
+        seen.update(world.indexes.happened)
+        if number and seen.keys() >= WANTED:
+            return
+    raise AssertionError(f"never seen: {sorted(WANTED - seen.keys())}")
+
+
+def calm(**changes: Any) -> Faults:
+    return Faults(random=Random(1), **changes)
+
+
+def test_a_crash_beside_an_index() -> None:
+    """One crash before or after any effect, of writers, builders and tenders; every 97th."""
+    shape = replace(FEW, appenders=1, appends_each=2, chunks=1, builders=1)
+    world = build(3, shape, calm())
+    run(world)
+    for boundary in range(1, world.faults.boundaries + 1, 97):
+        crashed = build(3, shape, calm(crash_at=boundary))
+        run(crashed)
+        assert crashed.ledger.acknowledged == {"append-0-0", "append-0-1"}
+
+
+class WithoutIndexes(MemoryStorage):
+    """A store that from some moment on can neither read nor keep what is below the indexes."""
+
+    broken = False
+
+    def read(self, path: str) -> bytes:
+        """Fail below the indexes."""
+        self._refuse(path)
+        return super().read(path)
+
+    def create(self, path: str, data: bytes, **given: Any) -> None:
+        """Fail below the indexes."""
+        self._refuse(path)
+        super().create(path, data, **given)
+
+    def _refuse(self, path: str) -> None:
+        if self.broken and path.startswith(INDEXES):
+            raise StorageError(f"{path}: nothing can be kept here")
+
+
+def test_writers_neither_fail_nor_wait_because_of_an_index() -> None:
+    """Where an index cannot be read or written, each commit lands at once; the log says so."""
+    waited = [appended_beside(broken=False), appended_beside(broken=True)]
+    assert waited[0] == waited[1]
+
+
+def appended_beside(*, broken: bool) -> list[str]:
+    """Return the steps of an appender beside an index that it can feed, or cannot."""
+    world = build(1, Shape(appenders=1, appends_each=6, planners=0), calm(), WithoutIndexes)
+    outside = Actor(name="outside", run=lambda _: None, simulation=world.simulation)
+    ports = world.raw_ports(outside)
+    request_index(ports, "one", FileList())
+    world.ledger.check(ports)
+    assert isinstance(world.storage, WithoutIndexes)
+    world.storage.broken = broken
+    world.simulation.run(max_steps=20_000, until=lambda: len(world.ledger.finished) == 6)
+    world.simulation.close()
+    lacks = ports.log.load().indexes["one"].lacks
+    assert len({each.n for each in lacks}) == (6 if broken else 0)
+    steps = [line for line in world.simulation.trace if line.startswith("appender")]
+    return [line for line in steps if "failed" in line or "sleep" in line]
+
+
+def feeds_dropped_on_retry(monkeypatch: Patch) -> None:
+    """A commit that lost a race is made again without its feeds."""
+    right = Feeder.feeds
+
+    def once(feeder: Any, state: Any) -> Any:
+        if getattr(feeder, "tried", False):
+            return ()
+        feeder.tried = True
+        return right(feeder, state)
+
+    monkeypatch.setattr(Feeder, "feeds", once)
+
+
+def lacks_unrecorded(monkeypatch: Patch) -> None:
+    """An event without a feed leaves the index as it was."""
+    right = IndexState.lacking
+
+    def careless(index: IndexState, intervals: Any, n: int, time: int) -> IndexState:
+        return right(index, intervals, n, time) if n == index.requested_n else index
+
+    monkeypatch.setattr(IndexState, "lacking", careless)
+    monkeypatch.setattr(feeding, "MOST_BYTES", 0)
+
+
+def builds_take_too_much(monkeypatch: Patch) -> None:
+    """A build takes away what was published after the version that it read."""
+    right = Lack.without
+    monkeypatch.setattr(Lack, "without", lambda lack, built, _: right(lack, built, 2**62))
+    monkeypatch.setattr(feeding, "MOST_BYTES", 0)
+
+
+def builds_of_later_versions(monkeypatch: Patch) -> None:
+    """A build says that it read the version before its own event."""
+    right = index_events.admit
+
+    def boastful(action: Any, state: Any) -> Any:
+        built = isinstance(action, IndexBuilt)
+        return right(replace(action, through=state.n) if built else action, state)
+
+    monkeypatch.setattr(index_events, "admit", boastful)
+    monkeypatch.setattr(feeding, "MOST_BYTES", 0)
+
+
+def copies_lose_one(monkeypatch: Patch) -> None:
+    """The first of several feeds is not copied."""
+    right = forwarding._forward
+
+    def careless(ports: Any, state: Any, index: IndexState, put: Any) -> None:
+        right(ports, state, replace(index, feeds=index.feeds[1:] or index.feeds), put)
+
+    monkeypatch.setattr(forwarding, "_forward", careless)
+
+
+def ids_used_again(monkeypatch: Patch) -> None:
+    """An index has its name for its id, so the next one has the same files."""
+    right = lifecycle.IndexDefinition
+    monkeypatch.setattr(
+        lifecycle, "IndexDefinition", lambda **given: right(**{**given, "id": given["name"]})
+    )
+
+
+def entries_of_others(monkeypatch: Patch) -> None:
+    """A writer takes the entries that it brings from another file."""
+    right = feeding._new_files
+    monkeypatch.setattr(
+        feeding, "_new_files", lambda action: [replace(s, size=s.size + 1) for s in right(action)]
+    )
+
+
+PLANTED = [
+    (feeds_dropped_on_retry, slow, 2, "no entry about"),
+    (lacks_unrecorded, slow, 0, "the events say"),
+    (builds_take_too_much, slow, 0, "the events say"),
+    (builds_of_later_versions, slow, 0, "no entry about"),
+    (copies_lose_one, slow, 3, "is lost"),
+    (ids_used_again, slow, 1, "cannot be read"),
+    (entries_of_others, slow, 0, "its entries about"),
+]
+
+
+@pytest.mark.parametrize(("plant", "faults", "seed", "words"), PLANTED)
+def test_planted_errors_are_seen(
+    plant: Callable[[Patch], None],
+    faults: Callable[[int], Faults],
+    seed: int,
+    words: str,
+    monkeypatch: Patch,
+) -> None:
+    """Each error shows in words of its own."""
+    plant(monkeypatch)
+    found = first_that_shows(faults, (seed, *range(8)), words)
+    assert found is not None, "no seed shows it"
+
+
+def first_that_shows(
+    faults: Callable[[int], Faults], seeds: Sequence[int], words: str
+) -> int | None:
+    """Return the first seed in which something is wrong, in these words."""
+    for seed in seeds:
+        try:
+            run(build(seed, FEW, faults(seed)))
+        except (AssertionError, SegtableError) as wrong:
+            if re.search(words, str(wrong)):
+                return seed
+    return None

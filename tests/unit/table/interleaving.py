@@ -1,0 +1,105 @@
+"""Ports of a process that others overtake, or that dies, right before one of its events.
+
+``before_event(ports, deed)`` returns the same ports as a process of their own. When it is about to
+create its next event in the table's log, the deed is done first: whatever others do there, or
+``die``. So an interleaving is written down as nested calls.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from airflow_provider_segtable.ports.storage import Entry, Storage
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.log.event_log import TIMELINE
+from airflow_provider_segtable.testing.clock import FakeRandomness
+
+_SEEDS = count(1000)
+
+
+class Killed(BaseException):
+    """The process is gone: no clean-up code reaches anything."""
+
+
+def die() -> None:
+    """End the process here."""
+    raise Killed
+
+
+@dataclass(slots=True)
+class Overtaken:
+    """A storage that does a deed before it creates an object in a folder for the first time."""
+
+    inner: Storage
+    folder: str
+    deeds: list[Callable[[], object]] = field(default_factory=list)
+    dead: bool = False
+
+    @property
+    def uri(self) -> str:
+        """Return the root URI."""
+        return self._alive().uri
+
+    def read(self, path: str) -> bytes:
+        """Read."""
+        return self._alive().read(path)
+
+    def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
+        """Do the deed, then create."""
+        if path.startswith(self.folder) and self.deeds:
+            self._do(self.deeds.pop())
+        if ready is None:
+            self._alive().create(path, data)
+        else:
+            self._alive().create(path, data, ready=ready)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Overwrite."""
+        self._alive().replace(path, data)
+
+    def settle(self, prefix: str) -> None:
+        """Settle."""
+        self._alive().settle(prefix)
+
+    def turn(self, prefix: str, *, wait_s: float) -> AbstractContextManager[None]:
+        """Wait for a turn."""
+        return self._alive().turn(prefix, wait_s=wait_s)
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[Entry]:
+        """List."""
+        return self._alive().list(prefix, after=after)
+
+    def delete(self, path: str) -> None:
+        """Delete."""
+        self._alive().delete(path)
+
+    def prune(self, prefix: str) -> None:
+        """Prune."""
+        self._alive().prune(prefix)
+
+    def _do(self, deed: Callable[[], object]) -> None:
+        try:
+            deed()
+        except Killed:
+            self.dead = True
+            raise
+
+    def _alive(self) -> Storage:
+        if self.dead:
+            raise Killed
+        return self.inner
+
+
+def before_event(
+    ports: TableContext, deed: Callable[[], object], folder: str = TIMELINE
+) -> TableContext:
+    """Return ports of another process that does a deed right before it creates its next event.
+
+    Args:
+        ports: the ports of a table.
+        deed: what happens first.
+        folder: of which log; the table's own by default.
+    """
+    storage = Overtaken(ports.storage, folder, [deed])
+    return replace(ports, storage=storage, randomness=FakeRandomness(next(_SEEDS)))
