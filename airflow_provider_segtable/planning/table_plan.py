@@ -8,6 +8,7 @@
 4. The remaining candidates of all kinds are ranked by gain per cost and chosen within the budget.
 5. A large table is examined area by area, the highest bound first (``planning.ranking.areas``),
    up to the limit of one run (``planning.ranking.selection``).
+6. Plans over the whole table come last, and outside of the budget (``Finder.in_table``).
 """
 
 from bisect import bisect_right
@@ -47,7 +48,16 @@ def plan_all(state: State, policy: Policy, now: Instant) -> Planned:
     def look(area: Area) -> list[Candidate]:
         return candidates_in(looking_at(found, area.interval), largest_first, skipped)
 
-    return choose((), policy, skipped, areas(found), look)
+    chosen = choose((), policy, skipped, areas(found), look)
+    return _with_tables(found, chosen)
+
+
+def _with_tables(found: PlannerContext, planned: Planned) -> Planned:
+    """Add the plans over the whole table, which know the others of the run."""
+    skipped: list[Skipped] = []
+    added = (finder.in_table(found, planned.chosen, skipped) for finder in finders())
+    more = tuple(plan for some in added for plan in some)
+    return Planned(chosen=planned.chosen + more, skipped=planned.skipped + tuple(skipped))
 
 
 def candidates_in(

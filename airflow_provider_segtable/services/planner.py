@@ -4,19 +4,23 @@
 2. If no live worker holds a pending plan's lock or waits for it, the plan is launched again. It is
    aborted, with a reason, after ``max_attempts`` dead workers (a yield to a more urgent writer is
    not a death), or if its inputs are gone because another compaction was faster.
-3. The plans that ``planning`` selects are committed as ``PlanRequested``. A plan's id is a
+3. Indexes of the index policy that the table does not have yet are requested, so that writers feed
+   them from now on (``planning.finders.index``).
+4. The plans that ``planning`` selects are committed as ``PlanRequested``. A plan's id is a
    function of its inputs, so two concurrent planners request it once.
-4. Every launch has a deterministic run id (from the plan, its request and its attempts), so
+5. Every launch has a deterministic run id (from the plan, its request and its attempts), so
    emitting it twice creates one DAG run.
 
 Liveness comes from the coordinator: a worker's lock lives as long as its session. The log is
 read before the locks, so a worker that finishes in between is never considered dead.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
 from airflow_provider_segtable.core.locks.lockbox import Generation, Lock
 from airflow_provider_segtable.core.log.events import PlanAborted, PlanRequested, Voided
 from airflow_provider_segtable.core.log.state import State
@@ -24,10 +28,12 @@ from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.plan_state import PlanState
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Instant, Interval
+from airflow_provider_segtable.planning.finders.index import WantedIndex, wanted_indexes
 from airflow_provider_segtable.planning.properties.policy import MINUTE_US, Policy
 from airflow_provider_segtable.planning.reasons import Skipped
 from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.lifetime.definition import check_cut, checked_order
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit
 
@@ -56,7 +62,8 @@ class PlannerRun:
     """The result of a planner run or dry run.
 
     By plan id: ``running`` names the holder or waiter of the plan's locks, ``aborted`` the reason
-    for an abort, ``yielded`` the yields of a pending plan and the note of the last one.
+    for an abort, ``yielded`` the yields of a pending plan and the note of the last one. By name:
+    ``indexes`` gives the reason for each index that the run requests.
     """
 
     version: int
@@ -66,6 +73,7 @@ class PlannerRun:
     aborted: Mapping[str, str] = field(default_factory=dict)
     yielded: Mapping[str, str] = field(default_factory=dict)
     voided: tuple[SegmentId, ...] = ()
+    indexes: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan_table(
@@ -95,6 +103,10 @@ def plan_table(
         state = _void(ports, state, abandoned)
         state, aborted = _abort_hopeless(ports, state, policy, held)
     now = ports.clock.now()
+    skipped: list[Skipped] = []
+    wanted = wanted_indexes(state, policy, skipped)
+    if not dry_run:
+        state = _with_indexes(ports, state, wanted)
     planned = plan_all(state, policy, now)
     stalled = _stalled(state, held)
     if dry_run:
@@ -107,14 +119,23 @@ def plan_table(
     return PlannerRun(
         version=state.n,
         launches=tuple({launch.plan_id: launch for launch in launches}.values()),
-        skipped=planned.skipped,
+        skipped=(*planned.skipped, *skipped),
         running={plan_id: holder for plan_id, holder in held.items() if plan_id in state.plans},
         aborted=aborted,
         yielded={
             known.plan.id: _gave_way(known) for known in state.pending_plans() if known.yields
         },
         voided=abandoned,
+        indexes={each.name: each.reason for each in wanted},
     )
+
+
+def _with_indexes(ports: TableContext, state: State, wanted: Sequence[WantedIndex]) -> State:
+    """Request indexes; another planner may be first."""
+    for each in wanted:
+        with suppress(CommitConflict, InvalidInput):
+            request_index(ports, each.name, each.kind)
+    return ports.log.refresh(state) if wanted else state
 
 
 def _locks(ports: TableContext, state: State, *, blind: bool) -> tuple[Lock, ...] | None:

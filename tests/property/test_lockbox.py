@@ -41,7 +41,7 @@ requests = st.builds(
     LockRequest,
     table=st.just("t"),
     group=st.sampled_from("abcd"),
-    purpose=st.just("p"),
+    purpose=st.sampled_from("pq"),
     holder=st.just("h"),
     segments=segments,
     allocate=st.lists(allocations, max_size=2).map(tuple),
@@ -55,26 +55,31 @@ def _in_range(ask: Allocation) -> int:
     return ask.at_least if ask.at_least in ids else ids.start
 
 
+def asked(request: LockRequest) -> set[SegmentId | str]:
+    """Return the segments that a request names, or its purpose if it asks for nothing else."""
+    return {*request.segments} if request.segments or request.allocate else {request.purpose}
+
+
 class Oracle:
-    """Who holds which segment, and every id ever handed out: sets, and no rules."""
+    """Who holds which segment or purpose, and every id ever handed out: sets, and no rules."""
 
     def __init__(self) -> None:
-        self.owners: dict[SegmentId, set[str]] = {}
+        self.owners: dict[SegmentId | str, set[str]] = {}
         self.holding: set[str] = set()
         self.used: set[SegmentId] = set()
         self.named_too_early: set[SegmentId] = set()
 
     def rivals(self, request: LockRequest) -> set[str]:
         """Return who holds what is asked."""
-        return set().union(*(self.owners.get(segment, set()) for segment in request.segments))
+        return set().union(*(self.owners.get(each, set()) for each in asked(request)))
 
     def take(self, request: LockRequest, allocated: tuple[SegmentId, ...]) -> None:
         """Note a grant."""
         self.named_too_early |= request.segments - self.used
         self.holding.add(request.group)
         self.used |= set(allocated)
-        for segment in request.segments | set(allocated):
-            self.owners.setdefault(segment, set()).add(request.group)
+        for each in asked(request) | set(allocated):
+            self.owners.setdefault(each, set()).add(request.group)
 
     def let_go(self, group: str) -> None:
         """Note a release."""

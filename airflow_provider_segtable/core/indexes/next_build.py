@@ -32,7 +32,18 @@ def next_piece(index: IndexState, state: State, most: int = MOST_FILES) -> Piece
     end = lack.start
     for chunk in sorted({each.interval for each in state.timeline.visible_chunks(lack)}):
         if len(found) >= most:
-            return Piece(interval=Interval(lack.start, end), segments=tuple(found))
-        found += (s for s in state.timeline.visible_segments(chunk) if s.path)
+            return Piece(interval=Interval(lack.start, end), segments=tuple(dict.fromkeys(found)))
+        found += files_in(state, chunk)
         end = max(end, min(chunk.end, lack.end))
     return Piece(interval=lack, segments=tuple(dict.fromkeys(found)))
+
+
+def files_in(state: State, interval: Interval) -> tuple[Segment, ...]:
+    """Return the files of a time that readers see."""
+    return tuple(each for each in state.timeline.visible_segments(interval) if each.path)
+
+
+def chunks_lacking(index: IndexState, state: State) -> int:
+    """Return the number of time chunks in which an index lacks files."""
+    times = (each.interval for each in index.lacks)
+    return len({c.interval for time in times for c in state.timeline.visible_chunks(time)})

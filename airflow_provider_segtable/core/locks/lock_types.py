@@ -1,7 +1,8 @@
 """Lock types: requests, grants and places in the queue; the rules are in ``lockbox``.
 
 1. A request has one granularity: *segment* (existing segments, and new ids) or *time_chunk*
-   (intervals). An append only allocates new ids; a replace names intervals.
+   (intervals). An append only allocates new ids; a replace names intervals. A request may be for
+   nothing but its purpose: it keeps others of this purpose away.
 2. A lock excludes others from its segments and intervals, except those it yielded (``excludes``).
 """
 
@@ -118,17 +119,23 @@ class LockRequest:
         """Return the granularity of the request."""
         return LockGranularity.TIME_CHUNK if self.intervals else LockGranularity.SEGMENT
 
+    @property
+    def of_purpose(self) -> bool:
+        """Return whether the request is for nothing but its purpose."""
+        return not (self.segments or self.allocate or self.intervals)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """Segments and intervals; false if empty."""
+    """Segments and intervals, or a purpose; false if empty."""
 
     segments: frozenset[SegmentId] = frozenset()
     intervals: tuple[Interval, ...] = ()
+    purpose: str = ""
 
     def __bool__(self) -> bool:
-        """Return whether there are any segments or intervals."""
-        return bool(self.segments or self.intervals)
+        """Return whether there is anything."""
+        return bool(self.segments or self.intervals or self.purpose)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +176,11 @@ class Lock:
     def granularity(self) -> LockGranularity:
         """Return the granularity of the lock."""
         return LockGranularity.TIME_CHUNK if self.intervals else LockGranularity.SEGMENT
+
+    @property
+    def of_purpose(self) -> bool:
+        """Return whether the lock is on nothing but its purpose."""
+        return not (self.segments or self.allocated or self.intervals or self.chunks)
 
     @property
     def covered(self) -> frozenset[SegmentId]:

@@ -14,6 +14,7 @@
 
    So an append (new ids only) never waits for a compaction of segments, nor for a REPLACE. A
    compaction of segments never waits for an append: segments that it can name are published.
+   A lock on *nothing* but its purpose excludes only such a lock of the same purpose.
 3. A request *revokes* the locks in its way and is granted in the same step, if each of them has a
    lower priority, is not publishing, and has yielded fewer than ``MAX_YIELDS`` times. It takes the
    contested part only; a revoked lock excludes others from the rest until its owner releases it,
@@ -223,6 +224,8 @@ def contested(request: LockRequest, lock: Lock) -> Extent:
     """Return the extent that the lock would yield to the request; empty if they do not conflict."""
     if request.mode is lock.mode is Mode.SHARED:
         return Extent()
+    if request.of_purpose and lock.of_purpose:
+        return Extent(purpose=request.purpose if request.purpose == lock.purpose else "")
     theirs, forgiven = lock.excludes, _replaced(request, lock)
     if request.granularity is LockGranularity.TIME_CHUNK:
         of_segments = {segment.interval for segment in theirs.segments} - forgiven

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow_provider_segtable.core.errors import UnsupportedFormat
+from airflow_provider_segtable.core.plans.index_plan import IndexPlan
 from airflow_provider_segtable.core.plans.major_plan import MajorPlan
 from airflow_provider_segtable.core.plans.minor_plan import MinorPlan
 from airflow_provider_segtable.core.plans.plan import Plan
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 
-KINDS: tuple[type[Plan], ...] = (MinorPlan, SemiMajorPlan, MajorPlan)
+KINDS: tuple[type[Plan], ...] = (MinorPlan, SemiMajorPlan, MajorPlan, IndexPlan)
 
 
 def kinds() -> tuple[type[Plan], ...]:

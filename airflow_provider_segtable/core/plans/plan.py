@@ -128,7 +128,8 @@ class Plan(ABC):
 
     def facts(self) -> Json:
         """Return the kind's own facts, for people; every kind has the same keys."""
-        return {"root": [0, 0], "clustering": "", "granularity": None, "buckets": 0}
+        own = {"clustering": "", "granularity": None, "buckets": 0, "index": ""}
+        return {"root": [0, 0], **own}
 
     def layout_after(self, layout: Layout) -> Layout:
         """Return the layout of time once the plan is completed."""

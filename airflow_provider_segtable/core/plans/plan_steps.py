@@ -43,4 +43,17 @@ class Publish:
     segments: tuple[Segment, ...]
 
 
-Step: TypeAlias = Rewrite | Publish
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildIndex:
+    """Build what an index lacks, in pieces that are committed one by one.
+
+    Attributes:
+        index: the id of the index.
+        apart: the time to leave for later.
+    """
+
+    index: str
+    apart: tuple[Interval, ...] = ()
+
+
+Step: TypeAlias = Rewrite | BuildIndex | Publish

@@ -3,7 +3,8 @@
 1. Each kind has one module here, named by ``Plan.planned_in``, with a ``FINDER``. The planner and
    manual requests go over the kinds and ask their finders; neither names a kind.
 2. A finder reports candidates that are worth their cost, and a reason for everything it skips. It
-   finds them in a whole interval, or in one chunk that no pending plan over an interval claims.
+   finds them in a whole interval, or in one chunk that no pending plan over an interval claims. Or
+   it finds plans over the whole table, once the others are chosen (``in_table``).
 3. A ``Draining`` instead of a candidate keeps smaller kinds from making new plans there.
 4. Candidates of one kind contest nothing among themselves. A candidate of a larger kind replaces
    the smaller ones whose segments or interval it claims (``planning.table_plan``).
@@ -65,6 +66,19 @@ class Finder(ABC):
     ) -> tuple[Candidate | Draining, ...]:
         """Return the plans over segments that are due in a chunk."""
         del found, chunk, skipped
+        return ()
+
+    def in_table(
+        self, found: PlannerContext, others: Sequence[Plan], skipped: list[Skipped]
+    ) -> tuple[Plan, ...]:
+        """Return the plans over the whole table that are due, outside of the run's budget.
+
+        Args:
+            found: the table, without limits.
+            others: the plans over chunks and intervals that the run has chosen.
+            skipped: receives a reason for everything left out.
+        """
+        del found, others, skipped
         return ()
 
     @abstractmethod

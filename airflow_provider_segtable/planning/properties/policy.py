@@ -62,6 +62,8 @@ class Policy:
             empty means unchanged ("").
         major_buckets: new number of buckets of cold chunks of a primary-key table; 0 means
             unchanged (0).
+        indexes: ``auto``: plan what indexes lack, and request those of the index policy; ``off``:
+            never (auto).
     """
 
     target_size: int = 128 * MIB
@@ -87,6 +89,7 @@ class Policy:
     major_unclustered: float = 0.1
     major_granularity: str = ""
     major_buckets: int = 0
+    indexes: str = AUTO
 
     def __post_init__(self) -> None:
         """Refuse invalid values."""
@@ -156,6 +159,7 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "skip_offset_from": (LATEST, NOW),
     "semi_major": (AUTO, OFF),
     "major": (AUTO, OFF),
+    "indexes": (AUTO, OFF),
     "major_granularity": ("", *(granularity.value for granularity in Granularity)),
 }
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from airflow_provider_segtable.core.log.events import TableCreated
+from airflow_provider_segtable.planning.properties.index_settings import PREFIX, IndexSettings
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import Retention
 
@@ -35,7 +36,8 @@ def _source(table: TableCreated, key: str) -> str:
 
 
 def _defaults() -> Iterable[Setting]:
-    for family, default in (("compaction", Policy()), ("retention", Retention())):
+    families = (("compaction", Policy()), ("retention", Retention()), (PREFIX, IndexSettings()))
+    for family, default in families:
         for field in fields(default):
             value = getattr(default, field.name)
             shown = f"{value:g}" if isinstance(value, float) else str(value)

@@ -110,6 +110,6 @@ def _hopeless(ports: TableContext, known: PlanState, gone: Conflict, state: Stat
 
 
 def give_way(ports: TableContext, attempt: Attempt, reason: str) -> None:
-    """Record in the log that a more urgent request revoked the attempt's locks."""
+    """Record in the log that the attempt stops, for a more urgent request or a pause."""
     action = PlanYielded(plan_id=attempt.plan.id, attempt=attempt.token, reason=reason)
     commit(ports, attempt.state, Change(action=action, commit_id=f"yielded-{attempt.token}"))

@@ -15,6 +15,7 @@ def carry_out(
     *,
     wait_s: float | None = None,
     parallelism: int = 2,
+    timeout_s: float | None = None,
     report: Report = lambda _: None,
 ) -> tuple[PlanResult, ...]:
     """Execute plans, smaller kinds first.
@@ -25,6 +26,7 @@ def carry_out(
         execute: runs the kernel jobs.
         wait_s: how long to wait for locks of other processes; if None, the default of each kind.
         parallelism: approximate number of concurrent jobs.
+        timeout_s: after this time an index build pauses; the table's setting if None.
         report: called with each result, for progress.
 
     Returns:
@@ -39,6 +41,7 @@ def carry_out(
             execute,
             wait_s=batch.wait_s,
             parallelism=parallelism,
+            timeout_s=timeout_s,
             report=report,
         )
     )

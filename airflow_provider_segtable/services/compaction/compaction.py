@@ -7,7 +7,8 @@
 3. Before it commits, an attempt enters the publishing section of its lock; from then on it cannot
    be revoked. The lease is checked before every put; a lost lease stops the commit. If a worker
    misses the loss, the log refuses its commit: its attempt is no longer the plan's newest.
-4. A revoked attempt commits ``PlanYielded`` and releases its locks; the plan stays pending.
+4. A revoked attempt commits ``PlanYielded`` and releases its locks; the plan stays pending. So does
+   an index build that pauses.
 5. Files are deleted only after a certain failure. The files of a dead attempt have unique names
    and ids that are never reused.
 6. One call runs many plans, so that a Spark application starts only once: the jobs of all plans
@@ -15,7 +16,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -30,10 +31,17 @@ from airflow_provider_segtable.core.log.admission import Conflict
 from airflow_provider_segtable.core.log.events import Event, PlanAborted, PlanCompleted
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
-from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.sort.sorting import discard
 from airflow_provider_segtable.services.compaction.attempt import Attempt, begin, give_way
-from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job, Stages
+from airflow_provider_segtable.services.compaction.execution import (
+    Done,
+    End,
+    Execute,
+    Job,
+    Paused,
+    Stages,
+    Stop,
+)
 from airflow_provider_segtable.services.compaction.publication import complete
 from airflow_provider_segtable.services.compaction.stages import stages_of
 from airflow_provider_segtable.table.context import TableContext
@@ -92,6 +100,7 @@ def compact(
     *,
     wait_s: float = 0.0,
     parallelism: int = 2,
+    timeout_s: float | None = None,
     report: Report = lambda _: None,
 ) -> tuple[PlanResult, ...]:
     """Execute plans that are in the log.
@@ -102,6 +111,7 @@ def compact(
         execute: runs the kernel jobs.
         wait_s: how long to wait for locks that other processes hold.
         parallelism: approximate number of concurrent jobs.
+        timeout_s: after this time an index build pauses; the table's setting if None.
         report: called with each result, for progress.
 
     Returns:
@@ -120,7 +130,7 @@ def compact(
             if isinstance(attempt, PlanResult):
                 ended(attempt)
             else:
-                stages = stages_of(ports, attempt, parallelism=parallelism)
+                stages = stages_of(ports, attempt, parallelism=parallelism, timeout_s=timeout_s)
                 begun.append(_Running(attempt, stages))
         for result in _run(ports, begun, execute):
             ended(result)
@@ -244,7 +254,7 @@ def _advance(ports: TableContext, running: _Running, live: list[_Running]) -> It
         running.stage += 1
     except StopIteration as finished:
         live.remove(running)
-        yield _publish(ports, attempt, finished.value)
+        yield _ended(ports, attempt, finished.value)
     except SegtableError as error:
         live.remove(running)
         running.stages.close()
@@ -255,8 +265,20 @@ def _advance(ports: TableContext, running: _Running, live: list[_Running]) -> It
     attempt.lease.release()
 
 
-def _publish(ports: TableContext, attempt: Attempt, segments: tuple[Segment, ...]) -> PlanResult:
-    plan, lease = attempt.plan, attempt.lease
+def _ended(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
+    if end.stop is None:
+        return _publish(ports, attempt, end)
+    return replace(_stopped_by(ports, attempt, end.stop), segments_in=end.files)
+
+
+def _stopped_by(ports: TableContext, attempt: Attempt, stop: Stop) -> PlanResult:
+    if isinstance(stop, Paused):
+        return _given_way(ports, attempt, stop.reason)
+    return _not_committed(attempt.plan.id, stop)
+
+
+def _publish(ports: TableContext, attempt: Attempt, end: End) -> PlanResult:
+    plan, lease, segments = attempt.plan, attempt.lease, end.segments
     try:
         lease.publish()
     except SegtableError as error:
@@ -272,7 +294,7 @@ def _publish(ports: TableContext, attempt: Attempt, segments: tuple[Segment, ...
         plan_id=plan.id,
         ended=Ended.COMPLETED,
         message=f"event {outcome.n}: {plan.reason}",
-        segments_in=len(attempt.inputs),
+        segments_in=end.files,
         segments_out=len(segments),
         rows=sum(segment.rows for segment in segments),
         size=sum(segment.size for segment in segments),
@@ -280,14 +302,18 @@ def _publish(ports: TableContext, attempt: Attempt, segments: tuple[Segment, ...
 
 
 def _stopped(ports: TableContext, attempt: Attempt, error: SegtableError) -> PlanResult:
-    plan_id = attempt.plan.id
     if not isinstance(error, LockRevoked):
-        return _failed(plan_id, error)
+        return _failed(attempt.plan.id, error)
+    return _given_way(ports, attempt, str(error))
+
+
+def _given_way(ports: TableContext, attempt: Attempt, reason: str) -> PlanResult:
+    plan_id = attempt.plan.id
     try:
-        give_way(ports, attempt, str(error))
+        give_way(ports, attempt, reason)
     except SegtableError as other:
         return _failed(plan_id, other)
-    return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=str(error))
+    return PlanResult(plan_id=plan_id, ended=Ended.YIELDED, message=reason)
 
 
 def _not_committed(plan_id: str, outcome: Conflict | Unknown) -> PlanResult:

@@ -2,22 +2,51 @@
 
 1. ``execute(jobs)`` yields ``Done`` for every job exactly once, in any order: in this process
    (``in_process``) or in Spark tasks (``spark.driver.distribution``).
-2. A compaction with several stages is a generator: it yields lists of jobs, receives their results
-   in order, and returns the new segments (``Stages``).
+2. An attempt with several stages is a generator: it yields lists of jobs, never an empty one,
+   receives their results in order, and returns its end (``Stages``).
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from airflow_provider_segtable.core.log.conflict import Conflict
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.ports.files import DataFiles
 from airflow_provider_segtable.ports.job import Done, Job, run_one
+from airflow_provider_segtable.table.log.committer import Unknown
 
-__all__ = ["Done", "Execute", "Job", "Stages", "in_process", "run_one"]
+__all__ = ["Done", "End", "Execute", "Job", "Paused", "Stages", "in_process", "run_one"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """The attempt stops, and leaves the rest of its plan to the next one."""
+
+    reason: str
+
+
+Stop: TypeAlias = Paused | Conflict | Unknown
+"""Why an attempt ends before its plan does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The end of an attempt's stages.
+
+    Attributes:
+        files: the number of files that it read.
+        segments: the new segments, to be published.
+        stop: why the plan is not completed; None if it is to be.
+    """
+
+    files: int
+    segments: tuple[Segment, ...] = ()
+    stop: Stop | None = None
 
 
 Execute: TypeAlias = Callable[[Sequence[Job]], Iterator[Done]]
-Stages: TypeAlias = Generator[Sequence[Job], Sequence[Any], tuple[Segment, ...]]
+Stages: TypeAlias = Generator[Sequence[Job], Sequence[Any], End]
 
 
 def in_process(files: DataFiles | None = None) -> Execute:

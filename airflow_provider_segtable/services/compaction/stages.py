@@ -18,6 +18,8 @@ change, each file is divided (``data.keyed.division``).
 A rewrite of a rollup table with sketches is one stage with one job, for Spark's driver: it always
 sorts and rolls up all its input rows.
 
+A build of an index commits its pieces itself (``services.indexing.build``), and publishes nothing.
+
 Every rewrite omits the rows that are deleted in the attempt's state; its outputs record the last
 event of that state as ``deletes_applied_through``.
 """
@@ -26,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from airflow_provider_segtable.core.log.events import TableCreated
-from airflow_provider_segtable.core.plans.plan_steps import Publish, Rewrite
+from airflow_provider_segtable.core.plans.plan_steps import BuildIndex, Publish, Rewrite
 from airflow_provider_segtable.core.segments.roots import replaced
 from airflow_provider_segtable.core.segments.segment import (
     ChunkKey,
@@ -44,25 +46,47 @@ from airflow_provider_segtable.data.parquet.metadata.descriptor import encode_de
 from airflow_provider_segtable.data.sort.sorting import Outputs, SortSpec, SortStages
 from airflow_provider_segtable.data.table_kinds.arrow_kind import ArrowKind
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
+from airflow_provider_segtable.planning.properties.index_settings import IndexSettings
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.compaction.attempt import Attempt
-from airflow_provider_segtable.services.compaction.execution import Stages
+from airflow_provider_segtable.services.compaction.execution import End, Stages
+from airflow_provider_segtable.services.indexing.build import build
 from airflow_provider_segtable.table.context import TableContext
 
 
-def stages_of(ports: TableContext, attempt: Attempt, *, parallelism: int) -> Stages:
-    """Return the stages of an attempt."""
+def stages_of(
+    ports: TableContext, attempt: Attempt, *, parallelism: int, timeout_s: float | None = None
+) -> Stages:
+    """Return the stages of an attempt.
+
+    Args:
+        ports: the table's ports.
+        attempt: the attempt.
+        parallelism: approximate number of concurrent jobs.
+        timeout_s: after this time a build of an index pauses; the table's setting if None.
+    """
     done: list[tuple[Segment, ...]] = []
+    files = len(attempt.inputs)
     while True:
         step = attempt.plan.next_step(attempt.inputs, done, attempt.state)
         match step:
             case Publish(segments=segments):
-                return segments
+                return End(files=files, segments=segments)
             case Rewrite():
                 done.append((yield from rewritten(ports, attempt, step, parallelism)))
+            case BuildIndex():
+                most_s = _timeout_s(attempt) if timeout_s is None else timeout_s
+                built = yield from build(ports, attempt, step, most_s)
+                if built.stop is not None:
+                    return End(files=built.files, stop=built.stop)
+                files, done = built.files, [()]
             case _:
                 assert_never(step)
+
+
+def _timeout_s(attempt: Attempt) -> float:
+    return 60 * IndexSettings.read(attempt.state.table.properties).timeout_minutes
 
 
 def rewritten(ports: TableContext, attempt: Attempt, step: Rewrite, parallelism: int) -> SortStages:

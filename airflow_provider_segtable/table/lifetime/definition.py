@@ -19,13 +19,18 @@ from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow, parse_
 from airflow_provider_segtable.data.arrow.event_times import is_time
 from airflow_provider_segtable.data.parquet.table_file import incoming_columns
 from airflow_provider_segtable.data.sort.sort_keys import check_sortable
+from airflow_provider_segtable.planning.properties.index_settings import PROPERTIES as INDEX
+from airflow_provider_segtable.planning.properties.index_settings import (
+    check_index_policy,
+    names_index,
+)
 from airflow_provider_segtable.planning.properties.policy import PROPERTIES as POLICY
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import PROPERTIES as RETENTION
 from airflow_provider_segtable.planning.properties.retention import Retention
 
-KNOWN = (*POLICY, *RETENTION)
-"""The keys of all properties."""
+KNOWN = (*POLICY, *RETENTION, *INDEX)
+"""The keys of all properties, beside ``index.NAME`` for an index of the policy."""
 
 
 def check_properties(table: TableCreated, given: Iterable[str]) -> None:
@@ -40,10 +45,11 @@ def check_properties(table: TableCreated, given: Iterable[str]) -> None:
         SchemaMismatch: the clustering names a column that the table does not have.
     """
     for key in given:
-        if key not in KNOWN:
+        if key not in KNOWN and not names_index(key):
             raise InvalidInput(f"{key!r} is not a property: known are {', '.join(KNOWN)}")
     policy = Policy.read(table.properties)
     Retention.read(table.properties)
+    check_index_policy(table)
     checked_order(policy.clustering, table)
     check_cut(policy.cut, table)
 

@@ -1,0 +1,1 @@
+"""Indexing: build what the indexes of a table lack, piece by piece."""

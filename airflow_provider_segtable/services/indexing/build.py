@@ -1,0 +1,192 @@
+"""Build what an index lacks, one piece of time after the other.
+
+1. A piece is the earliest time that is lacking (``core.indexes.next_build``). Files of it that are
+   known already are left out: their writer or an earlier attempt indexed them.
+2. The entries are read before the log is read again. So an entry is about a file that the state
+   has, or about a file that is gone: the build deletes the latter.
+3. ``IndexBuilt`` commits a piece, and brings its entries as a feed. If another attempt took over,
+   or the index was dropped, the log refuses the event, and the build ends.
+4. Once ``timeout_s`` is over no further piece is begun. That is a pause: what is built stays, and
+   the next attempt at the plan goes on. Every attempt builds at least one piece.
+5. The build ends when nothing is lacking any more. What is published meanwhile is fed by its
+   writers, or is lacking, and then built, too.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.indexes.next_build import chunks_lacking, files_in, next_piece
+from airflow_provider_segtable.core.log.conflict import Conflict
+from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.families.index_events import index_of
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.index_plan import without
+from airflow_provider_segtable.core.plans.plan_steps import BuildIndex
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
+from airflow_provider_segtable.data.indexes.index_job import IndexJob
+from airflow_provider_segtable.ports.job import Job
+from airflow_provider_segtable.services.compaction.attempt import Attempt
+from airflow_provider_segtable.services.compaction.execution import Paused, Stop
+from airflow_provider_segtable.services.indexing.known_entries import known_entries
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.feed_writer import write_feed
+from airflow_provider_segtable.table.log.committer import Change, Committed, Outcome, commit
+
+Result = TypeVar("Result")
+
+JOB_FILES = 16
+"""Most files of one job."""
+JOB_BYTES = 512 << 20
+"""Size of files from which on a job takes no further one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """The number of files that an attempt indexed, and why it stopped early; None if it did not."""
+
+    files: int
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """A piece as of a version: its time, its files that are not known, and the stale entries."""
+
+    state: State
+    index: IndexState
+    interval: Interval
+    missing: tuple[Segment, ...]
+    stale: pa.Table
+
+
+Building: TypeAlias = Generator[Sequence[Job], Sequence[Any], Built]
+
+
+def build(ports: TableContext, attempt: Attempt, step: BuildIndex, timeout_s: float) -> Building:
+    """Build what an index lacks; yield the jobs of each piece, and receive their entries."""
+    deadline = ports.clock.monotonic() + timeout_s
+    files, state = 0, attempt.state
+    while True:
+        piece = _unless_dropped(ports, step, state, partial(_next, ports, step, state))
+        if not isinstance(piece, _Piece):
+            return Built(files=files, stop=piece)
+        jobs = [*_jobs(ports, attempt, piece)]
+        parts = (yield jobs) if jobs else ()
+        commit_it = partial(_committed, ports, attempt, piece, parts)
+        outcome = _unless_dropped(ports, step, piece.state, commit_it)
+        if not isinstance(outcome, Committed):
+            return Built(files=files, stop=outcome)
+        files, state = files + len(piece.missing), outcome.state
+        late = ports.clock.monotonic() >= deadline
+        if late and (left := _left(step, state)):
+            why = f"paused after {timeout_s:g} s: {counted(left, 'time chunk')} of the index left"
+            return Built(files=files, stop=Paused(reason=why))
+
+
+def _unless_dropped(
+    ports: TableContext, step: BuildIndex, state: State, work: Callable[[], Result]
+) -> Result | Conflict:
+    """Return the result of some work; a conflict if it failed because the index is gone."""
+    try:
+        return work()
+    except SegtableError:
+        if index_of(step.index, ports.log.refresh(state)) is not None:
+            raise
+        return _dropped(step)
+
+
+def _dropped(step: BuildIndex) -> Conflict:
+    return Conflict(reason=f"index {step.index} was dropped or rebuilt meanwhile")
+
+
+def _next(ports: TableContext, step: BuildIndex, state: State) -> _Piece | Conflict | None:
+    """Return the next piece; None if nothing is left, a conflict if the index is gone."""
+    seen = ports.log.refresh(state)
+    index = index_of(step.index, seen)
+    if index is None:
+        return _dropped(step)
+    time = next_piece(without(index, step.apart), seen)
+    if time is None:
+        return None
+    known = known_entries(ports, index, time.interval, time.segments)
+    state = ports.log.refresh(seen)
+    return _Piece(
+        state=state,
+        index=index,
+        interval=time.interval,
+        missing=known.missing(files_in(state, time.interval)),
+        stale=known.stale(state.timeline),
+    )
+
+
+def _jobs(ports: TableContext, attempt: Attempt, piece: _Piece) -> Iterator[IndexJob]:
+    for segments in _shared(piece.missing):
+        yield IndexJob(
+            uri=ports.uri,
+            storage_options=ports.storage_options,
+            index=piece.index.definition,
+            table=piece.state.table,
+            segments=segments,
+            attempt=attempt.token,
+        )
+
+
+def _shared(segments: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
+    """Yield the files of each job."""
+    some: list[Segment] = []
+    for segment in segments:
+        some.append(segment)
+        if len(some) == JOB_FILES or sum(each.size for each in some) >= JOB_BYTES:
+            yield tuple(some)
+            some = []
+    if some:
+        yield tuple(some)
+
+
+def _committed(
+    ports: TableContext, attempt: Attempt, piece: _Piece, parts: Sequence[pa.Table]
+) -> Outcome:
+    """Write the entries of a piece, and commit them."""
+    index, state = piece.index.definition, piece.state
+    schema = to_arrow(index_table(index, state.table).schema)
+    entries = pa.concat_tables([schema.empty_table(), *parts])
+    attempt.lease.check()
+    feed = write_feed(ports, index, entries, _in_columns(piece.stale, schema))
+    action = IndexBuilt(
+        index=index.id,
+        interval=piece.interval,
+        through=state.n,
+        plan_id=attempt.plan.id,
+        attempt=attempt.token,
+    )
+    change = Change(
+        action=action,
+        commit_id=f"built-{attempt.token}-{state.n}",
+        guard=attempt.lease.check,
+        feeds=(feed,),
+    )
+    return commit(ports, state, change)
+
+
+def _in_columns(keys: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return keys of entries in all columns, the others null."""
+    missing = (field for field in schema if field.name not in keys.column_names)
+    for field in missing:
+        keys = keys.append_column(field, pa.nulls(keys.num_rows, field.type))
+    return keys.select(schema.names).cast(schema)
+
+
+def _left(step: BuildIndex, state: State) -> int:
+    """Return the number of time chunks that are left to build."""
+    index = index_of(step.index, state)
+    return 0 if index is None else chunks_lacking(without(index, step.apart), state)

@@ -1,0 +1,98 @@
+"""Run an index: build what it lacks now, in this call.
+
+1. The plan that is pending for the index is taken; else one is requested, and carried out like any
+   other plan (``services.compaction.carry_out``).
+2. If the plan left time apart that is still lacking after it, another plan follows.
+3. The run ends as its last plan did. After a pause the plan is pending: the next run, or the
+   planner's, goes on.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from airflow_provider_segtable.core.indexes.next_build import chunks_lacking
+from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.compaction.execution import Execute
+from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.lifecycle import index_named
+
+MOST_PLANS = 8
+"""Most plans of one run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRun:
+    """The result of a run of an index.
+
+    Attributes:
+        ended: how the last plan ended; ``done already`` if the index lacked nothing.
+        message: what it said.
+        pieces: the number of pieces of time that the run built.
+        files: the number of files that it indexed.
+        left: the number of time chunks in which the index lacks files.
+        plans: the ids of the plans that were carried out.
+    """
+
+    ended: Ended
+    message: str
+    pieces: int = 0
+    files: int = 0
+    left: int = 0
+    plans: tuple[str, ...] = ()
+
+
+def run_index(
+    ports: TableContext,
+    name: str,
+    execute: Execute,
+    *,
+    timeout_s: float | None = None,
+    report: Callable[[PlanResult], None] = lambda _: None,
+) -> IndexRun:
+    """Build what an index lacks; a build that another process runs is left to it.
+
+    Args:
+        ports: the table's ports, with a coordinator.
+        name: the index.
+        execute: runs the jobs.
+        timeout_s: after this time no further piece is begun; the table's
+            ``index.timeout_minutes`` if None.
+        report: called with the result of each plan, for progress.
+
+    Raises:
+        InvalidInput: there is no index of this name.
+        CommitConflict: the plan was refused, repeatedly.
+        CommitUnknown: a reply was lost; run it again, nothing is built twice.
+    """
+    state = ports.log.load()
+    begun = index_named(state, name, ports.uri)
+    first = state.n + 1
+    results: list[PlanResult] = []
+    while len(results) < MOST_PLANS:
+        known = requested_plan(ports, name)
+        if known is None:
+            break
+        ids = [known.plan.id]
+        results += carry_out(ports, ids, execute, timeout_s=timeout_s, report=report)
+        if results[-1].ended is not Ended.COMPLETED:
+            break
+    state = ports.log.load()
+    index = state.indexes.get(name)
+    message = f"index {begun.definition.name} lacks nothing"
+    return IndexRun(
+        ended=results[-1].ended if results else Ended.DONE_ALREADY,
+        message=results[-1].message if results else message,
+        pieces=_pieces(ports, first, {result.plan_id for result in results}),
+        files=sum(result.segments_in for result in results),
+        left=chunks_lacking(index, state) if index else 0,
+        plans=tuple(result.plan_id for result in results),
+    )
+
+
+def _pieces(ports: TableContext, first: int, plan_ids: Collection[str]) -> int:
+    """Return the number of pieces that this process has committed for some plans."""
+    mine = (e.action for e in ports.log.events(first) if e.author == ports.author)
+    return sum(1 for a in mine if isinstance(a, IndexBuilt) and a.plan_id in plan_ids)
