@@ -33,7 +33,7 @@ from airflow_provider_segtable.core.plans.plan_steps import BuildIndex
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
-from airflow_provider_segtable.data.indexes.index_job import IndexJob
+from airflow_provider_segtable.data.indexes.index_job import IndexJob, in_jobs
 from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.execution import Paused, Stop
@@ -43,11 +43,6 @@ from airflow_provider_segtable.table.indexes.feed_writer import write_feed
 from airflow_provider_segtable.table.log.committer import Change, Committed, Outcome, commit
 
 Result = TypeVar("Result")
-
-JOB_FILES = 16
-"""Most files of one job."""
-JOB_BYTES = 512 << 20
-"""Size of files from which on a job takes no further one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +119,13 @@ def _next(ports: TableContext, step: BuildIndex, state: State) -> _Piece | Confl
         state=state,
         index=index,
         interval=time.interval,
-        missing=known.missing(files_in(state, time.interval)),
-        stale=known.stale(state.timeline),
+        missing=known.missing(files_in(state, time.interval), state),
+        stale=known.stale(state),
     )
 
 
 def _jobs(ports: TableContext, attempt: Attempt, piece: _Piece) -> Iterator[IndexJob]:
-    for segments in _shared(piece.missing):
+    for segments in in_jobs(piece.missing):
         yield IndexJob(
             uri=ports.uri,
             storage_options=ports.storage_options,
@@ -139,18 +134,6 @@ def _jobs(ports: TableContext, attempt: Attempt, piece: _Piece) -> Iterator[Inde
             segments=segments,
             attempt=attempt.token,
         )
-
-
-def _shared(segments: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
-    """Yield the files of each job."""
-    some: list[Segment] = []
-    for segment in segments:
-        some.append(segment)
-        if len(some) == JOB_FILES or sum(each.size for each in some) >= JOB_BYTES:
-            yield tuple(some)
-            some = []
-    if some:
-        yield tuple(some)
 
 
 def _committed(

@@ -54,6 +54,7 @@ from airflow_provider_segtable.core.log.events import (
     VersionRestored,
     Voided,
 )
+from airflow_provider_segtable.core.plans.index_plan import IndexPlan
 from airflow_provider_segtable.core.segments.roots import replaced, roots_of
 from airflow_provider_segtable.core.segments.segment import ChunkKey, Shard, tombstone
 from airflow_provider_segtable.core.tables.evolution import (
@@ -254,6 +255,21 @@ ACTIONS: tuple[Action, ...] = (
     IndexBuilt(index="a-1", interval=Interval(0, 3_600_000_000), through=7),
     IndexForwarded(index="a-1", through=9),
     IndexDropped(index="a-1"),
+    PlanRequested(
+        plan=IndexPlan(
+            id="index-20130101-1a2b3c4d5e6f",
+            chunk=CHUNK,
+            inputs=(),
+            outputs=0,
+            rows=20,
+            size=2000,
+            reason="index a (column_stats) may lack 2 files of 2.0 KiB: it is not available yet",
+            index="a-1",
+            name="a",
+            through=41,
+            apart=(CHUNK.interval,),
+        )
+    ),
 )
 
 
