@@ -106,7 +106,7 @@ def test_the_last_plan_of_a_run_leaves_out_what_the_others_rewrite(ports: TableC
     run = plan_table(ports)
     assert kinds(run) == ["minor", "minor"]
     assert len(reasons(run)) == 2
-    compact_by_policy(ports, lambda ids: carry_out(ports, ids, in_process(ports.files)))
+    compact_by_policy(ports, lambda own, ids: carry_out(own, ids, in_process(own.files)))
     state = Table(ports).state()
     assert state.indexes["files"].current
     assert {known.status for known in state.plans.values()} == {PlanStatus.COMPLETED}
