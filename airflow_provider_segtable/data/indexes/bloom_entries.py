@@ -18,7 +18,6 @@ from airflow_provider_segtable.core.deletes.predicate_logic import Comparison
 from airflow_provider_segtable.core.deletes.predicate_values import can_equal, excluded_by
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter, bits
-from airflow_provider_segtable.core.indexes.index_kind import FILE
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.arrow.arrow_predicates import scalar
@@ -52,10 +51,6 @@ class BloomEntries:
             bits(number): bloom_filter(joined(parts), kind.rate) for number, parts in hashes.items()
         }
         return pa.table({name: pa.array([each], pa.binary()) for name, each in filters.items()})
-
-    def keys(self, segment: Segment) -> pa.Table:
-        """Return the path."""
-        return pa.table({FILE: [segment.path]})
 
     def columns_for(
         self, kind: BloomFilter, table: TableCreated, test: Predicate

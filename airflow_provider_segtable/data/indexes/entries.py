@@ -1,6 +1,6 @@
-"""Entries of indexes about data files: computed, and named to be deleted."""
+"""Entries of indexes about data files: what each kind of index computes of a file."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -28,37 +28,17 @@ def entries(
     Raises:
         SegtableError: a file cannot be read, or is damaged.
     """
-    kind = ENTRY_KINDS[index.kind.name]
-    return _about(index, table, segments, lambda each: kind.entries(index.kind, table, each, files))
-
-
-def gone(index: IndexDefinition, table: TableCreated, segments: Sequence[Segment]) -> pa.Table:
-    """Return the keys of the entries about files that are gone, to delete these entries.
-
-    They are in the columns of the index's table; columns that are no keys are null.
-    """
-    kind = ENTRY_KINDS[index.kind.name]
-    return _about(index, table, segments, kind.keys)
-
-
-def _about(
-    index: IndexDefinition,
-    table: TableCreated,
-    segments: Sequence[Segment],
-    made: Callable[[Segment], pa.Table],
-) -> pa.Table:
     schema = to_arrow(index_table(index, table).schema)
-    parts = (_whole(segment, made(segment), schema) for segment in segments)
+    kind = ENTRY_KINDS[index.kind.name]
+    parts = (
+        _whole(segment, kind.entries(index.kind, table, segment, files), schema)
+        for segment in segments
+    )
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
 def _whole(segment: Segment, part: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a part in all columns of a schema: those that it lacks are common ones, or null."""
-    count = part.num_rows
+    """Return a file's entries with the columns that all kinds have."""
     own = dict(zip(part.column_names, part.columns, strict=True))
-    known = {**common_columns(segment, count), **own}
-    columns = [
-        known[field.name].cast(field.type) if field.name in known else pa.nulls(count, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
+    columns = {**common_columns(segment, part.num_rows), **own}
+    return pa.table({name: columns[name] for name in schema.names}).cast(schema)

@@ -38,10 +38,6 @@ class EntryKind(Protocol):
         """Return the entries about a file: the columns that are the kind's own, and ``rows``."""
         ...
 
-    def keys(self, segment: Segment) -> pa.Table:
-        """Return the keys of all entries about a file."""
-        ...
-
     def columns_for(self, kind: Any, table: TableCreated, test: Predicate) -> Sequence[str]:
         """Return the columns of entries that a condition needs; none if they cannot help."""
         ...

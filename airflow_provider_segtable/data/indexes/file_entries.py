@@ -4,7 +4,6 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.indexes.file_list import BYTES, END, FileList
-from airflow_provider_segtable.core.indexes.index_kind import FILE
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.indexes.known_files import KnownFiles
@@ -21,10 +20,6 @@ class FileEntries:
         del kind, table, files
         end = pa.scalar(segment.file_id.interval.end, pa.timestamp("us", "UTC"))
         return pa.table({END: [end], BYTES: pa.array([segment.size], pa.int64())})
-
-    def keys(self, segment: Segment) -> pa.Table:
-        """Return the path."""
-        return pa.table({FILE: [segment.path]})
 
     def columns_for(self, kind: FileList, table: TableCreated, test: Predicate) -> tuple[str, ...]:
         """Return none: files are listed, and not compared."""

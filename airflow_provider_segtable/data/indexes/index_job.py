@@ -6,7 +6,7 @@
 3. Jobs are bounded by the size of their files (``JOB_BYTES``), and so is what they return.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.files.open_files import open_files
-from airflow_provider_segtable.data.indexes.entries import entries, gone
+from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.ports.files import DataFiles
 
 FILE_COST = 1 << 20
@@ -65,13 +65,16 @@ class IndexJob:
         """
         files = open_files(self.uri, self.storage_options) if files is None else files
         parts = [self._of(segment, files) for segment in self.segments]
-        return pa.concat_tables([gone(self.index, self.table, ()), *parts])
+        return pa.concat_tables([self._about((), files), *parts])
 
     def _of(self, segment: Segment, files: DataFiles) -> pa.Table:
         try:
-            return entries(self.index, self.table, [segment], files)
+            return self._about((segment,), files)
         except NotFound:
-            return gone(self.index, self.table, ())
+            return self._about((), files)
+
+    def _about(self, segments: Sequence[Segment], files: DataFiles) -> pa.Table:
+        return entries(self.index, self.table, segments, files)
 
 
 def in_jobs(segments: Iterable[Segment]) -> Iterator[tuple[Segment, ...]]:

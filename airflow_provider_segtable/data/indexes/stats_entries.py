@@ -24,7 +24,7 @@ from airflow_provider_segtable.core.indexes.column_stats import (
     nan,
     nulls,
 )
-from airflow_provider_segtable.core.indexes.index_kind import FILE, ROWS
+from airflow_provider_segtable.core.indexes.index_kind import ROWS
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.indexes.column_values import row_groups
@@ -56,12 +56,6 @@ class StatsEntries:
         columns = kind.entry_columns(table)
         names = (*(column.name for column in columns), ROWS)
         return pa.table({name: pa.array([each[name] for each in found]) for name in names})
-
-    def keys(self, segment: Segment) -> pa.Table:
-        """Return the path and the number of each row group."""
-        count = segment.row_groups
-        numbers = pa.array(range(count), pa.int32())
-        return pa.table({FILE: pa.repeat(segment.path, count), ROW_GROUP: numbers})
 
     def columns_for(
         self, kind: ColumnStats, table: TableCreated, test: Predicate

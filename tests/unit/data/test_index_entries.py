@@ -46,7 +46,7 @@ from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
 from airflow_provider_segtable.data.files.open_files import MemoryFiles
 from airflow_provider_segtable.data.indexes import index_job
-from airflow_provider_segtable.data.indexes.entries import entries, gone
+from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.data.indexes.index_job import IndexJob, in_jobs
 from airflow_provider_segtable.data.indexes.index_view import entry_columns_for, view_of
 from airflow_provider_segtable.data.jobs import segment_writer
@@ -301,18 +301,16 @@ def test_a_broken_or_missing_filter_excludes_nothing() -> None:
         assert held(BLOOM, TABLE, broken, segment, equal("n", 2)) == [True]
 
 
-@pytest.mark.parametrize("kind", [FileList(), STATS, BLOOM], ids=lambda kind: kind.name)
-def test_the_keys_of_gone_files_are_those_of_their_entries(kind: IndexKind) -> None:
-    """Also after the file was carried over to another chunk."""
+def test_entries_stay_where_they_are_if_a_file_is_carried_over() -> None:
+    """Their key has the time chunk that the file was written for."""
     files = MemoryFiles()
-    segments = stored(files, rows(*[(1, 1.0, "a")] * 3), rows((2, 2.0, "b")))
-    found = entries(defined(kind), TABLE, segments, files)
-    year = Granularity.YEAR.chunk(segments[0].id.interval.start)
-    moved = [each.carried(replace(each.id, interval=year), core=0) for each in segments]
-    names = [FILE, "start", *((ROW_GROUP,) if isinstance(kind, ColumnStats) else ())]
-    tombs = gone(defined(kind), TABLE, moved)
-    assert tombs.schema == found.schema
-    assert tombs.select(names) == found.select(names)
+    (segment,) = stored(files, rows((1, 1.0, "a")))
+    year = Granularity.YEAR.chunk(segment.id.interval.start)
+    moved = segment.carried(replace(segment.id, interval=year, partition=7), core=0)
+    for kind in (FileList(), STATS, BLOOM):
+        found = entries(defined(kind), TABLE, [segment], files)
+        assert entries(defined(kind), TABLE, [moved], files) == found
+        assert view_of(defined(kind), TABLE, found).knows(moved)
 
 
 def test_a_job_returns_entries_in_tasks_too() -> None:
