@@ -74,7 +74,9 @@ KINDS: dict[str, tuple[pa.DataType, Draw, Draw]] = {
     "yes": (pa.bool_(), among((False, True)), among((False, True))),
     "text": (pa.string(), among(TEXTS), among(TEXTS)),
     "long": (pa.large_string(), among(TEXTS), among(TEXTS)),
+    "raw": (pa.binary(), among([*map(str.encode, TEXTS)]), among(TEXTS)),
     "day": (pa.date32(), near(made=day), near(made=Day)),
+    "at_s": (pa.timestamp("s"), near(), near(1_000_000, Moment)),
     "at_ms": (pa.timestamp("ms", "Europe/Berlin"), near(), near(1000, Moment)),
     "at_us": (pa.timestamp("us", "UTC"), near(), near(made=Moment)),
     "at_ns": (pa.timestamp("ns"), near(500), near(made=Moment)),
@@ -93,15 +95,13 @@ TABLE = TableCreated(
     granularity=Granularity.MONTH,
 )
 IDS = {column.name: column.id for column in TABLE.schema.numbered}
+ORDERED = tuple(name for name in KINDS if name != "raw")
+HASHED = tuple(name for name in KINDS if name not in {"half", "ratio"})
 STATS = IndexDefinition(
-    name="s", id="s", kind=ColumnStats(columns=tuple(IDS[name] for name in KINDS))
+    name="s", id="s", kind=ColumnStats(columns=tuple(IDS[name] for name in ORDERED))
 )
 BLOOM = IndexDefinition(
-    name="b",
-    id="b",
-    kind=BloomFilter(
-        columns=tuple(IDS[name] for name in KINDS if name not in {"half", "ratio"}), rate=0.05
-    ),
+    name="b", id="b", kind=BloomFilter(columns=tuple(IDS[name] for name in HASHED), rate=0.05)
 )
 
 
@@ -111,19 +111,22 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_writer, "GROUP_ROWS", 3)
 
 
+def drawn_rows(draw: Random) -> pa.Table:
+    """Return rows with few distinct values, some of them null."""
+    count = draw.randrange(1, 9)
+    columns: list[Any] = [pa.array([START] * count, pa.timestamp("us", "UTC"))]
+    for kind, made, _ in KINDS.values():
+        some = [made(draw) for _ in range(2)]
+        nulls = draw.choice((0, 0.3, 1))
+        values = [None if draw.random() < nulls else draw.choice(some) for _ in range(count)]
+        columns.append(pa.array(values, kind))
+    return pa.table(columns, schema=SCHEMA)
+
+
 def drawn_files(draw: Random) -> tuple[MemoryFiles, Rows]:
-    """Return files with few distinct values each, some of them null."""
+    """Return files of such rows."""
     files = MemoryFiles()
-    tables = []
-    for _ in range(FILES):
-        count = draw.randrange(1, 9)
-        columns: list[Any] = [pa.array([START] * count, pa.timestamp("us", "UTC"))]
-        for kind, made, _ in KINDS.values():
-            some = [made(draw) for _ in range(2)]
-            nulls = draw.choice((0, 0.3, 1))
-            values = [None if draw.random() < nulls else draw.choice(some) for _ in range(count)]
-            columns.append(pa.array(values, kind))
-        tables.append(pa.table(columns, schema=SCHEMA))
+    tables = [drawn_rows(draw) for _ in range(FILES)]
     return files, [*zip(written(files, tables), tables, strict=True)]
 
 
