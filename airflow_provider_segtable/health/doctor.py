@@ -7,19 +7,25 @@
 3. A coordinator that does not answer is a finding, never an error. So is a policy that does not
    fit the table's columns.
 4. A worker's progress needs two observations, ``watch_s`` apart; with 0 there is one observation.
+5. The tables of indexes are examined likewise, except for their orphans: the indexed table's log
+   names some of their files. What is true of the host or the coordinator is said once.
 """
 
+import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from airflow_provider_segtable.core.deletes.deletion import paths
 from airflow_provider_segtable.core.errors import (
     CoordinationError,
     InvalidInput,
     NotFound,
+    SegtableError,
     StorageError,
 )
 from airflow_provider_segtable.core.locks.lockbox import Lock
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.damage_findings import (
     damaged_vectors,
@@ -38,6 +44,7 @@ from airflow_provider_segtable.planning.findings.health_findings import (
     Progress,
     diagnose,
 )
+from airflow_provider_segtable.planning.findings.index_findings import index_findings
 from airflow_provider_segtable.planning.findings.keyed_findings import keyed_findings
 from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import Retention
@@ -46,6 +53,7 @@ from airflow_provider_segtable.planning.table_plan import plan_all
 from airflow_provider_segtable.ports.coordination import StrayNode
 from airflow_provider_segtable.ports.storage import Entry
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.inner_tables import inner_tables
 from airflow_provider_segtable.table.lifetime.definition import checked_order
 from airflow_provider_segtable.table.log.event_log import CHECKPOINTS, TIMELINE, EventLog
 from airflow_provider_segtable.table.unnamed_files import unnamed, unnamed_before
@@ -79,7 +87,7 @@ class _Workers:
 def examine(
     ports: TableContext, bounds: Bounds | None = None, *, watch_s: float = 0.0
 ) -> Examination:
-    """Examine a table's operation.
+    """Examine the operation of a table and of the tables inside it.
 
     Args:
         ports: the table's ports; without a coordinator no worker is reported dead.
@@ -90,6 +98,20 @@ def examine(
         NotATable, CorruptTable: there is no log, or it is not readable (``segtable verify``).
     """
     bounds = bounds or Bounds()
+    examination = _examined(ports, bounds, watch_s)
+    findings = [*examination.findings]
+    said = {(each.where, each.what) for each in findings}
+    inner = replace(bounds, orphan_hours=math.inf)
+    for index, own in inner_tables(ports, ports.log.load()):
+        with suppress(SegtableError):  # the table's own findings say that it cannot be read
+            examined = _examined(own, inner, 0.0).findings
+            news = (each for each in examined if (each.where, each.what) not in said)
+            what = f"index {index.definition.name}"
+            findings += [replace(each, where=f"{what}: {each.where}") for each in news]
+    return replace(examination, findings=tuple(findings))
+
+
+def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examination:
     findings: list[Finding] = []
     earlier = EventLog(ports.storage).load()
     data = _listed(ports, DATA, findings, lambda entries: unnamed_before(entries, earlier))
@@ -126,6 +148,7 @@ def examine(
             *diagnose(seen, bounds),
             *_stray_nodes(ports, workers.strays),
             *_unmerged(seen),
+            *index_findings(seen, bounds, _tables_of_indexes(ports, state)),
             *_lost_vectors(ports, state, deletes),
         ),
     )
@@ -135,6 +158,17 @@ def _unmerged(seen: Observed) -> Iterator[Finding]:
     """Yield what readers leave out or merge, because no compaction does."""
     yield from undone_deletions(seen)
     yield from keyed_findings(seen)
+
+
+def _tables_of_indexes(ports: TableContext, state: State) -> dict[str, TableCreated | str]:
+    """Return the definitions of the indexes' own tables, or why they cannot be read."""
+    found: dict[str, TableCreated | str] = {}
+    for index, own in inner_tables(ports, state):
+        try:
+            found[index.definition.name] = EventLog(own.storage).load().table
+        except SegtableError as error:
+            found[index.definition.name] = str(error)
+    return found
 
 
 def _consumers(ports: TableContext, state: State, now: Instant) -> Iterator[Finding]:

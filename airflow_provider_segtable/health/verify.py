@@ -10,14 +10,16 @@
    ``deep``, every byte and row (``data.parquet.checksums.inspection``). A few threads read
    concurrently.
 4. *The vectors* of the newest version, with every row number (``health.vector_check``).
-5. No coordinator and no lock is needed. The log as first listed is the version to verify. A
+5. The indexes: their own tables, and whether entries agree with files (``health.index_check``).
+6. No coordinator and no lock is needed. The log as first listed is the version to verify. A
    missing file is reported lost only if the newest version still has its segment.
-6. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
+7. A storage failure does not prove damage: a file that could not be read is UNCHECKED.
 """
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 
 from airflow_provider_segtable.core.errors import (
@@ -61,6 +63,7 @@ from airflow_provider_segtable.data.parquet.checksums.inspection import (
     inspect_footer,
     inspect_rows,
 )
+from airflow_provider_segtable.health.index_check import check_indexes
 from airflow_provider_segtable.health.vector_check import check_vectors
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.checkpoint import read_checkpoint
@@ -159,7 +162,12 @@ def verify(
             files.rows += sum(segment.rows for segment in batch)
         findings += files.still_lost(EventLog(ports.storage))
         findings += check_vectors(ports, state)
+    findings += check_indexes(ports, state, partial(_inner, deep=deep, threads=threads), deep=deep)
     return _verification(walk, files.checked, files.rows if deep else 0)
+
+
+def _inner(ports: TableContext, *, deep: bool, threads: int) -> tuple[Finding, ...]:
+    return verify(ports, deep=deep, threads=threads).findings
 
 
 def _visible(timeline: Timeline) -> int:

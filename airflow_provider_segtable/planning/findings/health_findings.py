@@ -45,6 +45,7 @@ class Bounds:
             authors are refused).
         idle_minutes: longest accepted wait of a worthwhile compaction (1440).
         orphan_hours: age from which an unnamed file is reported (72).
+        index_minutes: longest accepted time for which an index lacks entries without a plan (60).
     """
 
     pending_minutes: float = 30.0
@@ -53,6 +54,7 @@ class Bounds:
     clock_skew_s: float = 60.0
     idle_minutes: float = 1440.0
     orphan_hours: float = 72.0
+    index_minutes: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,8 @@ SOURCES = (
     "core/recovery/damage_findings.py",
     "data/parquet/checksums/inspection.py",
     "planning/findings/health_findings.py",
+    "planning/findings/index_findings.py",
+    "health/index_check.py",
     "health/doctor.py",
 )
 CODE = re.compile(r'(?:code=|Problem\(|_say\()"([a-z-]+)"|else "([a-z]+-[a-z-]+)"')

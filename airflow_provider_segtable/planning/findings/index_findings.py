@@ -1,0 +1,125 @@
+"""Findings about indexes: what they lack, and what keeps readers from using them; pure.
+
+1. An index that has lacked something for ``index_minutes``, without a pending plan that builds it,
+   is reported: as *unbuilt* until it is available for the first time, then as *lagging*.
+2. Readers do not use an index whose own table cannot be read, or has other columns than the index
+   needs (after a repair that changed the table's columns).
+3. A writer copies the feeds of an index when the state has ``MANY`` of them. If there are more,
+   writers fail to copy them, and every state and checkpoint carries them.
+
+None of this makes a read wrong: files without usable entries are opened.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
+from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.recovery.diagnosis import Finding, Severity
+from airflow_provider_segtable.core.time.interval import iso
+from airflow_provider_segtable.planning.findings.health_findings import Bounds, Observed
+
+MANY = 64
+"""Number of feeds from which on writers copy them."""
+
+
+def index_findings(
+    seen: Observed, bounds: Bounds, tables: Mapping[str, TableCreated | str]
+) -> Iterator[Finding]:
+    """Yield what is wrong with the indexes of a table.
+
+    Args:
+        seen: the table.
+        bounds: reporting thresholds.
+        tables: by name, the definition of the index's own table, or why it cannot be read.
+    """
+    for name, index in seen.state.indexes.items():
+        yield from _behind(seen, index, bounds)
+        own = tables[name]
+        if isinstance(own, str):
+            yield _unreadable(seen, index, own)
+        elif (why := _misfit(seen, index, own)) is not None:
+            yield _unfit(seen, index, why)
+        if len(index.feeds) > MANY:
+            yield _uncopied(seen, index)
+
+
+def _behind(seen: Observed, index: IndexState, bounds: Bounds) -> Iterator[Finding]:
+    since = index.lacking_since
+    if since is None or seen.minutes_since(since) < bounds.index_minutes:
+        return
+    name = index.definition.name
+    pending = (known.plan.facts().get("index") for known in seen.state.pending_plans())
+    if name in pending:
+        return
+    built = index.status is IndexStatus.AVAILABLE
+    lag_s = seen.minutes_since(since) * 60
+    commits = counted(index.lagging_commits, "commit")
+    yield Finding(
+        code="lagging-index" if built else "unbuilt-index",
+        severity=Severity.WARNING,
+        where=f"index {name}",
+        what=f"it lacks {commits} since its request, for {lag_s:,.0f} s (since {iso(since)}), and "
+        "no run of it is planned",
+        why="reads open every file that has no entry"
+        if built
+        else "it is not available: sensors wait for it, and reads open the files without entries",
+        do=f"segtable index run {seen.table} {name}, and check that its DAG runs",
+    )
+
+
+def _unreadable(seen: Observed, index: IndexState, why: str) -> Finding:
+    return Finding(
+        code="unreadable-index",
+        severity=Severity.WARNING,
+        where=f"index {index.definition.name}",
+        what=f"its own table cannot be read, so it is not used: {why}",
+        why="reads open the files instead, and writers no longer feed it",
+        do=_rebuild(seen, index),
+    )
+
+
+def _misfit(seen: Observed, index: IndexState, own: TableCreated) -> str | None:
+    """Return why the entries do not fit the table any more; None if they do."""
+    try:
+        wanted = index_table(index.definition, seen.state.table)
+    except InvalidInput as error:
+        return str(error)
+    types = {column.name: column.type for column in own.schema.columns}
+    for column in wanted.schema.columns:
+        if types.get(column.name) != column.type:
+            return f"column {column.name!r} of its entries would be {column.type} now"
+    return None
+
+
+def _unfit(seen: Observed, index: IndexState, why: str) -> Finding:
+    name = index.definition.name
+    return Finding(
+        code="unfit-index",
+        severity=Severity.WARNING,
+        where=f"index {name}",
+        what=f"the columns of the table have changed, so it is not used: {why}",
+        why="reads open the files instead, and writers no longer feed it",
+        do=f"{_rebuild(seen, index)}; or, if its column is gone: segtable index drop {seen.table} "
+        f"{name}",
+    )
+
+
+def _uncopied(seen: Observed, index: IndexState) -> Finding:
+    own = len(index.feeds)
+    return Finding(
+        code="uncopied-feeds",
+        severity=Severity.WARNING,
+        where=f"index {index.definition.name}",
+        what=f"{counted(own, 'feed')} wait to be copied into its own table, since version "
+        f"{index.feeds[0][0]}",
+        why="writers try it at every commit and fail; checkpoints and states carry all feeds",
+        do=f"segtable clean {seen.table} copies them, and says why it cannot; if it cannot: "
+        f"{_rebuild(seen, index)}",
+    )
+
+
+def _rebuild(seen: Observed, index: IndexState) -> str:
+    return f"segtable index rebuild {seen.table} {index.definition.name}"
