@@ -1,8 +1,7 @@
 """``segtable compact``: request compactions, and carry out plans."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cache
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,9 +9,10 @@ import typer
 from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
 from airflow_provider_segtable.cli.commands.upkeep.plan_command import policy_of
 from airflow_provider_segtable.cli.display import drawing
-from airflow_provider_segtable.cli.display.output import Facts, note, print_json, progress, show
+from airflow_provider_segtable.cli.display.output import Facts, print_json, progress, show
+from airflow_provider_segtable.cli.engine_session import engines
 from airflow_provider_segtable.cli.exits import Exit
-from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption, check_spark
+from airflow_provider_segtable.cli.input.engines import EngineOption, MasterOption
 from airflow_provider_segtable.cli.input.options import (
     AsJson,
     Properties,
@@ -23,18 +23,9 @@ from airflow_provider_segtable.cli.input.options import (
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.plans.kinds import kinds, named, with_option
 from airflow_provider_segtable.core.time.interval import Interval
-from airflow_provider_segtable.planning.engine import (
-    Choice,
-    Engine,
-    chosen_engine,
-    input_size,
-    only_spark,
-)
+from airflow_provider_segtable.planning.engine import Engine
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from airflow_provider_segtable.core.log.state import State
     from airflow_provider_segtable.services.compaction.compact_table import CarryOut
     from airflow_provider_segtable.services.compaction.compaction import PlanResult
     from airflow_provider_segtable.table.context import TableContext
@@ -256,19 +247,11 @@ def _request(
 def _carry_out(
     table: Any, engine: Engine, master: str | None, wait_s: float | None
 ) -> Iterator["CarryOut"]:
-    """Yield the function that carries out plans; it starts Spark once, when a round needs it."""
+    """Yield the function that carries out plans on the engine that fits them."""
     from airflow_provider_segtable.services.compaction.carry_out import carry_out
-    from airflow_provider_segtable.services.compaction.execution import in_process
 
-    with ExitStack() as held, progress() as bar:
+    with engines(table, engine, master, "compact") as engine_for, progress() as bar:
         task = bar.add_task("compacting", total=0)
-
-        @cache
-        def spark() -> "SparkSession":
-            check_spark()
-            from airflow_provider_segtable.cli.on_spark import session
-
-            return held.enter_context(session(master, "compact", table))
 
         def tell(_: "PlanResult") -> None:
             bar.advance(task)
@@ -277,25 +260,17 @@ def _carry_out(
             if not plans:
                 return ()
             bar.update(task, total=(bar.tasks[0].total or 0) + len(plans))
-            how: Any = {"wait_s": wait_s, "report": tell}
-            if _chosen(ports.log.load(), plans, engine).local:
-                return carry_out(ports, plans, in_process(), **how)
-            cores = spark().sparkContext.defaultParallelism
-            from airflow_provider_segtable.spark.driver.distribution import spark_execute
-
-            return carry_out(ports, plans, spark_execute(spark()), parallelism=cores, **how)
+            chosen = engine_for(ports.log.load(), plans)
+            return carry_out(
+                ports,
+                plans,
+                chosen.execute,
+                wait_s=wait_s,
+                parallelism=chosen.parallelism,
+                report=tell,
+            )
 
         yield run
-
-
-def _chosen(state: "State", plans: Sequence[str], wish: Engine) -> Choice:
-    from airflow_provider_segtable.spark.driver.install_check import spark_here
-
-    size, why = input_size(state, plans), only_spark(state)
-    chosen = chosen_engine(wish, size=size, only_spark=why, spark_here=spark_here)
-    if wish is Engine.AUTO and not chosen.local:
-        note(f"[dim]{chosen}[/]")
-    return chosen
 
 
 def _facts(uri: str, table: Any, results: Sequence["PlanResult"]) -> Facts:
