@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.drawing import captioned, grid, short_time
+from airflow_provider_segtable.cli.display.drawing import ENDED, captioned, grid, short_time
 from airflow_provider_segtable.cli.display.index_facts import keeps
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
@@ -18,7 +18,7 @@ def drawn_indexes(facts: Facts) -> RenderableType:
         return Text("There are no indexes.")
     numbers = ("files", "size")
     title = f"Indexes at version {facts['version']}"
-    table = grid(title, "index", "keeps", "status", *numbers, "behind", right=numbers)
+    table = grid(title, "index", "keeps", "status", *numbers, "behind", "plan", right=numbers)
     for each in some:
         style = "green" if each["current"] else "yellow"
         table.add_row(
@@ -28,9 +28,39 @@ def drawn_indexes(facts: Facts) -> RenderableType:
             _covered(each),
             "" if each["own_bytes"] is None else describe_size(each["own_bytes"]),
             Text(_behind(each)),
+            Text(_plan(each)),
         )
     problems = [f"{each['name']}: {each['problem']}" for each in some if each["problem"]]
     return captioned(table, "\n".join([*problems, *_next(facts["table"], some)]))
+
+
+def drawn_runs(facts: Facts) -> RenderableType:
+    """Draw how the runs of indexes ended, and what they left."""
+    if not facts["runs"]:
+        return Text("There are no indexes.")
+    numbers = ("pieces", "files", "chunks left")
+    table = grid("Index runs", "index", "ended", *numbers, "what", right=numbers)
+    for each in facts["runs"]:
+        table.add_row(
+            Text(each["index"]),
+            Text(each["ended"], style=ENDED.get(each["ended"], "yellow")),
+            *(f"{each[key]:,}" for key in ("pieces", "files", "left")),
+            Text(each["message"]),
+        )
+    left = [each["index"] for each in facts["runs"] if each["left"]]
+    again = f"Next: segtable index run {facts['table']} {' '.join(left)}"
+    return captioned(table, again) if left else table
+
+
+def drawn_requests(facts: Facts) -> RenderableType:
+    """Draw the pending plans of indexes."""
+    if not facts["plans"]:
+        return Text("There are no indexes.")
+    table = grid("Index plans", "index", "plan", "status", "why")
+    for each in facts["plans"]:
+        cells = (each["index"], each["plan"] or "", each["status"] or "", each["reason"])
+        table.add_row(*map(Text, cells))
+    return table
 
 
 def _covered(facts: Facts) -> str:
@@ -45,6 +75,12 @@ def _behind(facts: Facts) -> str:
     since = short_time(facts["lacking_since"])
     behind = counted(facts["lag_commits"], "commit")
     return f"{behind}, since {since}" if facts["lag_commits"] else f"since {since}"
+
+
+def _plan(facts: Facts) -> str:
+    if facts["plan"] is None:
+        return ""
+    return f"{facts['plan_status']} since {short_time(facts['plan_requested'])}"
 
 
 def _next(uri: str, some: Iterable[Facts]) -> list[str]:

@@ -2,17 +2,20 @@
 
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.indexes.catch_up import catch_up
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.index_plan import pending_plan
 from airflow_provider_segtable.core.time.interval import Instant, iso
 
 
 def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
     """Return what the log knows of an index: what it keeps, and how far it is."""
     definition, kind = index.definition, index.definition.kind
-    since = index.lacking_since
+    verdict, since = catch_up(state, definition.name, now=now), index.lacking_since
+    plan = pending_plan(index.definition.id, state.pending_plans())
     return {
         "name": definition.name,
         "id": definition.id,
@@ -24,11 +27,15 @@ def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
         "requested": index.requested_n,
         "requested_at": iso(index.requested_at),
         "available": index.available_n,
-        "lag_commits": index.lagging_commits,
-        "lag_s": 0.0 if since is None else (max(now, state.time) - since) / 1_000_000,
+        "lag_commits": verdict.lag_commits,
+        "lag_s": verdict.lag_s,
         "lacking_since": None if since is None else iso(since),
         "lacking": [str(each) for each in dict.fromkeys(lack.interval for lack in index.lacks)],
+        "message": verdict.message,
         "waiting_feeds": len(index.feeds),
+        "plan": None if plan is None else plan.plan.id,
+        "plan_status": None if plan is None else plan.status.value,
+        "plan_requested": None if plan is None else iso(plan.requested_at),
     }
 
 

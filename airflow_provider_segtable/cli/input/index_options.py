@@ -13,6 +13,11 @@ IndexName = Annotated[
     str, typer.Argument(metavar="NAME", help="The index's name.", show_default=False)
 ]
 
+IndexNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME", help="Indexes; all of them if left out.", show_default=False),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions:

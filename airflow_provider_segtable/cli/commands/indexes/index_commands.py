@@ -5,16 +5,24 @@ from typing import Annotated, Any
 
 import typer
 
-from airflow_provider_segtable.cli.commands.tables.table_commands import open_table
+from airflow_provider_segtable.cli.commands.indexes.index_run_command import build, run, schedule
+from airflow_provider_segtable.cli.commands.tables.table_commands import open_table, writable_table
 from airflow_provider_segtable.cli.display.index_drawing import drawn_indexes
 from airflow_provider_segtable.cli.display.index_facts import index_facts
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
-from airflow_provider_segtable.cli.input.index_options import IndexName, KindOptions
+from airflow_provider_segtable.cli.input.index_options import IndexName, IndexNames, KindOptions
 from airflow_provider_segtable.cli.input.option_groups import option_groups
-from airflow_provider_segtable.cli.input.options import AsJson, CommitId, StorageOptions, TableUri
+from airflow_provider_segtable.cli.input.options import (
+    AsJson,
+    CommitId,
+    StorageOptions,
+    TableUri,
+    ZooKeeper,
+)
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.planning.engine import Engine
 
 indexes = typer.Typer(
     no_args_is_help=True,
@@ -30,7 +38,11 @@ def create(
     name: IndexName,
     *,
     chosen: KindOptions,
+    now: Annotated[
+        bool, typer.Option("--run", help="Build it at once, as `index run` does; needs ZooKeeper.")
+    ] = False,
     commit_id: CommitId = None,
+    zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,33 +50,37 @@ def create(
 
     [green]segtable index create ./flights delays --columns dep_delay,arr_delay[/]
     [green]segtable index create ./flights tails --kind bloom_filter --columns tailnum[/]
-    [green]segtable index create ./flights all --kind files[/]
+    [green]segtable index create ./flights all --kind files --run[/]
 
     column_stats keeps bounds and nulls of columns in each row group: for ranges,
     and for values that lie together. bloom_filter keeps which values a file
     certainly does not have: for single values that are spread over all files.
     files keeps sizes and numbers of rows.
 
-    What is in the table already is built by [green]segtable index run TABLE NAME[/], while
-    writers and readers go on. Until then reads open the files that the index
-    does not know.
+    What is in the table already is built by the planner's DAG, by [green]segtable index
+    run TABLE NAME[/], or at once with --run, while writers and readers go on. Until
+    then reads open the files that the index does not know.
     """
-    opened = open_table(table, storage_options)
-    version = opened.create_index(
-        name, chosen.kind, chosen.names, rate=chosen.rate, commit_id=commit_id
-    )
-    _tell(table, opened, [name], as_json=as_json)
+    with writable_table(table, storage_options, zookeeper) as opened:
+        _ = opened.ports.coordinator if now else None  # fails first if there is no ZooKeeper
+        version = opened.create_index(
+            name, chosen.kind, chosen.names, rate=chosen.rate, commit_id=commit_id
+        )
+        if now:
+            build(opened, [name], engine=Engine.AUTO, master=None, timeout_s=None)
+        _tell(table, opened, [name], as_json=as_json)
     if not as_json:
         note(f"[green]version {version} has index {name}.[/]")
+
+
+indexes.command()(schedule)
+indexes.command()(run)
 
 
 @indexes.command()
 def status(
     table: TableUri,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Indexes; all of them if left out."),
-    ] = None,
+    names: IndexNames = None,
     *,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
