@@ -32,6 +32,7 @@ LIBRARY: Mapping[str, tuple[str, ...]] = {
     "table.reads.snapshot": ("Snapshot",),
     "table.writes.append": ("AppendResult",),
     "table.changes.row_change": ("ChangeResult",),
+    "services.indexing.run_index": ("IndexRun",),
     "core.reads.read_plan": ("ReadPlan", "PruneStep", "Extent", "FilePlan", "GroupPlan"),
     "core.reads.selection": ("PrunedBy",),
     "core.requests.change_request": ("Sql",),

@@ -19,6 +19,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from airflow_provider_segtable.coordination.discovery import find_zookeeper
+from airflow_provider_segtable.core.errors import ExecutionFailed
 from airflow_provider_segtable.core.segments.segment import SegmentId
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.core.time.times import TimeRange, as_interval
@@ -31,6 +32,9 @@ from airflow_provider_segtable.services.compaction.compact_table import (
     CompactionResult,
     compact_table,
 )
+from airflow_provider_segtable.services.compaction.compaction import Ended
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table import table as base
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.versions.history import HistoryEntry, history
@@ -122,6 +126,31 @@ class Table(base.Table):
             buckets=buckets,
             wait_s=wait_s,
         )
+
+    def run_index(self, name: str, timeout: float | None = None) -> IndexRun:
+        """Build what an index lacks in this process, while others write and read the table.
+
+        It is built piece by piece, and each piece counts at once. So a run that was paused or
+        killed is gone on with by the next one. If another process builds the index, the run leaves
+        it to that one.
+
+        Args:
+            name: the index.
+            timeout: seconds after which the run pauses; by default the table's
+                ``index.timeout_minutes``.
+
+        Returns:
+            How it ended, the files that it indexed, and the time chunks that are ``left``.
+
+        Raises:
+            InvalidInput: there is no index of this name.
+            ExecutionFailed: the build failed; the message says why.
+            CoordinatorUnavailable: there is no ZooKeeper.
+        """
+        done = run_index(self.ports, name, in_process(), timeout_s=timeout)
+        if done.ended is Ended.FAILED:
+            raise ExecutionFailed(f"index {name} of {self.ports.uri} was not built: {done.message}")
+        return done
 
     def clean(
         self,

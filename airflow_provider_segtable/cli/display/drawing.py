@@ -51,6 +51,15 @@ def short_time(text: str) -> str:
     return text[:19].replace("T", " ")
 
 
+def age(seconds: float) -> str:
+    """Return a length of time: ``12 s``, ``3 min 5 s``, ``2 h 10 min``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
 def definition(facts: Facts) -> RenderableType:
     """Draw a table's definition."""
     about = Table.grid(padding=(0, 2))

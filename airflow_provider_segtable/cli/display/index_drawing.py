@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from airflow_provider_segtable.cli.display.drawing import ENDED, captioned, grid, short_time
+from airflow_provider_segtable.cli.display.drawing import ENDED, age, captioned, grid
 from airflow_provider_segtable.cli.display.index_facts import keeps
 from airflow_provider_segtable.cli.display.output import Facts
 from airflow_provider_segtable.core.counted import counted, describe_size
@@ -72,15 +72,14 @@ def _covered(facts: Facts) -> str:
 def _behind(facts: Facts) -> str:
     if facts["current"]:
         return ""
-    since = short_time(facts["lacking_since"])
-    behind = counted(facts["lag_commits"], "commit")
-    return f"{behind}, since {since}" if facts["lag_commits"] else f"since {since}"
+    commits, since = facts["lag_commits"], age(facts["lag_s"])
+    return f"{counted(commits, 'commit')}, {since}" if commits else since
 
 
 def _plan(facts: Facts) -> str:
     if facts["plan"] is None:
         return ""
-    return f"{facts['plan_status']} since {short_time(facts['plan_requested'])}"
+    return f"{facts['plan_status']}, {age(facts['plan_age_s'])}"
 
 
 def _next(uri: str, some: Iterable[Facts]) -> list[str]:

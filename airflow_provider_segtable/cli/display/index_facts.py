@@ -36,6 +36,7 @@ def index_facts(index: IndexState, state: State, now: Instant) -> Facts:
         "plan": None if plan is None else plan.plan.id,
         "plan_status": None if plan is None else plan.status.value,
         "plan_requested": None if plan is None else iso(plan.requested_at),
+        "plan_age_s": None if plan is None else max(0, now - plan.requested_at) / 1_000_000,
     }
 
 

@@ -28,6 +28,39 @@ def test_the_status_of_an_index(run: Run, facts: Facts, table: str) -> None:
     assert last["feeds"] == [made["id"]]
 
 
+def test_a_run_builds_what_is_lacking(run: Run, facts: Facts, table: str) -> None:
+    """A scheduled plan is pending until a run; then the index is available, and nothing is left."""
+    facts("ingest", table, "trips.parquet")
+    facts("index", "create", table, "people", "--kind", "bloom_filter", "--columns", "who")
+    (asked,) = facts("index", "schedule", table)["plans"]
+    (waiting,) = facts("index", "status", table)["indexes"]
+    assert (waiting["plan"], waiting["plan_status"]) == (asked["plan"], "requested")
+    (done,) = facts("index", "run", table, "people", "--timeout", "5m")["runs"]
+    assert (done["ended"], done["files"], done["left"]) == ("completed", 2, 0)
+    assert done["plans"] == [asked["plan"]]
+    (found,) = facts("index", "status", table)["indexes"]
+    assert (found["status"], found["indexed"], found["plan"]) == ("available", 2, None)
+    (again,) = facts("index", "run", table)["runs"]
+    assert (again["ended"], again["files"]) == ("done already", 0)
+    assert facts("index", "schedule", table)["plans"][0]["plan"] is None
+    assert "lacks nothing" in run("index", "run", table).stdout
+
+
+def test_an_index_is_built_with_its_creation(facts: Facts, table: str) -> None:
+    """``--run`` leaves nothing to do."""
+    facts("ingest", table, "trips.parquet")
+    (made,) = facts("index", "create", table, "amounts", "--columns", "amount", "--run")["indexes"]
+    assert (made["status"], made["indexed"], made["files"]) == ("available", 2, 2)
+
+
+def test_a_run_needs_zookeeper(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked for before anything is written, and before a wrong name is anything else."""
+    monkeypatch.delenv("SEGTABLE_ZOOKEEPER")
+    assert run("index", "create", table, "all", "--kind", "files", "--run").exit_code == 3
+    assert "There are no indexes" in run("index", "status", table).stdout
+    assert run("index", "run", table, "all").exit_code == 2
+
+
 def test_an_index_that_cannot_be_read_is_shown(facts: Facts, table: str, tmp_path: Path) -> None:
     """The problem takes the place of the numbers; the other indexes are shown as ever."""
     for name in ("lost", "well"):

@@ -69,6 +69,19 @@ def test_a_wrong_request_says_so(table: Table, ask: Callable[[Table], object], s
     assert table.state().n == 6
 
 
+def test_an_index_is_built(table: Table, tmp_path: Path) -> None:
+    """A damaged file fails the run, by its name; once it is sound again, a run builds the index."""
+    table.create_index("names", "bloom_filter", "name")
+    victim = next(path for path in sorted((tmp_path / "t" / "data").rglob("*.parquet")))
+    whole = victim.read_bytes()
+    victim.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    with pytest.raises(ExecutionFailed, match=f"index names of .* was not built: .*{victim.name}"):
+        table.run_index("names")
+    victim.write_bytes(whole)
+    done = table.run_index("names", timeout=60)
+    assert (done.files, done.left, table.index("names").current) == (12, 0, True)
+
+
 def test_a_failed_plan_is_an_error(table: Table, tmp_path: Path) -> None:
     """A damaged input fails its plan, and the call; the error names the plan."""
     victim = next(path for path in sorted((tmp_path / "t" / "data").rglob("*.parquet")))

@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from airflow_provider_segtable.cli.commands.tables.table_commands import writable_table
-from airflow_provider_segtable.cli.display.drawing import grid, partitions, short_interval
+from airflow_provider_segtable.cli.display.drawing import age, grid, partitions, short_interval
 from airflow_provider_segtable.cli.display.output import Facts, note, print_json, show
 from airflow_provider_segtable.cli.exits import Exit
 from airflow_provider_segtable.cli.input.options import AsJson, StorageOptions, TableUri, ZooKeeper
@@ -162,7 +162,7 @@ def _table(title: str, entries: Iterable[Facts]) -> RenderableType:
             Text(entry["state"], style=STYLES.get(entry["state"], "")),
             entry["mode"],
             str(entry["priority"]),
-            _age(entry["age_s"]),
+            age(entry["age_s"]),
             Text(_brief(entry)),
             Text("; ".join(part for part in (who, said, by) if part)),
         )
@@ -178,11 +178,3 @@ def _brief(entry: Facts) -> str:
         ]
     parts += [f"new ids of {chunk}" for chunk in entry["wants_new_in"]]
     return "; ".join(parts) or "nothing"
-
-
-def _age(seconds: int) -> str:
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

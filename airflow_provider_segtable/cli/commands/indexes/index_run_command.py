@@ -127,7 +127,7 @@ def _built(table: Any, name: str, engine_for: EngineFor, timeout_s: float | None
     from airflow_provider_segtable.services.indexing.run_index import run_index
 
     known = requested_plan(table.ports, name)
-    execute = engine_for([known.plan.id] if known else ()).execute
+    execute = engine_for(table.state(), [known.plan.id] if known else ()).execute
     with progress() as bar:
         task = bar.add_task(f"files of index {name}", total=None)
 
