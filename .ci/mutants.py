@@ -130,6 +130,7 @@ REQUESTS = (
 PREDICATES = (
     "tests/unit/core/test_predicate_times.py",
     "tests/unit/core/test_predicate_bounds.py",
+    "tests/unit/core/test_predicate_values.py",
     "tests/unit/core/test_predicate.py",
     "tests/unit/core/test_deletion.py",
     "tests/unit/data/test_predicates.py",
@@ -148,6 +149,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     "core/requests": REQUESTS,
     "core/deletes/predicate": PREDICATES,
     "core/deletes/predicate_bounds": PREDICATES,
+    "core/deletes/predicate_logic": PREDICATES,
+    "core/deletes/predicate_values": PREDICATES,
     "core/log/overwritten": OVERWRITES,
     "core/log/families/restore_events": RESTORES,
     "core/log/families/table_events": (*RULES, *DEFINITIONS),

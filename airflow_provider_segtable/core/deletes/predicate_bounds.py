@@ -93,13 +93,13 @@ def _compared(how: Compares, value: Value, bounds: Bounds) -> bool:
 
 def _same_kind(value: Value, bound: Value) -> tuple[Any, Any] | None:
     """Return a value and a bound as Python compares them; None if they are not comparable."""
+    if type(value) is type(bound) and isinstance(value, int | str | Decimal):
+        return value, bound
     match value, bound:
         case (Moment(us=at), Moment(us=other)):
             return at, other
         case (Day(days=at), Day(days=other)):
             return at, other
-        case (bool(), bool()) | (str(), str()):
-            return value, bound
         case (bool(), _) | (_, bool()):
             return None
         case (int() | float() | Decimal(), float()):

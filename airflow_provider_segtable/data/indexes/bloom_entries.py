@@ -29,7 +29,7 @@ from airflow_provider_segtable.data.merge.text_codes import is_text
 from airflow_provider_segtable.data.sketches.split_blocks import Probe, bloom_filter
 from airflow_provider_segtable.data.sketches.value_hashes import (
     Hashes,
-    distinct_hashes,
+    column_hashes,
     joined,
     value_hashes,
 )
@@ -46,7 +46,7 @@ class BloomEntries:
         hashes: dict[int, list[Hashes]] = {number: [] for number in kind.columns}
         for rows in row_groups(kind.columns, table, segment, files):
             for number, column in zip(kind.columns, rows.columns, strict=True):
-                hashes[number].append(distinct_hashes(column))
+                hashes[number].append(column_hashes(column))
         filters = {
             bits(number): bloom_filter(joined(parts), kind.rate) for number, parts in hashes.items()
         }

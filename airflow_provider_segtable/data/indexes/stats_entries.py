@@ -32,7 +32,7 @@ from airflow_provider_segtable.data.indexes.indexed_columns import indexed_colum
 from airflow_provider_segtable.data.indexes.known_files import TRUST_COLUMNS
 from airflow_provider_segtable.data.indexes.stats_view import StatsView
 from airflow_provider_segtable.data.sketches.distinct_sketch import sketch
-from airflow_provider_segtable.data.sketches.value_hashes import distinct_hashes
+from airflow_provider_segtable.data.sketches.value_hashes import column_hashes
 from airflow_provider_segtable.ports.files import DataFiles
 
 MOST_TEXT = 64
@@ -90,7 +90,7 @@ def _of_columns(ids: Sequence[int], rows: pa.Table) -> dict[str, Any]:
             high(number): _upper(bounds["max"]),
             nulls(number): column.null_count,
             nan(number): has_nan,
-            distinct(number): sketch(distinct_hashes(column)),
+            distinct(number): sketch(column_hashes(column)),
         }
     return found
 

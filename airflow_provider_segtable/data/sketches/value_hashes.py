@@ -9,7 +9,7 @@
    text, bytes                      the bytes
    ===============================  ==============================================================
 
-2. Nulls have no hash. Only distinct values are hashed, because values repeat.
+2. Nulls have no hash.
 
 Source: XXH64, Yann Collet, https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md;
 ``docs/FORMAT.md`` has test vectors.
@@ -40,16 +40,18 @@ _WORD = 8
 _HALF = 4
 
 
-def distinct_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """Return the hashes of the distinct values of a column, in any order.
+def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
+    """Return the hashes of the values of a column, in any order: each distinct value at least once.
 
     Raises:
         InvalidInput: values of this type have no hash.
     """
-    found = pc.unique(column).drop_null()
+    if pa.types.is_dictionary(column.type) or is_text(column.type):
+        column = pc.unique(column)  # texts cost more to hash than to tell apart
+    found = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(found, pa.DictionaryArray):
         found = found.dictionary_decode()
-    return value_hashes(found)
+    return value_hashes(found.drop_null())
 
 
 def joined(parts: Sequence[Hashes]) -> Hashes:

@@ -15,7 +15,7 @@ from airflow_provider_segtable.data.sketches.distinct_sketch import estimated, m
 from airflow_provider_segtable.data.sketches.split_blocks import Probe, bloom_filter
 from airflow_provider_segtable.data.sketches.value_hashes import (
     Hashes,
-    distinct_hashes,
+    column_hashes,
     joined,
     value_hashes,
 )
@@ -74,12 +74,12 @@ def test_values_without_a_hash_are_refused() -> None:
         value_hashes(pa.array([1], pa.uint64()))
 
 
-def test_each_distinct_value_is_hashed_once() -> None:
-    """Nulls are left out, whatever the column is stored as."""
+def test_columns_have_the_hashes_of_their_values() -> None:
+    """Nulls are left out, whatever the column is stored as; parts add up."""
     column = pa.chunked_array([["a", None, "b"], ["b", "b"]])
     for each in (column, column.dictionary_encode(), column.combine_chunks()):
-        assert sorted(distinct_hashes(each)) == sorted(value_hashes(pa.array(["a", "b"])))
-    parts = [distinct_hashes(pa.array(range(n), pa.int64())) for n in (0, 3, 5)]
+        assert sorted(column_hashes(each)) == sorted(value_hashes(pa.array(["a", "b"])))
+    parts = [column_hashes(pa.array(range(n), pa.int64())) for n in (0, 3, 5)]
     assert sorted(joined(parts)) == sorted(numbers(0, 5))
     assert len(joined([])) == 0
 
@@ -138,7 +138,7 @@ def test_false_positives_come_at_the_rate_asked_for(rate: float) -> None:
 @examples(60)
 def test_a_filter_has_all_its_values(values: set[bytes], rate: float) -> None:
     """Of any set, at any rate."""
-    hashes = distinct_hashes(pa.array([*values, None], pa.binary()))
+    hashes = column_hashes(pa.array([*values, None], pa.binary()))
     found = bloom_filter(hashes, rate)
     assert found is not None
     assert bool(found) is bool(values)
