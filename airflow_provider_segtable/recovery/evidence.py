@@ -23,6 +23,7 @@ from airflow_provider_segtable.core.errors import (
     UnsupportedFormat,
     VersionExpired,
 )
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.codec import decode
 from airflow_provider_segtable.core.log.events import (
     Appended,
@@ -74,6 +75,7 @@ class LogLeft:
         events: the readable events in ``torn`` and in unfinished repairs.
         unfinished: folders of unfinished repairs.
         sound: whether readers can open the table in its current form.
+        indexes: ids of the indexes that have a folder, and are not in ``state``.
     """
 
     state: State | None
@@ -81,11 +83,19 @@ class LogLeft:
     events: tuple[Event, ...]
     unfinished: tuple[str, ...]
     sound: bool
+    indexes: tuple[str, ...] = ()
 
     @property
     def damaged(self) -> bool:
         """Return whether the log is lost, torn, or under an unfinished repair."""
         return self.state is None or bool(self.torn) or bool(self.unfinished)
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Return the data files that the newest readable state names."""
+        if self.state is None:
+            return frozenset()
+        return self.state.pending_delete.union(self.state.timeline.paths())
 
     @property
     def published(self) -> dict[str, Segment]:
@@ -98,7 +108,7 @@ class LogLeft:
 
 
 def read_log(ports: TableContext) -> LogLeft:
-    """Load the remains of the log.
+    """Load the remains of the log; those of the indexes' own logs are no part of it.
 
     Raises:
         UnsupportedFormat: a newer segtable wrote to it.
@@ -106,7 +116,8 @@ def read_log(ports: TableContext) -> LogLeft:
     """
     entries = [*ports.storage.list("_segtable")]
     aside = [entry for entry in entries if entry.path.startswith(f"{LOST}/")]
-    live = [entry for entry in entries if not entry.path.startswith(f"{LOST}/")]
+    inner = f"{INDEXES}/"
+    live = [entry for entry in entries if not entry.path.startswith((f"{LOST}/", inner))]
     state, sound = _newest(ports)
     torn = [*live] if state is None else [e for e in live if _beyond(e, state)]
     unfinished = _unfinished(aside)
@@ -114,7 +125,14 @@ def read_log(ports: TableContext) -> LogLeft:
     events = tuple(_events(ports, evidence))
     if any(isinstance(event.action, TableDropped) for event in events):
         raise TableGone(f"{ports.uri} was dropped, but not whole: run `segtable table drop` again")
+    folders = {
+        entry.path.removeprefix(inner).split("/")[0]
+        for entry in entries
+        if entry.path.startswith(inner)
+    }
+    known = {each.definition.id for each in state.indexes.values()} if state else set()
     return LogLeft(
+        indexes=tuple(sorted(folders - known)),
         state=state,
         torn=tuple(torn),
         events=events,

@@ -1,15 +1,17 @@
-"""Report the rows that a repair would lose, if the log is still readable."""
+"""Report what a repair would lose: rows, if the log is still readable, and indexes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.recovery.recovered import Doubt, Reason, Recovered
 from airflow_provider_segtable.core.recovery.version_claims import united
 from airflow_provider_segtable.core.segments.replacement import home
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
+from airflow_provider_segtable.core.time.interval import ALL_TIME
 from airflow_provider_segtable.planning.deleted_rows import deleted_in
 
 
@@ -33,6 +35,20 @@ def lost_rows(state: State, found: Recovered) -> list[Doubt]:
                 )
             )
     return doubts
+
+
+def lost_indexes(ids: Sequence[str]) -> Iterator[Doubt]:
+    """Yield a remark about the indexes whose requests were lost with the log; it blocks nothing."""
+    names = [index.rpartition("-")[0] or index for index in ids]
+    if ids:
+        yield Doubt(
+            reason=Reason.INDEXES,
+            interval=ALL_TIME,
+            note=f"indexes whose definitions were in the lost log: {', '.join(names)}; create them "
+            "again (segtable index create); cleaning deletes their old files",
+            paths=tuple(map(folder, ids)),
+            blocking=False,
+        )
 
 
 def _live(state: State, segments: Sequence[Segment]) -> float:

@@ -63,7 +63,12 @@ from airflow_provider_segtable.recovery.evidence import (
     read_files,
     read_log,
 )
-from airflow_provider_segtable.recovery.loss_report import fell_across, fits, lost_rows
+from airflow_provider_segtable.recovery.loss_report import (
+    fell_across,
+    fits,
+    lost_indexes,
+    lost_rows,
+)
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.log.event_log import EventLog, event_path
@@ -141,14 +146,13 @@ def plan_repair(ports: TableContext, decisions: Decisions | None = None) -> Repa
         InvalidInput: no source has the table's definition, or a decision names an unknown file.
         UnsupportedFormat: a newer segtable wrote here.
     """
-    decided = decisions or Decisions()
-    log = read_log(ports)
+    decided, log = decisions or Decisions(), read_log(ports)
     entries = [*ports.storage.list("data")]
     state = log.state
     lost = lost_files(state, entries) if state else ()
     gone = {segment.path for segment in lost}
-    known = _known(log)
-    fresh = [e for e in entries if e.path not in known] if log.damaged else []
+    named = log.named
+    fresh = [e for e in entries if e.path not in named] if log.damaged else []
     files = read_files(ports, fresh, log.published)
     if state is None and not files.segments:
         raise NotATable(f"{ports.uri} holds no segtable table: neither a log nor data files")
@@ -200,12 +204,7 @@ def _doubts(
         yield from unproven(found, {*log.published, *(s.path for s in present)})
         yield from missing(found, event.voided)
         yield from lost_predicates(log, table.kind)
-
-
-def _known(log: LogLeft) -> set[str]:
-    if log.state is None:
-        return set()
-    return {s.path for s in log.state.timeline.segments()} | {*log.state.pending_delete}
+        yield from lost_indexes(log.indexes)
 
 
 def _check_decisions(decided: Decisions, files: FilesFound, deletes: DeletesLeft) -> None:

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     MISSING = "ids without a file"
     VERSION = "version in doubt"
     DELETES = "deletes in doubt"
+    INDEXES = "indexes are lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
