@@ -26,6 +26,7 @@ from airflow_provider_segtable.storage import open_storage
 from airflow_provider_segtable.storage.nested_storage import NestedStorage
 from airflow_provider_segtable.storage.system_clock import SystemClock, SystemRandomness
 from airflow_provider_segtable.storage.table_paths import absolute
+from airflow_provider_segtable.table.indexes.entry_cache import EntryCache
 from airflow_provider_segtable.table.log.clocks import (
     MOST_SKEW_S,
     SKEW_VARIABLE,
@@ -60,6 +61,7 @@ class TableContext:
     most_skew_s: float = MOST_SKEW_S
     clock_check: ClockCheck = field(default_factory=ClockCheck, repr=False, compare=False)
     log: EventLog = field(init=False, repr=False, compare=False)
+    entries: EntryCache = field(init=False, repr=False, compare=False, default_factory=EntryCache)
     inner: dict[str, "TableContext"] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )

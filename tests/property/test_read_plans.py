@@ -25,6 +25,8 @@ __all__ = ["small_groups"]  # a fixture of all tests here
 
 TABLES = 4
 READS = 10
+INDEXES = {PrunedBy.COLUMN_STATS, PrunedBy.BLOOM_FILTER}
+"""Steps by indexes, which ``test_index_reads.py`` has."""
 
 
 def check(scan: Scan, files: WatchedFiles, case: str) -> set[PrunedBy]:
@@ -74,7 +76,7 @@ def test_a_scan_opens_what_its_plan_names() -> None:
                 asked["since_version"] = draw.randrange(asked["version"])
             scan = table.scan(checked=False, **asked)
             saved |= check(scan, files, f"seed {seed}: {asked}")
-    assert saved == {*PrunedBy} - {PrunedBy.ROOTS, PrunedBy.BASE_ONLY}
+    assert saved == {*PrunedBy} - {PrunedBy.ROOTS, PrunedBy.BASE_ONLY} - INDEXES
 
 
 def test_a_merging_scan_opens_what_its_plan_names(tmp_path: Path) -> None:
@@ -113,4 +115,4 @@ def test_a_merging_scan_opens_what_its_plan_names(tmp_path: Path) -> None:
                 asked["base_only"] = True
             scan = table.scan(checked=False, **asked)
             saved |= check(scan, files, f"seed {seed}: {asked}")
-    assert saved == {*PrunedBy} - {PrunedBy.ROOTS, PrunedBy.DELETES}
+    assert saved == {*PrunedBy} - {PrunedBy.ROOTS, PrunedBy.DELETES} - INDEXES

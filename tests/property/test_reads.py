@@ -56,7 +56,11 @@ def drawn_rows(draw: Random) -> pa.Table:
 
 def drawn_table(draw: Random) -> Table:
     """Return a table after appends, deletes and compactions."""
-    table = new_table(MemoryService())
+    return played(draw, new_table(MemoryService()))
+
+
+def played(draw: Random, table: Table) -> Table:
+    """Append, delete and compact; return the table."""
 
     def compacted(kind: str) -> None:
         try:

@@ -109,6 +109,15 @@ def columns_of(predicate: Predicate) -> Iterator[str]:
                 yield from columns_of(one)
 
 
+def conjuncts(predicate: Predicate) -> Iterator[Predicate]:
+    """Yield predicates that all hold iff this one holds."""
+    if isinstance(predicate, AllOf):
+        for one in predicate.of:
+            yield from conjuncts(one)
+    else:
+        yield predicate
+
+
 EVERYWHERE = (MIN_INSTANT, MAX_INSTANT - 1)
 
 

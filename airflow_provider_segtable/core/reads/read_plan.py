@@ -7,7 +7,7 @@
    needs: footer and page indexes, and of each row group the columns that are read. Readers may load
    a little more: gaps of some KiB between columns, and whole blocks to compare their checksums.
 3. Row groups are counted in the chosen files alone: the footers of other files are not read.
-4. A plan says what it did not look into.
+4. A plan says what it did not look into, and which indexes were not used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from airflow_provider_segtable.core.counted import counted, describe_size
-from airflow_provider_segtable.core.reads.selection import PrunedBy
+from airflow_provider_segtable.core.reads.selection import IndexNote, PrunedBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,22 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class PruneStep:
-    """One step of a plan: what there was to read before it and after it."""
+    """One step of a plan: what there was to read before it and after it.
+
+    ``index`` is the name of the index that it went by, if any.
+    """
 
     by: PrunedBy
     before: Extent
     after: Extent
+    index: str = ""
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """Return the step as JSON values."""
         return {
             "by": self.by.value,
+            "index": self.index or None,
             "files_before": self.before.files,
             "files_after": self.after.files,
             "row_groups_before": self.before.row_groups,
@@ -160,6 +165,7 @@ class ReadPlan:
         known_columns: the columns that can be read.
         deletes: the deletes that are applied.
         merging: what is merged, in a primary-key table.
+        index_notes: which indexes were not used, or not for all files, and why.
     """
 
     table: str
@@ -174,6 +180,7 @@ class ReadPlan:
     known_columns: tuple[str, ...]
     deletes: DeletesApplied
     merging: Merging | None = None
+    index_notes: tuple[IndexNote, ...] = ()
 
     @property
     def shown(self) -> Extent:
@@ -233,6 +240,7 @@ class ReadPlan:
             "files": [file.facts for file in self.files],
             "deletes": asdict(self.deletes),
             "merging": None if self.merging is None else asdict(self.merging),
+            "index_notes": [asdict(note) for note in self.index_notes],
             "not_looked_into": list(self.not_looked_into),
         }
 
@@ -286,6 +294,8 @@ def _lines(plan: ReadPlan) -> Iterator[str]:
     yield from _applied(plan.deletes)
     if plan.merging is not None:
         yield from _merged(plan.merging)
+    for each in plan.index_notes:
+        yield f"index {each.index}: {each.text}"
     for note in plan.not_looked_into:
         yield f"not looked into: {note}"
 
@@ -296,7 +306,8 @@ def _rows(steps: Sequence[PruneStep]) -> Iterator[tuple[str, ...]]:
     yield "all files", *_cells(steps[0].before), ""
     for step in steps:
         saved = step.before.bytes - step.after.bytes
-        name = step.by.value.replace("_", " ")
+        index = f" ({step.index})" if step.index else ""
+        name = step.by.value.replace("_", " ") + index
         yield name, *_cells(step.after), describe_size(saved) if saved else ""
 
 

@@ -40,6 +40,12 @@ class Condition:
         first, last = max(self.when[0], ALL_TIME.start), min(self.when[1], ALL_TIME.end - 1)
         return Interval(first, last + 1) if first <= last else None
 
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """Return what matching rows satisfy, as far as it is known as a predicate."""
+        test = self.test
+        return () if test is None or isinstance(test, pc.Expression) else (test,)
+
     def may_hold(self, time_column: str, first: Instant, last: Instant) -> bool:
         """Return whether a row with an event time in ``first..last`` may match."""
         if self.test is None or isinstance(self.test, pc.Expression):

@@ -9,14 +9,18 @@ from airflow_provider_segtable.core.requests.change_request import Where
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_expression, by_predicate
 
 
-def condition(where: Where | Predicate, schema: pa.Schema, time_column: str) -> Condition:
-    """Return a condition over the columns of a table.
+def condition(
+    where: Where | Predicate | Condition, schema: pa.Schema, time_column: str
+) -> Condition:
+    """Return a condition over the columns of a table; one that was made before stays itself.
 
     Raises:
         SchemaMismatch: a column is missing.
         NeedsSpark: this process cannot evaluate it.
         InvalidInput: it is no condition.
     """
+    if isinstance(where, Condition):
+        return where
     if isinstance(where, str):
         from airflow_provider_segtable.data.sql.sql_conditions import sql_condition  # slow
 

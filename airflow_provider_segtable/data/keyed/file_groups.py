@@ -12,16 +12,17 @@
    (``core.reads.origin``) is that of the record that completed last.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_segtable.core.deletes.predicate import AllOf, Predicate, columns_of
+from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.reads.origin import ORIGIN_COLUMNS
+from airflow_provider_segtable.core.reads.selection import MayHold
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.tables.keyed.merge_rules import (
@@ -31,6 +32,7 @@ from airflow_provider_segtable.core.tables.keyed.merge_rules import (
     ROOT_PARTITION,
     MergeRules,
 )
+from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests
 from airflow_provider_segtable.core.time.interval import ALL_TIME, Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition, by_predicate
 from airflow_provider_segtable.data.arrow.event_times import instants
@@ -75,6 +77,11 @@ class FileGroup:
         """Return whether a record may match, by the event times in the files."""
         times = ((segment.time_min, segment.time_max) for segment in self.segments)
         return any(condition.may_hold(time_column, first, last) for first, last in times)
+
+    def narrowed(self, tests: RecordTests, may_hold: MayHold) -> "FileGroup | None":
+        """Return the group with the files that matching rows may depend on; None without any."""
+        left = tests.left(self.segments, may_hold)
+        return replace(self, segments=left) if left else None
 
 
 def file_groups(found: Iterable[Visible], interval: Interval | None) -> Iterator[FileGroup]:
@@ -220,18 +227,6 @@ def _last_records(
         instants[places[later]] = orders.instants_of(named[later])
         completions[places[later]] = completed[later]
     return instants, completions
-
-
-def key_condition(tests: Iterable[object], key: Collection[str]) -> Predicate | None:
-    """Return those parts of conditions that are on the key alone; None if none are.
-
-    Args:
-        tests: what matching rows satisfy (``Condition.test``).
-        key: the columns of the key.
-    """
-    parts = [part for each in tests for part in (each.of if isinstance(each, AllOf) else (each,))]
-    known = tuple(p for p in parts if isinstance(p, Predicate) and {*columns_of(p)} <= {*key})
-    return AllOf(known) if known else None
 
 
 def within(rows: pa.Table, time_column: str, clip: Interval | None) -> pa.Table:

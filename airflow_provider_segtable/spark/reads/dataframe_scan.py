@@ -3,8 +3,8 @@
 1. The visible files come from the log. Spark gets their names and the table's schema, so it lists
    nothing and infers nothing.
 2. Segments wholly inside the requested interval are read without a filter; the others with a filter
-   on the event time. Segments in which no row can match a condition, by their event times, are not
-   read.
+   on the event time. Segments in which no row can match a condition, by their event times or by an
+   index, are not read (``table.reads.chosen_files``).
 3. Spark filters deleted rows by their bits (``row_bitmaps``). In a traced segment the bit is that
    of the row number in the file, computed from the segment's runs; in others that of the address
    in the hidden columns. Rollup tables use the predicates of predicate deletes. Segments without
@@ -21,7 +21,7 @@
    ``rolled_up`` these are merged, so that a query's answer does not depend on compactions.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -41,7 +41,6 @@ from airflow_provider_segtable.core.requests.read_request import (
 )
 from airflow_provider_segtable.core.segments.roots import named_roots
 from airflow_provider_segtable.core.segments.segment import ROOT, ROW, Segment, SegmentId
-from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.arrow.where import condition
@@ -53,7 +52,7 @@ from airflow_provider_segtable.spark.driver.spark_errors import translated
 from airflow_provider_segtable.spark.reads.arrow_scan import NAMES, arrow_scan
 from airflow_provider_segtable.spark.reads.file_columns import FileColumns, identified
 from airflow_provider_segtable.spark.reads.file_locations import parquet_options, place, spark_paths
-from airflow_provider_segtable.spark.reads.keyed_scan import Clipped, keyed_scan
+from airflow_provider_segtable.spark.reads.keyed_scan import keyed_scan
 from airflow_provider_segtable.spark.reads.row_bitmaps import Words, united, unmarked, words_of
 from airflow_provider_segtable.spark.reads.spark_predicates import matching
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
@@ -62,6 +61,8 @@ from airflow_provider_segtable.spark.reads.window_scan import narrowed, shows_or
 from airflow_provider_segtable.spark.table_kinds.spark_kinds import spark_kind_of
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.reads.chosen_files import chosen_segments
+from airflow_provider_segtable.table.reads.parts import Clipped, Wanted, clipped
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 
 
@@ -105,12 +106,27 @@ def scan(
 
 
 def rows_to_change(
-    spark: SparkSession, snapshot: Snapshot, *, addressed: bool = True, carried: Sequence[str] = ()
+    spark: SparkSession,
+    snapshot: Snapshot,
+    *,
+    addressed: bool = True,
+    carried: Sequence[str] = (),
+    where: Where | None = None,
 ) -> DataFrame:
-    """Return all rows under the name ``target``, with copies of the columns ``carried``."""
-    request = read_request(checked=snapshot.checked)
+    """Return all rows under the name ``target``, with copies of the columns ``carried``.
+
+    Rows for which ``where`` does not hold may be left out: the caller filters by it.
+    """
+    request, time_column = read_request(checked=snapshot.checked), snapshot.state.table.time_column
+    pushed = None if where is None else _parsed(where, snapshot.schema, time_column)
     return read(
-        spark, snapshot.ports, snapshot.state, request, addressed=addressed, carried=carried
+        spark,
+        snapshot.ports,
+        snapshot.state,
+        request,
+        addressed=addressed,
+        carried=carried,
+        pushed=pushed,
     ).alias("target")
 
 
@@ -143,7 +159,13 @@ def read(
     names = wanted if request.where is None else tuple(dict.fromkeys([*wanted, *tested]))
 
     given = tuple(each for each in (where, pushed) if each)
-    asked = _Stored(spark, snapshot, request.interval, given, addressed, tuple(carried))
+    rows = Wanted(
+        interval=request.interval,
+        conditions=given,
+        time_column=table.time_column,
+        merged=request.rolled_up,
+    )
+    asked = _Stored(spark, snapshot, rows, addressed, tuple(carried))
     frame = spark_kind_of(table.kind).shown(
         asked, known, names, table.time_column, rolled_up=request.rolled_up
     )
@@ -159,10 +181,12 @@ def addresses(spark: SparkSession, snapshot: Snapshot, roots: Iterable[SegmentId
     wanted = frozenset(roots)
     asked = _Asked(spark, snapshot, snapshot.schema, [], addressed=True)
     near = snapshot.state.timeline.lookup_near(root.interval for root in wanted)
-    return asked.rows((clip, each) for clip, each in _clipped(near) if holds_any(each, wanted))
+    return asked.rows(each for each in clipped(near) if holds_any(each.segment, wanted))
 
 
-def _parsed(where: Where | None, schema: pa.Schema, time_column: str) -> Condition | None:
+def _parsed(
+    where: Where | Predicate | None, schema: pa.Schema, time_column: str
+) -> Condition | None:
     """Return a condition as far as segments can be chosen by it; None where only Spark reads it.
 
     Raises:
@@ -170,31 +194,12 @@ def _parsed(where: Where | None, schema: pa.Schema, time_column: str) -> Conditi
     """
     if where is None:
         return None
-    if not isinstance(where, str):
+    if not isinstance(where, str | Predicate):
         raise InvalidInput(f"{where} is not text: Spark needs the condition in SQL")
     try:
         return condition(where, schema, time_column)
     except InvalidInput:
         return None
-
-
-def _visible(
-    snapshot: Snapshot, interval: Interval | None, conditions: Sequence[Condition]
-) -> Iterator[Clipped]:
-    """Yield the visible segments with the interval to clip them to; None: do not clip."""
-    time_column = snapshot.state.table.time_column
-    for clip, segment in _clipped(snapshot.visible(interval)):
-        times = (segment.time_min, segment.time_max)
-        if all(condition.may_hold(time_column, *times) for condition in conditions):
-            yield clip, segment
-
-
-def _clipped(groups: Iterable[Visible]) -> Iterator[Clipped]:
-    for found in groups:
-        for segment in (segment for segment in found.segments if segment.rows):
-            times = (segment.time_min, segment.time_max)
-            whole = all(map(found.interval.holds, times))
-            yield None if whole else found.interval, segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +208,14 @@ class _Stored:
 
     spark: SparkSession
     snapshot: Snapshot
-    interval: Interval | None
-    conditions: tuple[Condition, ...]
+    wanted: Wanted
     addressed: bool
     carried: tuple[str, ...]
 
     def rows(self, schema: pa.Schema, columns: Sequence[str]) -> DataFrame:
         """Return columns of all rows, given the schema of the files."""
-        visible = _visible(self.snapshot, self.interval, self.conditions)
-        return self._read(schema, columns, visible)
+        found = chosen_segments(self.snapshot.ports, self.snapshot.state, self.wanted)
+        return self._read(schema, columns, found.left)
 
     def rows_by_key(self, columns: Sequence[str]) -> DataFrame:
         """Return columns of one row for each primary key."""
@@ -220,8 +224,7 @@ class _Stored:
             self.snapshot,
             columns,
             self._read,
-            interval=self.interval,
-            conditions=self.conditions,
+            wanted=self.wanted,
             carried=self.carried,
         )
 
@@ -268,11 +271,11 @@ class _Asked:
     def rows(self, visible: Iterable[Clipped]) -> DataFrame:
         """Return the rows of segments, each clipped to its interval."""
         found = list(visible)
-        segments = dict.fromkeys(segment for _, segment in found)
+        segments = dict.fromkeys(segment for segment, _ in found)
         files, state = self.snapshot.ports.files, self.snapshot.state
         self.row_filters.update(row_filters(files, state, segments))
         ways: dict[_Way, list[Segment]] = {}
-        for clip, segment in found:
+        for segment, clip in found:
             ways.setdefault(self._way(clip, segment), []).append(segment)
         names = [*(NAMES.names if self.addressed else []), *(PREFIX + n for n in self.carried)]
         frames = [

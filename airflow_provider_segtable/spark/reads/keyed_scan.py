@@ -16,25 +16,24 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as Spark's own guide writes it
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.merge_rules import DELETE, OP
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.tables.keyed.record_tests import record_tests
 from airflow_provider_segtable.data.arrow.arrow_schema import physical_schema
-from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.deletes.row_origins import with_origin_columns
-from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead, key_condition
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup, MergedRead
 from airflow_provider_segtable.data.keyed.record_columns import shown_defaults
 from airflow_provider_segtable.spark.reads.spark_schemas import readable, spark_schema
 from airflow_provider_segtable.spark.reads.spark_times import column
 from airflow_provider_segtable.spark.tasks.exact_columns import PREFIX, copied
 from airflow_provider_segtable.spark.tasks.merged_reading import MergedReadTask
 from airflow_provider_segtable.storage.table_paths import absolute
-from airflow_provider_segtable.table.reads.merged_scan import groups_to_read
+from airflow_provider_segtable.table.reads.chosen_files import chosen_groups
+from airflow_provider_segtable.table.reads.parts import Clipped, Wanted
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.writes.upsert import merge_rules
 
-Clipped = tuple[Interval | None, Segment]
 ReadFiles = Callable[[pa.Schema, Sequence[str], Iterable[Clipped]], DataFrame]
 """Reads columns of files, given their schema; each file clipped to an interval, if any."""
 
@@ -45,8 +44,7 @@ def keyed_scan(
     columns: Sequence[str],
     read_files: ReadFiles,
     *,
-    interval: Interval | None = None,
-    conditions: Sequence[Condition] = (),
+    wanted: Wanted,
     carried: Sequence[str] = (),
 ) -> DataFrame:
     """Return the rows of a version, with copies of the columns ``carried``.
@@ -56,27 +54,26 @@ def keyed_scan(
         snapshot: the version.
         columns: the columns of the rows.
         read_files: reads files as they are.
-        interval: only rows with event times in it.
-        conditions: rows for which one does not hold may be left out.
+        wanted: rows outside of its interval are left out, and so may those be that do not satisfy
+            its conditions.
         carried: columns of which a copy is added (``tasks.exact_columns``).
     """
-    time = snapshot.state.table.time_column
-    found = groups_to_read(snapshot.state, interval).left
-    groups = [group for group in found if all(group.may_hold(each, time) for each in conditions)]
-    columns = columns or merge_rules(snapshot.state, snapshot.ports.uri).key[:1]  # to count rows
+    rules = merge_rules(snapshot.state, snapshot.ports.uri)
+    groups = chosen_groups(snapshot.ports, snapshot.state, rules, wanted).left
+    columns = columns or rules.key[:1]  # to count rows
     names = [*columns, *(PREFIX + name for name in carried)]
     plain = [group for group in groups if group.merged]
     frames = []
     if plain or not groups:
         schema = physical_schema(snapshot.schema, snapshot.state.table.kind)
-        files = [(group.clip, segment) for group in plain for segment in group.segments]
+        files = [Clipped(segment, group.clip) for group in plain for segment in group.segments]
         frame = read_files(schema, [*columns, OP], files)
         defaults = shown_defaults(snapshot.state.table)
         shown = [_shown(frame, name, defaults.get(name)) for name in names]
         frames.append(frame.where(F.col(OP) != DELETE).select(shown))
     others = [group for group in groups if not group.merged]
     if others:
-        frames.append(merged_rows(spark, snapshot, columns, others, conditions, carried=carried))
+        frames.append(merged_rows(spark, snapshot, columns, others, wanted.tests, carried=carried))
     return reduce(DataFrame.union, frames)
 
 
@@ -85,14 +82,15 @@ def merged_rows(
     snapshot: Snapshot,
     columns: Sequence[str],
     groups: Sequence[FileGroup],
-    conditions: Sequence[Condition],
+    tests: Sequence[Predicate],
     *,
     carried: Sequence[str] = (),
     start: State | None = None,
 ) -> DataFrame:
     """Return the merged rows of file groups, with copies of the columns ``carried``.
 
-    Of a window, that begins after the version ``start``, only rows with later records.
+    Rows for which one of ``tests`` does not hold may be left out. Of a window, that begins after
+    the version ``start``, only rows with later records.
     """
     known, table = snapshot.schema, snapshot.state.table
     rules = merge_rules(snapshot.state, snapshot.ports.uri)
@@ -110,7 +108,7 @@ def merged_rows(
         merged=MergedRead(
             rules=rules,
             columns=tuple(columns),
-            by_key=key_condition((each.test for each in conditions), rules.key),
+            by_key=record_tests(tests, rules).by_key,
             since=None if start is None else start.time,
         ),
         target=to_arrow_schema(kinds, timezone="UTC"),

@@ -33,7 +33,6 @@ from airflow_provider_segtable.spark.tasks.window_reading import Piece, WindowTa
 from airflow_provider_segtable.storage.table_paths import absolute
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
-from airflow_provider_segtable.table.reads.merged_scan import groups_to_read
 from airflow_provider_segtable.table.reads.scan import Scan
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.reads.window import start_read
@@ -125,10 +124,10 @@ def _of_keys(spark: SparkSession, scan: Scan, kinds: StructType) -> DataFrame:
     if scan.request.changes and scan.start is not None:
         return _changes_of_keys(spark, scan, scan.start, kinds)
     snapshot = Snapshot(ports=scan.ports, state=scan.state, checked=scan.request.checked)
-    groups = groups_to_read(scan.state, scan.request.interval, scan.start).left
-    given = [] if scan.where is None else [scan.where]
+    groups = scan.groups(merge_rules(scan.state, scan.ports.uri)).left
+    tests = () if scan.where is None else scan.where.predicates
     names = scan.schema.names or [scan.state.table.time_column]  # to count rows
-    return merged_rows(spark, snapshot, names, groups, given, start=scan.start)
+    return merged_rows(spark, snapshot, names, groups, tests, start=scan.start)
 
 
 def _changes_of_keys(spark: SparkSession, scan: Scan, start: State, kinds: StructType) -> DataFrame:

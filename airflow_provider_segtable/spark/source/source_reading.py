@@ -1,8 +1,8 @@
 """Versions of a table as the data source reads them: ``SegtableSource.Reading``.
 
 1. The version is settled when the DataFrame or view is made, and every query over it reads that
-   one. Files are resolved when a query is planned: only those that its columns and its filters on
-   the event time need.
+   one. Files are resolved when a query is planned: only those that its columns and its filters
+   need, by event times and indexes.
 2. Spark plans a query more than once while it runs; the last plan's frame is kept for that.
 3. ``INSERT INTO`` a view or table of the catalog appends, ``INSERT OVERWRITE`` replaces all rows.
    Then the view reads the newest version, so that its author sees the rows. A view of anything but
@@ -34,7 +34,7 @@ from airflow_provider_segtable.spark.source.jvm_answers import (
     jvm_of,
     session_of,
 )
-from airflow_provider_segtable.spark.source.pushed_filters import time_condition
+from airflow_provider_segtable.spark.source.pushed_filters import pushed_condition
 from airflow_provider_segtable.spark.source.source_options import Place, WriteRequest
 from airflow_provider_segtable.spark.source.source_writing import readable, save
 from airflow_provider_segtable.table.context import TableContext
@@ -161,7 +161,6 @@ class SourceReading:
 
     def _pushed(self, filters: "JavaArray") -> Condition | None:
         table = self.asked.state.table
-        days = pa.types.is_date(to_arrow(table.schema).field(table.time_column).type)
         catalyst = jvm_of(self.context).org.apache.spark.sql.catalyst
         to_catalyst = catalyst.CatalystTypeConverters.convertToCatalyst
-        return time_condition(filters, table.time_column, days=days, to_catalyst=to_catalyst)
+        return pushed_condition(filters, to_arrow(table.schema), table.time_column, to_catalyst)

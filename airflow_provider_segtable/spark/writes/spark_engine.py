@@ -133,15 +133,17 @@ class SparkEngine:
         exactly: Sequence[str] = (),
     ) -> DataFrame:
         """Return the selected rows of a snapshot, with exact copies of some columns."""
+        where = request.where
+        if not isinstance(where, str | Predicate | None):
+            raise InvalidInput(f"{where} is not a condition in SQL, which Spark needs")
         with translated("looking for the rows to change"):
-            frame = rows_to_change(self.spark, snapshot, addressed=addressed, carried=exactly)
-            where = request.where
+            frame = rows_to_change(
+                self.spark, snapshot, addressed=addressed, carried=exactly, where=where
+            )
             if isinstance(where, Predicate):
                 frame = frame.where(matching(where, frame))
-            elif isinstance(where, str):
-                frame = frame.where(where)
             elif where is not None:
-                raise InvalidInput(f"{where} is not a condition in SQL, which Spark needs")
+                frame = frame.where(where)
             return frame if request.rows is None else _equal(frame, request.rows, request.on)
 
 

@@ -178,10 +178,7 @@ def equal_to(
 
 
 def _counted(snapshot: Snapshot, wanted: Condition) -> int:
-    if wanted.interval is None:
-        return 0
-    batches = snapshot.batches(columns=wanted.columns, interval=wanted.interval)
-    return sum(wanted.keep(batch).num_rows for batch in batches)
+    return snapshot.scan(where=wanted).count()
 
 
 def _selected(

@@ -54,9 +54,7 @@ def when(rows: pa.Table, time_column: str) -> tuple[Instant, Instant]:
 
 def found(snapshot: Snapshot, wanted: Condition) -> Rows:
     """Return the addresses of the rows that match the condition."""
-    if wanted.interval is None:
-        return {}
-    batches = snapshot.addressed(columns=wanted.columns, interval=wanted.interval, where=wanted)
+    batches = snapshot.addressed(columns=wanted.columns, where=wanted)
     return addresses(wanted.keep(batch) for batch in batches)
 
 

@@ -9,14 +9,14 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_segtable.core.errors import CorruptTable, SegtableError
+from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.indexes.index_log import entry_rules, index_ports
 
 
 def write_feed(
@@ -35,9 +35,7 @@ def write_feed(
     """
     own = index_ports(ports, index)
     state = own.log.load()
-    rules = state.table.kind.rules
-    if rules is None:
-        raise CorruptTable(f"{own.uri} keeps an index, so it has a primary key: this one has none")
+    rules = entry_rules(own, state)
     rows = entries if gone is None else pa.concat_tables([entries, gone])
     deleted = np.arange(rows.num_rows) >= entries.num_rows
     if not rows.num_rows:

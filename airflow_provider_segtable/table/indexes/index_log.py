@@ -6,7 +6,7 @@
 3. The table is made before the index is requested. Its id is new, so nobody else makes it.
 """
 
-from airflow_provider_segtable.core.errors import TableExists
+from airflow_provider_segtable.core.errors import CorruptTable, TableExists
 from airflow_provider_segtable.core.indexes.feed import Feed
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_state import IndexState
@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.log.families.append_events import admit
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.fold import apply
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.lifetime.creation import begin_log
 
@@ -36,6 +37,18 @@ def create_index_table(ports: TableContext, index: IndexDefinition, table: Table
         begin_log(index_ports(ports, index), index_table(index, table))
     except TableExists:
         return
+
+
+def entry_rules(own: TableContext, state: State) -> MergeRules:
+    """Return how the entries of a key become one, in the table of an index.
+
+    Raises:
+        CorruptTable: the table has no primary key.
+    """
+    rules = state.table.kind.rules
+    if rules is None:
+        raise CorruptTable(f"{own.uri} keeps an index, so it has a primary key: this one has none")
+    return rules
 
 
 def feed_commit(n: int, feed: Feed) -> str:

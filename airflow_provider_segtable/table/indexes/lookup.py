@@ -5,11 +5,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from airflow_provider_segtable.core.indexes.index_state import IndexState
-from airflow_provider_segtable.core.requests.read_request import read_request
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.interval import ALL_TIME, Interval
+from airflow_provider_segtable.data.arrow.arrow_schema import to_arrow
 from airflow_provider_segtable.table.context import TableContext
-from airflow_provider_segtable.table.indexes.index_log import index_entries_state, index_ports
-from airflow_provider_segtable.table.reads.scan import Scan
+from airflow_provider_segtable.table.indexes.index_log import (
+    entry_rules,
+    index_entries_state,
+    index_ports,
+)
+from airflow_provider_segtable.table.reads.merged_scan import MergedScan, groups_to_read
 
 
 def entries_in(
@@ -29,6 +33,15 @@ def entries_in(
     Raises:
         SegtableError: the entries cannot be read: the index must not be used.
     """
-    request = read_request(columns=columns, interval=interval)
+    own = index_ports(ports, index.definition)
     state = index_entries_state(ports, index)
-    return Scan(ports=index_ports(ports, index.definition), state=state, request=request).to_arrow()
+    known = to_arrow(state.table.schema)
+    schema = known if columns is None else pa.schema([known.field(name) for name in columns])
+    found = MergedScan(
+        files=own.files,
+        table=state.table,
+        rules=entry_rules(own, state),
+        columns=schema.names,
+        found=groups_to_read(state, interval or ALL_TIME),
+    )
+    return pa.Table.from_batches(found.batches(), schema)

@@ -10,7 +10,7 @@
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.read_plan import (
@@ -22,7 +22,7 @@ from airflow_provider_segtable.core.reads.read_plan import (
     ReadPlan,
     footer_steps,
 )
-from airflow_provider_segtable.core.reads.selection import Layer, PrunedBy
+from airflow_provider_segtable.core.reads.selection import Layer, PrunedBy, Selection
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.tables.keyed.slices import is_base
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 class _Chosen:
     """The files that a scan chose, and how it reads them."""
 
-    layers: Sequence[Layer]
+    selection: Selection[Any]
     reads: Sequence[SegmentRead]
     deletes: DeletesApplied
     merging: Merging | None = None
@@ -60,11 +60,12 @@ def explained(scan: "Scan") -> ReadPlan:
         interval=None if request.interval is None else str(request.interval),
         chunks=len({chunk.interval for chunk, found in summaries.items() if found.files}),
         hidden_segments=len(timeline) - sum(found.visible for found in summaries.values()),
-        steps=(*_steps(timeline, chosen.layers), *footer_steps(files)),
+        steps=(*_steps(timeline, chosen.selection.layers), *footer_steps(files)),
         files=files,
         known_columns=tuple(scan.state.table.schema.names),
         deletes=chosen.deletes,
         merging=chosen.merging,
+        index_notes=chosen.selection.notes,
     )
 
 
@@ -72,7 +73,7 @@ def _parts(scan: "Scan") -> _Chosen:
     selection = scan.selection()
     parts = [*scan.chosen(selection)]
     return _Chosen(
-        layers=selection.layers,
+        selection=selection,
         reads=[read for _, read in scan.readings(parts)],
         deletes=_deletes(scan.state, parts),
     )
@@ -80,9 +81,9 @@ def _parts(scan: "Scan") -> _Chosen:
 
 def _groups(scan: "Scan", rules: MergeRules) -> _Chosen:
     merged = scan.merged_scan(rules)
-    selection = merged.selection()
+    selection = merged.found
     return _Chosen(
-        layers=selection.layers,
+        selection=selection,
         reads=[read for group in selection.left for read in merged.reads(group)],
         deletes=DeletesApplied(),
         merging=_merging(selection.left),
@@ -106,7 +107,7 @@ def _steps(timeline: Timeline, layers: Iterable[Layer]) -> tuple[PruneStep, ...]
     for layer in layers:
         files = layer.files
         after = Extent(len(files), sum(segment.size for segment in files.values()))
-        steps.append(PruneStep(layer.by, steps[-1].after, after))
+        steps.append(PruneStep(layer.by, steps[-1].after, after, layer.index))
     return tuple(steps)
 
 

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
 from airflow_provider_segtable.core.tables.keyed.merge_rules import OP, MergeRules
+from airflow_provider_segtable.core.tables.keyed.record_tests import record_tests
 from airflow_provider_segtable.core.tables.keyed.slices import is_base_group
-from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.interval import Instant, Interval
 from airflow_provider_segtable.data.arrow.conditions import Condition
 from airflow_provider_segtable.data.keyed.file_groups import (
     FileGroup,
     MergedRead,
     file_groups,
-    key_condition,
 )
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
@@ -34,44 +35,32 @@ class MergedScan:
 
     Attributes:
         files: the table's data files.
-        state: the version.
+        table: its definition.
         rules: how the records of a key become its row.
         columns: the columns of the rows.
+        found: the file groups to read.
         where: a condition on merged rows.
-        interval: only rows with event times in it; none if it is None.
         checked: compare data files with their checksums.
-        base_only: read base files only (``core.tables.keyed.slices``).
-        start: the version after which records completed, if only rows with such are read.
+        since: only rows with a record that completed after this time.
     """
 
     files: DataFiles
-    state: State
+    table: TableCreated
     rules: MergeRules
     columns: Sequence[str]
-    where: Condition | None
-    interval: Interval | None
-    checked: bool
-    base_only: bool = False
-    start: State | None = None
+    found: Selection[FileGroup]
+    where: Condition | None = None
+    checked: bool = True
+    since: Instant | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
         where, merged, reader = self.where, self._merged, self._reader
-        for group in self.selection().left:
+        for group in self.found.left:
             for rows in merged.rows(reader, group, where):
                 for batch in rows.to_batches():
                     kept = batch if where is None else where.keep(batch)
                     yield kept.select(list(self.columns))
-
-    def selection(self) -> Selection[FileGroup]:
-        """Return the file groups to read."""
-        if self.interval is None:
-            return Selection.begun(PrunedBy.TIME_CHUNKS, ())
-        where, time = self.where, self.state.table.time_column
-        found = groups_to_read(self.state, self.interval, self.start, base_only=self.base_only)
-        if where is None:
-            return found
-        return found.pruned(PrunedBy.EVENT_TIMES, lambda group: group.may_hold(where, time))
 
     def reads(self, group: FileGroup) -> list[SegmentRead]:
         """Return the reads of the files of a group."""
@@ -79,17 +68,17 @@ class MergedScan:
 
     @property
     def _reader(self) -> GroupReader:
-        return GroupReader(self.files, self.state.table, checked=self.checked)
+        return GroupReader(self.files, self.table, checked=self.checked)
 
     @property
     def _merged(self) -> MergedRead:
-        where, start = self.where, self.start
+        where = self.where
         tested = where.columns if where else ()
         return MergedRead(
             rules=self.rules,
             columns=tuple(dict.fromkeys([*self.columns, *tested])) or (OP,),  # to count rows
-            by_key=None if where is None else key_condition([where.test], self.rules.key),
-            since=None if start is None else start.time,
+            by_key=None if where is None else record_tests(where.predicates, self.rules).by_key,
+            since=self.since,
         )
 
 

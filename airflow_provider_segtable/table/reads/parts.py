@@ -7,18 +7,19 @@
    the descriptor are plain data, so that any reader may read a part, in Spark's tasks, too.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from airflow_provider_segtable.core.deletes.deletion import holds_any
+from airflow_provider_segtable.core.deletes.predicate import Predicate
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.reads.effects import RowChange
 from airflow_provider_segtable.core.reads.origin import Origins
-from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
+from airflow_provider_segtable.core.reads.selection import MayHold, PrunedBy, Selection
 from airflow_provider_segtable.core.segments.segment import Segment, SegmentId
 from airflow_provider_segtable.core.segments.timeline import Visible
 from airflow_provider_segtable.core.time.interval import Interval
@@ -70,31 +71,43 @@ class Wanted:
 
     Attributes:
         interval: outside of it no row is wanted; everywhere if None.
-        where: a condition, over event times.
+        conditions: conditions that all wanted rows satisfy.
         time_column: the event time.
+        merged: whether conditions are on merged rows of a rollup table: of the rows in files, only
+            the event times are theirs.
     """
 
     interval: Interval | None
-    where: Condition | None
+    conditions: tuple[Condition, ...]
     time_column: str
+    merged: bool = False
+
+    @property
+    def tests(self) -> tuple[Predicate, ...]:
+        """Return what all wanted rows in files satisfy, as far as it is known as predicates."""
+        return () if self.merged else tuple(p for each in self.conditions for p in each.predicates)
 
     def among(self, state: State, roots: Collection[SegmentId] | None = None) -> Selection[Clipped]:
         """Return the visible segments that may have wanted rows.
 
         With ``roots``, only those that may hold rows of these.
         """
-        near = Selection.begun(PrunedBy.TIME_CHUNKS, _clipped(state, self.interval))
+        near = Selection.begun(PrunedBy.TIME_CHUNKS, clipped(visible_groups(state, self.interval)))
         if roots is not None:
             near = near.pruned(PrunedBy.ROOTS, lambda each: holds_any(each.segment, roots))
         return near.pruned(PrunedBy.EVENT_TIMES, self.may_hold)
 
     def may_hold(self, found: Clipped) -> bool:
         """Return whether a segment may have wanted rows, by its first and last event time."""
-        (segment, clip), where = found, self.where
+        segment, clip = found
         first, last = segment.time_min, segment.time_max
         if clip is not None and not (first < clip.end and clip.start <= last):
             return False
-        return where is None or where.may_hold(self.time_column, first, last)
+        return all(each.may_hold(self.time_column, first, last) for each in self.conditions)
+
+    def narrow(self, found: Clipped, may_hold: MayHold) -> Clipped | None:
+        """Return a segment unless no wanted row can be in its file."""
+        return found if all(may_hold(found.segment, test) for test in self.tests) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,9 +165,9 @@ def visible_groups(state: State, interval: Interval | None) -> tuple[Visible, ..
     return tuple(each for each in found if any(segment.rows for segment in each.segments))
 
 
-def _clipped(state: State, interval: Interval | None) -> Iterator[Clipped]:
-    """Yield the visible segments with rows."""
-    for found in visible_groups(state, interval):
+def clipped(groups: Iterable[Visible]) -> Iterator[Clipped]:
+    """Yield the segments with rows of visible groups."""
+    for found in groups:
         for segment in found.segments:
             if segment.rows:
                 yield Clipped(segment, clip_of(segment, found.interval))

@@ -2,7 +2,8 @@
 
 1. Only segments that may have such rows are opened: by the interval, and by the event times for
    which the condition can hold. Of an opened file, row groups in which no row can match are
-   skipped by their statistics (``data.parquet.row_groups``).
+   skipped by their statistics (``data.parquet.row_groups``). Indexes leave out files before they
+   are opened (``table.indexes.pruning``).
 2. Deleted rows are left out before the condition is evaluated, and hidden columns are read only
    where needed, whatever columns are requested.
 3. Rows are read segment by segment, in root order within a chunk. If a higher version hides part
@@ -21,7 +22,6 @@ import pyarrow as pa
 
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.reads.added import added
 from airflow_provider_segtable.core.reads.origin import KnownOrigins
 from airflow_provider_segtable.core.reads.read_plan import ReadPlan
 from airflow_provider_segtable.core.reads.selection import PrunedBy, Selection
@@ -37,12 +37,14 @@ from airflow_provider_segtable.data.arrow.where import condition
 from airflow_provider_segtable.data.deletes.row_origins import read_columns, with_origin_columns
 from airflow_provider_segtable.data.deletes.segment_filters import row_filters
 from airflow_provider_segtable.data.keyed.feed_pieces import labelled_rows
+from airflow_provider_segtable.data.keyed.file_groups import FileGroup
 from airflow_provider_segtable.data.keyed.group_reader import GroupReader
 from airflow_provider_segtable.data.parquet.segment_scan import SegmentRead
 from airflow_provider_segtable.data.rollup.rollup_rows import visible
 from airflow_provider_segtable.data.table_kinds.arrow_kinds import arrow_kind_of
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.change_feed import ChangeFeed
+from airflow_provider_segtable.table.reads.chosen_files import chosen_groups, chosen_segments
 from airflow_provider_segtable.table.reads.explained import explained
 from airflow_provider_segtable.table.reads.keyed_feed import KeyedFeed
 from airflow_provider_segtable.table.reads.merged_scan import MergedScan
@@ -221,13 +223,10 @@ class Scan:
 
     def selection(self, roots: Collection[SegmentId] | None = None) -> Selection[Clipped]:
         """Return the segments to read, of a version or of rows added to it."""
-        wanted, start = self._wanted(), self.start
+        wanted = self._wanted()
         if wanted is None:
             return Selection.begun(PrunedBy.TIME_CHUNKS, ())
-        found = wanted.among(self.state, roots)
-        if start is None:
-            return found
-        return found.pruned(PrunedBy.WINDOW, lambda each: bool(added(each.segment, start).roots))
+        return chosen_segments(self.ports, self.state, wanted, roots=roots, start=self.start)
 
     def chosen(self, selection: Selection[Clipped]) -> Iterator[Part]:
         """Yield the parts of a selection."""
@@ -286,8 +285,9 @@ class Scan:
             return None
         return Wanted(
             interval=self.request.interval if where is None else interval,
-            where=where,
+            conditions=() if where is None else (where,),
             time_column=self.state.table.time_column,
+            merged=self._rolls_up,
         )
 
     @property
@@ -334,16 +334,26 @@ class Scan:
 
     def merged_scan(self, rules: MergeRules) -> MergedScan:
         """Return the read of a table with a primary key."""
+        start = self.start
         return MergedScan(
             files=self.ports.files,
-            state=self.state,
+            table=self.state.table,
             rules=rules,
             columns=self.schema.names,
+            found=self.groups(rules),
             where=self.where,
-            interval=self.interval(),
             checked=self.request.checked,
-            base_only=self.request.base_only,
-            start=self.start,
+            since=None if start is None else start.time,
+        )
+
+    def groups(self, rules: MergeRules) -> Selection[FileGroup]:
+        """Return the file groups to read of a table with a primary key."""
+        wanted = self._wanted()
+        if wanted is None:
+            return Selection.begun(PrunedBy.TIME_CHUNKS, ())
+        base_only = self.request.base_only
+        return chosen_groups(
+            self.ports, self.state, rules, wanted, start=self.start, base_only=base_only
         )
 
     def _changes_of_keys(self, rules: MergeRules, start: State) -> Iterator[pa.RecordBatch]:

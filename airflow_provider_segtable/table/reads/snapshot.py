@@ -100,9 +100,9 @@ class Snapshot:
 
         An address identifies a row permanently, across compactions; ``Table.delete`` accepts it.
         If ``roots`` is given, only segments that may hold rows of these roots are read. ``where``
-        skips row groups without matching rows; it filters nothing else.
+        skips files and row groups without matching rows; it filters nothing else.
         """
-        scan = self.scan(interval=interval)
+        scan = self.scan(interval=interval, where=where)
         for part in scan.parts(roots):
             yield from scan.read(part, columns=columns, where=where, addressed=True)
 

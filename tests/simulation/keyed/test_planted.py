@@ -25,7 +25,7 @@ from airflow_provider_segtable.data.merge.record_order import Order
 from airflow_provider_segtable.data.table_kinds import keyed_arrow
 from airflow_provider_segtable.services import cleaning
 from airflow_provider_segtable.table.lifetime import dropping
-from airflow_provider_segtable.table.reads import merged_scan
+from airflow_provider_segtable.table.reads import chosen_files
 from airflow_provider_segtable.table.writes import upsert
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.keyed.scenario import build
@@ -57,7 +57,7 @@ def deadly(seed: int) -> Faults:
 
 def slices_by_instant(monkeypatch: Patch) -> None:
     """A log file belongs to the slice in whose time its writer began, not in which it completed."""
-    right = merged_scan.groups_to_read
+    right = chosen_files.groups_to_read
 
     def by_instant(*args: Any, **named: Any) -> Selection[FileGroup]:
         found = right(*args, **named)
@@ -69,7 +69,7 @@ def slices_by_instant(monkeypatch: Patch) -> None:
         kept = [s for s in group.segments if s.clustering or s.created > since]
         return replace(group, segments=tuple(kept))
 
-    monkeypatch.setattr(merged_scan, "groups_to_read", by_instant)
+    monkeypatch.setattr(chosen_files, "groups_to_read", by_instant)
 
 
 def tombstones_go_early(monkeypatch: Patch) -> None:

@@ -166,10 +166,11 @@ def test_keys_are_stable(table: Table) -> None:
     assert " ".join(facts) == (
         "table version since_version where interval chunks segments hidden_segments bytes "
         "bytes_read files_opened row_groups_read columns columns_left_out steps files deletes "
-        "merging not_looked_into"
+        "merging index_notes not_looked_into"
     )
     assert " ".join(facts["steps"][0]) == (
-        "by files_before files_after row_groups_before row_groups_after bytes_before bytes_after"
+        "by index files_before files_after row_groups_before row_groups_after bytes_before "
+        "bytes_after"
     )
     assert " ".join(facts["files"][0]) == (
         "path bytes bytes_read row_groups row_groups_read rows_read"

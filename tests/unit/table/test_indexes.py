@@ -113,10 +113,10 @@ def test_files_that_become_durable_meanwhile_are_fed(tmp_path: Path) -> None:
         str(tmp_path / "k"), schema=SCHEMA, time_column="at", primary_key="row", buckets=1
     )
     for table, write in ((appended, appended.append), (keyed, keyed.upsert)):
-        request_index(table.ports, "files", FileList())
-        write(rows(range(10)).cast(table.snapshot().schema))
-        assert found(table).current
-        assert listed(table) == paths(table)
+        table.create_index("stats", "column_stats", columns=["row"])
+        for start in (0, 10, 20):
+            write(rows(range(start, start + 10)).cast(table.snapshot().schema))
+        assert table.index("stats").current
 
 
 def test_an_index_that_cannot_be_written_keeps_no_writer(

@@ -99,10 +99,7 @@ def _rules(snapshot: Snapshot) -> MergeRules:
 
 def _matching(snapshot: Snapshot, wanted: Condition) -> pa.Table:
     """Return the rows that satisfy a condition, with all columns."""
-    if wanted.interval is None:
-        return snapshot.schema.empty_table()
-    batches = snapshot.batches(interval=wanted.interval)
-    return pa.Table.from_batches(map(wanted.keep, batches), snapshot.schema)
+    return snapshot.scan(where=wanted).to_arrow()
 
 
 def _joined(

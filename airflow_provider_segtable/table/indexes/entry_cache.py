@@ -1,0 +1,57 @@
+"""Entries of indexes that a process keeps in memory, so that it does not read them for each scan.
+
+1. What is kept is known by the newest event that fed the index, among others: a later feed makes
+   another key, and nothing has to be invalidated.
+2. The kept views have at most ``MOST_BYTES`` of entries; those not used for longest go first.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, TypeVar
+
+MOST_BYTES = 64 << 20
+"""Bytes of entries, as Arrow holds them, that a table's process keeps."""
+
+View = TypeVar("View")
+
+
+@dataclass(slots=True)
+class EntryCache:
+    """Views of entries by what they were made of, and the indexes that a warning named."""
+
+    most: int = MOST_BYTES
+    held: int = 0
+    warned: set[str] = field(default_factory=set)
+    _views: OrderedDict[Hashable, tuple[Any, int]] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def view(self, key: Hashable, made: Callable[[], tuple[View, int]]) -> View:
+        """Return the view of a key; ``made`` makes it, with the bytes of its entries."""
+        with self._lock:
+            if key in self._views:
+                self._views.move_to_end(key)
+                found: View = self._views[key][0]
+                return found
+        new, size = made()
+        with self._lock:
+            self._keep(key, new, size)
+        return new
+
+    def warns(self, index: str) -> bool:
+        """Return whether an index is named for the first time."""
+        with self._lock:
+            new = index not in self.warned
+            self.warned.add(index)
+            return new
+
+    def _keep(self, key: Hashable, view: object, size: int) -> None:
+        """Keep a view in place of those not used for longest; too large a one is not kept."""
+        if size > self.most or key in self._views:
+            return
+        self._views[key] = (view, size)
+        self.held += size
+        while self.held > self.most:
+            _, (_, gone) = self._views.popitem(last=False)
+            self.held -= gone

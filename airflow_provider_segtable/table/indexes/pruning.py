@@ -1,0 +1,123 @@
+"""Leave files out of a read by the indexes of its version.
+
+1. Each index is one step of the choice of files (``core.reads.selection``), after all steps that
+   the log alone decides; kinds with small entries come first.
+2. An index is looked into if it can judge the condition, and at least ``LEAST_FILES`` are left: the
+   footers of fewer are cheaper to read than its entries.
+3. Its entries are read as of the version, for the time chunks of the files that are left, with the
+   columns that the condition needs, and are kept in memory (``entry_cache``).
+4. A file is left out only by entries about itself. A file without them is opened.
+5. A read never depends on an index. One that cannot be read is not used: the plan of the read says
+   so, and one warning.
+"""
+
+import logging
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.deletes.predicate import Predicate
+from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.indexes.index_kinds import KINDS
+from airflow_provider_segtable.core.indexes.index_state import IndexState
+from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.reads.selection import Narrowing, PrunedBy, Segments, Selection
+from airflow_provider_segtable.core.segments.segment import Segment
+from airflow_provider_segtable.core.time.interval import Interval
+from airflow_provider_segtable.core.time.layout import aligned
+from airflow_provider_segtable.data.indexes.index_view import IndexView, entry_columns_for, view_of
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.lookup import entries_in
+
+LEAST_FILES = 16
+"""Number of files from which on entries are read to leave some of them out."""
+
+_UNUSABLE = (SegtableError, OSError, pa.ArrowException, ValueError, LookupError)
+_LOG = logging.getLogger(__name__)
+
+Item = TypeVar("Item", bound=Segments)
+
+
+def pruned(
+    ports: TableContext, state: State, found: Selection[Item], wanted: Narrowing[Item]
+) -> Selection[Item]:
+    """Return the selection after one more step for each index that is used.
+
+    Args:
+        ports: the table's ports.
+        state: the version that is read.
+        found: what is left by all other steps.
+        wanted: what the read wants.
+    """
+    for index in _by_cost(state.indexes):
+        try:
+            found = _step(ports, state, index, found, wanted)
+        except _UNUSABLE as error:
+            name = index.definition.name
+            if ports.entries.warns(index.definition.id):
+                _LOG.warning("%s: index %s is not used: %s", ports.uri, name, error)
+            found = found.noted(name, f"not used, because it cannot be read: {error}")
+    return found
+
+
+def _by_cost(indexes: Mapping[str, IndexState]) -> list[IndexState]:
+    kinds = [*KINDS]
+    return sorted(indexes.values(), key=lambda each: kinds.index(each.definition.kind.name))
+
+
+def _step(
+    ports: TableContext,
+    state: State,
+    index: IndexState,
+    found: Selection[Item],
+    wanted: Narrowing[Item],
+) -> Selection[Item]:
+    name = index.definition.name
+    columns = _columns(state, index, wanted.tests)
+    if not columns:
+        return found.noted(name, "not used, because it cannot judge the condition")
+    files = found.files.values()
+    if len(files) < LEAST_FILES:
+        left = counted(len(files), "file")
+        return found.noted(name, f"not used for {left}: it pays from {LEAST_FILES}")
+    view = _view(ports, state, index, _interval(state, index, files), columns)
+    unknown = sum(not view.knows(each) for each in files)
+    by = PrunedBy(index.definition.kind.name)
+    left_over = found.narrowed(by, lambda item: wanted.narrow(item, view.may_hold), index=name)
+    if unknown:
+        return left_over.noted(name, f"it does not know {counted(unknown, 'file')}")
+    return left_over
+
+
+def _columns(state: State, index: IndexState, tests: Iterable[Predicate]) -> tuple[str, ...]:
+    needed = (entry_columns_for(index.definition, state.table, test) for test in tests)
+    return tuple(dict.fromkeys(name for some in needed for name in some))
+
+
+def _interval(state: State, index: IndexState, files: Iterable[Segment]) -> Interval:
+    """Return the time of the index's own chunks that have the entries about these files.
+
+    A file that was carried over may be known under the time chunk that it was written for.
+    """
+    starts = [each.interval.start for file in files for each in (file.id, file.file_id)]
+    own = index_table(index.definition, state.table)
+    return aligned(Interval(min(starts), max(starts) + 1), own.granularity)
+
+
+def _view(
+    ports: TableContext,
+    state: State,
+    index: IndexState,
+    interval: Interval,
+    columns: Sequence[str],
+) -> IndexView:
+    def made() -> tuple[IndexView, int]:
+        entries = entries_in(ports, index, interval, columns)
+        return view_of(index.definition, state.table, entries), entries.nbytes
+
+    fed = max((n for n, _ in index.feeds), default=index.forwarded)
+    key: Hashable = (index.definition.id, fed, interval, columns, state.table.schema)
+    return ports.entries.view(key, made)
