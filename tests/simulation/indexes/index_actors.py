@@ -22,6 +22,8 @@ from airflow_provider_segtable.core.errors import (
     SegtableError,
     TableGone,
 )
+from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.next_build import next_piece
 from airflow_provider_segtable.core.log.events import IndexBuilt
@@ -42,6 +44,7 @@ from tests.simulation.world import failed, wish_id
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from airflow_provider_segtable.core.indexes.index_kind import IndexKind
     from airflow_provider_segtable.table.context import TableContext
     from tests.simulation.simulator import Actor
     from tests.simulation.world import World
@@ -49,6 +52,12 @@ if TYPE_CHECKING:
 PIECE = 2
 """Number of files from which on a builder's piece takes no further chunk."""
 INDEXES = ("one", "two")
+ROW_ID, COUNT_ID = 2, 3
+KINDS: tuple[IndexKind, ...] = (
+    FileList(),
+    ColumnStats(columns=(ROW_ID, COUNT_ID)),
+    BloomFilter(columns=(ROW_ID,)),
+)
 
 
 def requester(world: World, number: int) -> Callable[[Actor], None]:
@@ -73,7 +82,7 @@ def _wish(ports: TableContext, name: str, actor: Actor, *, last: bool) -> None:
     there = name in ports.log.load().indexes
     luck = actor.uniform()
     if not there:
-        request_index(ports, name, FileList())
+        request_index(ports, name, KINDS[int(luck * len(KINDS))])
     elif last or luck < 0.4:
         rebuild_index(ports, name)
     else:

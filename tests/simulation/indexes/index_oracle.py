@@ -174,28 +174,46 @@ class IndexOracle:
     def _wrong_entries(
         self, index: IndexState, state: State, visible: Sequence[Segment], ports: TableContext
     ) -> Iterator[str]:
-        found: dict[str, Entries] = {}
-        for row in entries_in(ports, index).to_pylist():
-            found.setdefault(row[FILE], []).append(row)
-        lacking = lacking_of(index)
         for segment in visible:
-            rows = self._given(index, state, segment, ports)
-            known = found.get(segment.path)
-            if known is None and rows and not any(h in lacking for h in hours(segment.id.interval)):
-                yield f"it has no entry about {segment.path}, and {segment.id} is not lacking"
-        for path, some in found.items():
-            rows = self.known.get((index.definition.id, path), some)
-            if _in_order(rows) != _in_order(some):
-                yield f"its entries about {path} are {some}, not {rows}"
+            at = (index.definition.id, segment.path)
+            if at not in self.known:
+                self.known[at] = entries_of(index, state, segment, ports)
+        given = {path: rows for (i, path), rows in self.known.items() if i == index.definition.id}
+        yield from wrong_entries(index, visible, given, ports)
 
-    def _given(
-        self, index: IndexState, state: State, segment: Segment, ports: TableContext
-    ) -> Entries:
-        at = (index.definition.id, segment.path)
-        if at not in self.known:
-            rows = entries(index.definition, state.table, [segment], ports.files)
-            self.known[at] = rows.to_pylist()
-        return self.known[at]
+
+def wrong_indexes(state: State, ports: TableContext) -> Iterator[str]:
+    """Yield what is wrong with the indexes of a version, by its files alone."""
+    visible = [segment for segment in state.timeline.visible_segments() if segment.path]
+    for index in state.indexes.values():
+        given = {s.path: entries_of(index, state, s, ports) for s in visible}
+        for wrong in wrong_entries(index, visible, given, ports):
+            yield f"index {index.definition.name}: {wrong}"
+
+
+def entries_of(index: IndexState, state: State, segment: Segment, ports: TableContext) -> Entries:
+    """Return the entries about a file that the file gives."""
+    return entries(index.definition, state.table, [segment], ports.files).to_pylist()
+
+
+def wrong_entries(
+    index: IndexState,
+    visible: Sequence[Segment],
+    given: Mapping[str, Entries],
+    ports: TableContext,
+) -> Iterator[str]:
+    """Yield in what the entries of an index differ from those that files give, by their paths."""
+    found: dict[str, Entries] = {}
+    for row in entries_in(ports, index).to_pylist():
+        found.setdefault(row[FILE], []).append(row)
+    lacking = lacking_of(index)
+    for segment in visible:
+        missing = segment.path not in found and given[segment.path]
+        if missing and not any(hour in lacking for hour in hours(segment.id.interval)):
+            yield f"it has no entry about {segment.path}, and {segment.id} is not lacking"
+    for path, some in found.items():
+        if _in_order(given.get(path, some)) != _in_order(some):
+            yield f"its entries about {path} are {some}, not {given[path]}"
 
 
 def hours(interval: Interval) -> range:
