@@ -4,7 +4,8 @@
    an index of its own, rebuilds it, drops it, and asks for it again. Two requesters of the same
    number of wishes ask for the same name at the same time, now and then.
 2. A *builder* builds whatever is lacking, piece by piece, like any number of DAG runs: it may be
-   overtaken by others, killed between any two steps, or come too late.
+   overtaken by others, killed between any two steps, or come too late. Some builds are of plans,
+   which compactors carry out, too; some pause after a piece; some have no plan.
 3. A *tender* copies feeds into the indexes' own tables, and compacts and cleans these.
 
 What goes wrong with an index is the world's fault, or the index was dropped meanwhile: then nothing
@@ -30,6 +31,7 @@ from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.services.compaction.compaction import compact
 from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.services.indexing.run_index import run_index
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
 from airflow_provider_segtable.table.indexes.index_log import index_ports
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 PIECE = 2
 """Number of files from which on a builder's piece takes no further chunk."""
+ALONE, PAUSED = 0.3, 0.3
+"""How often a builder needs no plan, and how often it pauses after a piece."""
 INDEXES = ("one", "two")
 ROW_ID, COUNT_ID = 2, 3
 KINDS: tuple[IndexKind, ...] = (
@@ -102,16 +106,24 @@ def _done(actor: Actor, what: str, action: Callable[[], object]) -> bool:
 
 
 def builder(world: World, _: int) -> Callable[[Actor], None]:
-    """Somebody who builds what indexes lack."""
+    """Somebody who builds what indexes lack: by plans, now and then a piece of one, or without."""
 
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while lacking(world) or not world.settled():
             for name in names(world):
-                about(world, actor, f"build {name}", partial(build_piece, ports, name))
+                about(world, actor, f"build {name}", _way(actor.uniform(), ports, name))
             actor.sleep(actor.uniform())
 
     return run
+
+
+def _way(luck: float, ports: TableContext, name: str) -> Callable[[], object]:
+    """Choose how to build an index."""
+    if luck < ALONE:
+        return partial(build_piece, ports, name)
+    timeout_s = 0.0 if luck < ALONE + PAUSED else None
+    return partial(run_index, ports, name, in_process(ports.files), timeout_s=timeout_s)
 
 
 def names(world: World) -> list[str]:
