@@ -1,7 +1,7 @@
 """Ports of a process that others overtake, or that dies, right before one of its events.
 
 ``before_event(ports, deed)`` returns the same ports as a process of their own. When it is about to
-create its next event in the table's log, the deed is done first: whatever others do there, or
+create an event in the table's log, the deed is done first: whatever others do there, or
 ``die``. So an interleaving is written down as nested calls.
 """
 
@@ -29,10 +29,11 @@ def die() -> None:
 
 @dataclass(slots=True)
 class Overtaken:
-    """A storage that does a deed before it creates an object in a folder for the first time."""
+    """A storage that does a deed before it creates an object in a folder, with a word in it."""
 
     inner: Storage
     folder: str
+    word: bytes
     deeds: list[Callable[[], object]] = field(default_factory=list)
     dead: bool = False
 
@@ -47,7 +48,7 @@ class Overtaken:
 
     def create(self, path: str, data: bytes, *, ready: Callable[[], None] | None = None) -> None:
         """Do the deed, then create."""
-        if path.startswith(self.folder) and self.deeds:
+        if self.deeds and path.startswith(self.folder) and self.word in data:
             self._do(self.deeds.pop())
         if ready is None:
             self._alive().create(path, data)
@@ -92,14 +93,15 @@ class Overtaken:
 
 
 def before_event(
-    ports: TableContext, deed: Callable[[], object], folder: str = TIMELINE
+    ports: TableContext, deed: Callable[[], object], folder: str = TIMELINE, word: str = ""
 ) -> TableContext:
-    """Return ports of another process that does a deed right before it creates its next event.
+    """Return ports of another process that does a deed right before it creates an event.
 
     Args:
         ports: the ports of a table.
         deed: what happens first.
         folder: of which log; the table's own by default.
+        word: which event: the first one with this word in it.
     """
-    storage = Overtaken(ports.storage, folder, [deed])
+    storage = Overtaken(ports.storage, folder, word.encode(), [deed])
     return replace(ports, storage=storage, randomness=FakeRandomness(next(_SEEDS)))

@@ -3,23 +3,32 @@
 After each of them every file that readers see has its entry, or the log says that it is lacking.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from airflow_provider_segtable.coordination.memory.memory_coordinator import (
+    MemoryCoordinator,
+    MemoryService,
+)
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput, SegtableError
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_kind import FILE
 from airflow_provider_segtable.core.indexes.index_state import IndexState, IndexStatus
 from airflow_provider_segtable.core.indexes.index_table import INDEXES
-from airflow_provider_segtable.core.indexes.next_build import MOST_FILES
+from airflow_provider_segtable.core.indexes.next_build import next_piece
 from airflow_provider_segtable.core.log.events import IndexBuilt
 from airflow_provider_segtable.core.plans.semi_major_plan import SemiMajorPlan
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
-from airflow_provider_segtable.services.compaction.compaction import compact
+from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.indexing import build
+from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.indexes.lookup import entries_in
@@ -37,15 +46,14 @@ def requested(ports: TableContext) -> None:
     request_index(ports, NAME, FileList())
 
 
-def built(ports: TableContext) -> None:
-    """Build the index until it lacks nothing."""
-    while not state_of(ports).current:
-        build(ports)
+def built(ports: TableContext) -> IndexRun:
+    """Build all that the index lacks."""
+    return run_index(ports, NAME, in_process(ports.files))
 
 
-def build(ports: TableContext) -> None:
-    """Build all that is lacking, as one piece."""
-    build_piece(ports, NAME, MOST_FILES)
+def before_build(ports: TableContext, deed: Callable[[], object]) -> TableContext:
+    """Return ports of an indexer that has read its version and made the entries, not the event."""
+    return before_event(ports, deed, word="IndexBuilt")
 
 
 def state_of(ports: TableContext) -> IndexState:
@@ -84,11 +92,11 @@ def test_case_1_a_writer_fails_while_the_index_is_built(table: Table) -> None:
         with pytest.raises(Killed):
             append(before_event(table.ports, die), 1)
 
-    build(before_event(table.ports, writer_dies))
+    built(before_build(table.ports, writer_dies))
     check(table)
     n = append(table.ports, 1)
     check(table)
-    assert state_of(table.ports).available_n == n - 1
+    assert state_of(table.ports).available_n == n - 2  # then the plan completed
 
 
 def test_case_2_the_indexer_fails_while_a_writer_writes(table: Table) -> None:
@@ -97,7 +105,7 @@ def test_case_2_the_indexer_fails_while_a_writer_writes(table: Table) -> None:
 
     def indexer_dies() -> None:
         with pytest.raises(Killed):
-            build(before_event(table.ports, die))
+            built(before_build(table.ports, die))
 
     append(before_event(table.ports, indexer_dies), 1)
     index = state_of(table.ports)
@@ -123,19 +131,17 @@ def test_case_3b_the_index_is_built_right_before_a_writer_commits(table: Table) 
     """The commit that lost the race is made again, with its feed: nothing is lacking, ever."""
     requested(table.ports)
     n = append(before_event(table.ports, lambda: built(table.ports)), 1)
-    assert state_of(table.ports).available_n == n - 1
+    assert state_of(table.ports).available_n == n - 2  # then the plan completed
     check(table)
 
 
 def test_case_3b_a_writer_commits_right_before_the_index_is_built(table: Table) -> None:
     """The build is of the version that it read, and the writer's own event fed the rest."""
     requested(table.ports)
-    build(before_event(table.ports, lambda: append(table.ports, 1)))
-    head = table.state()
-    last = table.ports.log.event(head.n)
-    assert last is not None
-    assert isinstance(last.action, IndexBuilt)
-    assert last.action.through == head.n - 2
+    built(before_build(table.ports, lambda: append(table.ports, 1)))
+    (event,) = [e for e in table.ports.log.events(0) if isinstance(e.action, IndexBuilt)]
+    assert isinstance(event.action, IndexBuilt)
+    assert event.action.through == event.n - 2
     check(table)
 
 
@@ -173,7 +179,7 @@ def test_case_3c_half_an_index_is_never_fed(table: Table) -> None:
 def test_case_4_a_compaction_replaces_what_is_being_indexed(table: Table) -> None:
     """Its outputs are fed in its own event, and the entries of its inputs do no harm."""
     requested(table.ports)
-    build(before_event(table.ports, lambda: compacted(table.ports)))
+    built(before_build(table.ports, lambda: compacted(table.ports)))
     check(table)
     assert numbers(table) == [*range(40)]
 
@@ -187,7 +193,7 @@ def test_case_4_cleaning_deletes_what_is_being_indexed(table: Table) -> None:
 
     requested(table.ports)
     with suppress(SegtableError):
-        build(before_event(table.ports, cleaned, INDEXES))
+        built(before_event(table.ports, cleaned, INDEXES))
     built(table.ports)
     check(table)
 
@@ -245,27 +251,60 @@ def test_case_5_cleaning_and_compaction_in_flight(table: Table) -> None:
     check(table)
 
 
-def test_a_run_that_timed_out_is_a_pause(table: Table) -> None:
+def test_a_run_that_timed_out_is_a_pause(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was built stays, and the next run builds the rest, nothing twice."""
+    monkeypatch.setattr(build, "next_piece", partial(next_piece, most=1))
     requested(table.ports)
-    build_piece(table.ports, NAME)
-    half = state_of(table.ports)
-    assert half.status is IndexStatus.BUILDING
-    assert len(half.feeds) == 1
-    built(table.ports)
+    paused = run_index(table.ports, NAME, in_process(table.ports.files), timeout_s=0.0)
+    assert (paused.pieces, paused.left) == (1, 1)
+    assert state_of(table.ports).status is IndexStatus.BUILDING
+    assert built(table.ports).pieces == 1
     check(table)
     actions = [event.action for event in table.ports.log.events(0)]
-    first, *later = [each.interval for each in actions if isinstance(each, IndexBuilt)]
-    assert later
-    assert not any(first.overlaps(each) for each in later)
+    first, second = [each.interval for each in actions if isinstance(each, IndexBuilt)]
+    assert not first.overlaps(second)
 
 
-def test_two_indexers_at_once_do_work_twice_and_nothing_wrong(table: Table) -> None:
+def test_a_second_indexer_leaves_the_plan_to_the_first(
+    table: Table, service: MemoryService
+) -> None:
+    """It is told that the plan runs elsewhere, and does nothing."""
+    runs: list[IndexRun] = []
+    requested(table.ports)
+    rival = of_another_session(table, service)
+    runs.append(built(before_build(table.ports, lambda: runs.append(built(rival)))))
+    assert [run.ended for run in runs] == [Ended.RUNNING_ELSEWHERE, Ended.COMPLETED]
+    check(table)
+
+
+def test_an_indexer_that_lost_its_lock_is_overtaken(table: Table, service: MemoryService) -> None:
+    """Whoever takes the plan over completes it; the first one's piece is refused by the log."""
+    first, rival = of_another_session(table, service), of_another_session(table, service)
+    assert isinstance(first.optional_coordinator, MemoryCoordinator)
+    session = first.optional_coordinator.session
+
+    def takes_over() -> None:
+        service.expire(session, told=False)
+        assert built(rival).ended is Ended.COMPLETED
+
+    requested(table.ports)
+    assert built(before_build(first, takes_over)).ended is not Ended.COMPLETED
+    assert sum(isinstance(e.action, IndexBuilt) for e in table.ports.log.events(0)) == 1
+    check(table)
+
+
+def test_two_builds_without_a_plan_do_work_twice_and_nothing_wrong(table: Table) -> None:
     """The one that comes late commits the same entries under the same keys."""
     requested(table.ports)
-    build(before_event(table.ports, lambda: built(table.ports)))
+    build_piece(before_build(table.ports, lambda: build_piece(table.ports, NAME, 99)), NAME, 99)
     check(table)
     assert len(entries_in(table.ports, state_of(table.ports))) == len(table.snapshot().segments())
+
+
+def of_another_session(table: Table, service: MemoryService) -> TableContext:
+    """Return ports of a process with a session of its own."""
+    client = MemoryCoordinator(table.ports.clock, service)
+    return replace(table.ports, optional_coordinator=client)
 
 
 def test_an_index_that_is_requested_twice_is_there_once(table: Table) -> None:
