@@ -43,6 +43,10 @@ RUN_BY = {  # documents with runnable blocks: the tests that run these, by langu
         "console": "unit/cli/test_change_guide.py",
         "python": "unit/library/test_guide_snippets.py",
     },
+    "docs/guides/indexes.md": {
+        "console": "unit/cli/test_guides.py",
+        "python": "unit/library/test_index_guide.py",
+    },
     "docs/guides/loading-again.md": {
         "console": "unit/cli/test_overwrite.py",
         "python": "unit/library/test_guide_snippets.py",

@@ -85,3 +85,30 @@ def _plan(facts: Facts) -> str:
 def _next(uri: str, some: Iterable[Facts]) -> list[str]:
     left = [each["name"] for each in some if not each["current"]]
     return [f"Next: segtable index run {uri} {' '.join(left)}"] if left else []
+
+
+def drawn_savings(facts: Facts) -> RenderableType:
+    """Draw what a read opens and reads without indexes, with each, and with all."""
+    plans: Sequence[Facts] = facts["plans"]
+    numbers = ("files opened", "row groups", "bytes read")
+    title = f"{facts['where']} at version {facts['version']}"
+    table = grid(title, "with", *numbers, "what", right=numbers)
+    for each in plans:
+        names, notes = each["indexes"], each["notes"]
+        what = notes[0]["text"] if notes and len(names) == 1 else ""
+        table.add_row(
+            Text(_these(names)),
+            f"{each['files_opened']:,} of {each['files']:,}",
+            f"{each['row_groups_read']:,}",
+            describe_size(each["bytes_read"]),
+            Text(what),
+        )
+    if len(plans) > 1:
+        return table
+    return captioned(table, f"There are no indexes: segtable index create {facts['table']} NAME")
+
+
+def _these(names: Sequence[str]) -> str:
+    if not names:
+        return "no index"
+    return names[0] if len(names) == 1 else f"all {len(names)} indexes"

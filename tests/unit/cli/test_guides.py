@@ -112,6 +112,24 @@ def test_reading(run: Run) -> None:
     assert {line.split("  ")[0] for line in lines[2:14]} <= {line.split("  ")[0] for line in guide}
 
 
+def test_indexes(run: Run, facts: Facts) -> None:
+    """The guide's indexes are made, built, begun anew and dropped; its policy is valid."""
+    rows = trips(48).rename_columns(["time_hour", "tailnum", "dep_delay"])
+    rows = rows.append_column("arr_delay", rows["dep_delay"])
+    rows = rows.append_column("dest", rows["tailnum"])
+    pq.write_table(rows, "flights.parquet")
+    made = ("--like", "flights.parquet", "--time", "time_hour", "--granularity", "hour")
+    well(run, ["table", "create", "flights", *made], ["ingest", "flights", "flights.parquet"])
+    *most, drop = commands("indexes.md")
+    well(run, *most)
+    delays, tails = facts("index", "status", "flights")["indexes"]
+    assert (delays["indexed"], tails["indexed"], tails["settings"]) == (48, 48, {"rate": 0.001})
+    wanted = ("table", "scan", "flights", "--where", "dep_delay > 11.5", "--explain")
+    assert facts(*wanted)["files_opened"] == 1
+    well(run, drop)
+    assert facts(*wanted)["files_opened"] == 48
+
+
 def test_rollup(run: Run, facts: Facts) -> None:
     """The command makes the table that the guide's Python makes (``test_rollup_guide``)."""
     well(run, *commands("rollup.md"))

@@ -46,6 +46,22 @@ def test_a_run_builds_what_is_lacking(run: Run, facts: Facts, table: str) -> Non
     assert "lacks nothing" in run("index", "run", table).stdout
 
 
+def test_what_an_index_saves(facts: Facts, run: Run, table: str) -> None:
+    """The read is planned without indexes, with each, and with all."""
+    run("table", "create", "hours", "--like", "trips.parquet", "--time", "at", "--granularity=hour")
+    facts("ingest", "hours", "trips.parquet")
+    facts("index", "create", "hours", "amounts", "--columns", "amount", "--run")
+    facts("index", "create", "hours", "all", "--kind", "files")
+    plans = facts("index", "explain", "hours", "--where", "amount > 11.5")["plans"]
+    opened = [(plan["indexes"], plan["files_opened"]) for plan in plans]
+    assert opened == [([], 48), (["amounts"], 1), (["all"], 48), (["amounts", "all"], 1)]
+    assert "cannot judge" in plans[2]["notes"][0]["text"]
+    shown = run("index", "explain", "hours", "--where", "amount > 11.5").stdout
+    assert "1 of 48" in shown
+    assert "There are no indexes" in run("index", "explain", table, "--where", "true").stdout
+    assert run("index", "explain", table).exit_code == 2
+
+
 def test_an_index_is_built_with_its_creation(facts: Facts, table: str) -> None:
     """``--run`` leaves nothing to do."""
     facts("ingest", table, "trips.parquet")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from airflow_provider_segtable.cli.commands.indexes.index_explain_command import explain
 from airflow_provider_segtable.cli.commands.indexes.index_run_command import build, run, schedule
 from airflow_provider_segtable.cli.commands.tables.table_commands import open_table, writable_table
 from airflow_provider_segtable.cli.display.index_drawing import drawn_indexes
@@ -75,6 +76,7 @@ def create(
 
 indexes.command()(schedule)
 indexes.command()(run)
+indexes.command()(explain)
 
 
 @indexes.command()
