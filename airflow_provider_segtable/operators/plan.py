@@ -130,6 +130,8 @@ class SegtablePlanOperator(AssetEventOperator):
 
     def _tell(self, table: str, run: PlannerRun) -> None:
         self.log.info("table %s at version %d", table, run.version)
+        for name, why in run.indexes.items():
+            self.log.info("index   %s requested: %s", name, why)
         for launch in run.launches:
             size, before = describe_size(launch.size), run.yielded.get(launch.plan_id)
             why = f"{launch.reason}; {before}" if before else launch.reason

@@ -272,6 +272,9 @@ def plan(facts: Facts) -> RenderableType:
     parts: list[RenderableType] = [chosen if facts["chosen"] else Text("Nothing to compact.")]
     if facts["skipped"]:
         parts.append(skipped(facts["skipped"]))
+    for name, why in facts["indexes"].items():
+        verb = "would be requested" if facts["dry_run"] else "requested"
+        parts.append(Text(f"index {name} {verb}: {why}"))
     for plan_id, holder in facts["running"].items():
         parts.append(Text(f"running: {plan_id} by {holder}"))
     for plan_id, why in facts["yielded"].items():

@@ -77,7 +77,9 @@ def stages_of(
                 done.append((yield from rewritten(ports, attempt, step, parallelism)))
             case BuildIndex():
                 most_s = _timeout_s(attempt) if timeout_s is None else timeout_s
-                built = yield from build(ports, attempt, step, most_s)
+                built = yield from build(
+                    ports, attempt, step, timeout_s=most_s, parallelism=parallelism
+                )
                 if built.stop is not None:
                     return End(files=built.files, stop=built.stop)
                 files, done = built.files, [()]

@@ -4,10 +4,12 @@
    known already are left out: their writer or an earlier attempt indexed them.
 2. The entries are read before the log is read again. So an entry is about a file that the state
    has, or about a file that is gone: the build deletes the latter.
-3. ``IndexBuilt`` commits a piece, and brings its entries as a feed. If another attempt took over,
-   or the index was dropped, the log refuses the event, and the build ends.
-4. Once ``timeout_s`` is over no further piece is begun. That is a pause: what is built stays, and
-   the next attempt at the plan goes on. Every attempt builds at least one piece.
+3. ``IndexBuilt`` commits a piece, and brings its entries as a feed. A piece with many bytes takes
+   several events, so that the entries of each fit into memory; only the last one says that the time
+   is built. If another attempt took over, or the index was dropped, the log refuses the event, and
+   the build ends.
+4. Once ``timeout_s`` is over no further event is begun. That is a pause: what is built stays, and
+   the next attempt at the plan goes on. Every attempt brings at least one event.
 5. The build ends when nothing is lacking any more. What is published meanwhile is fed by its
    writers, or is lacking, and then built, too.
 """
@@ -15,6 +17,7 @@
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -44,6 +47,9 @@ from airflow_provider_segtable.table.log.committer import Change, Committed, Out
 
 Result = TypeVar("Result")
 
+EVENT_BYTES = 4 << 30
+"""Size of the files from which on an event takes no further one: its entries are in memory."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
@@ -55,27 +61,44 @@ class Built:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A piece as of a version: its time, its files that are not known, and the stale entries."""
+    """A piece as of a version.
+
+    Attributes:
+        state: the version.
+        index: the index.
+        interval: the time of the piece.
+        missing: the files that are not known, as many as one event takes.
+        whole: whether these are all of them.
+        stale: the entries about files that are gone.
+    """
 
     state: State
     index: IndexState
     interval: Interval
     missing: tuple[Segment, ...]
+    whole: bool
     stale: pa.Table
 
 
 Building: TypeAlias = Generator[Sequence[Job], Sequence[Any], Built]
 
 
-def build(ports: TableContext, attempt: Attempt, step: BuildIndex, timeout_s: float) -> Building:
-    """Build what an index lacks; yield the jobs of each piece, and receive their entries."""
+def build(
+    ports: TableContext,
+    attempt: Attempt,
+    step: BuildIndex,
+    *,
+    timeout_s: float,
+    parallelism: int,
+) -> Building:
+    """Build what an index lacks; yield the jobs of each event, and receive their entries."""
     deadline = ports.clock.monotonic() + timeout_s
     files, state = 0, attempt.state
     while True:
         piece = _unless_dropped(ports, step, state, partial(_next, ports, step, state))
         if not isinstance(piece, _Piece):
             return Built(files=files, stop=piece)
-        jobs = [*_jobs(ports, attempt, piece)]
+        jobs = [*_jobs(ports, attempt, piece, parallelism)]
         parts = (yield jobs) if jobs else ()
         commit_it = partial(_committed, ports, attempt, piece, parts)
         outcome = _unless_dropped(ports, step, piece.state, commit_it)
@@ -115,17 +138,30 @@ def _next(ports: TableContext, step: BuildIndex, state: State) -> _Piece | Confl
         return None
     known = known_entries(ports, index, time.interval, time.segments)
     state = ports.log.refresh(seen)
+    missing = known.missing(files_in(state, time.interval), state)
+    some = _some(missing)
     return _Piece(
         state=state,
         index=index,
         interval=time.interval,
-        missing=known.missing(files_in(state, time.interval), state),
+        missing=some,
+        whole=len(some) == len(missing),
         stale=known.stale(state),
     )
 
 
-def _jobs(ports: TableContext, attempt: Attempt, piece: _Piece) -> Iterator[IndexJob]:
-    for segments in in_jobs(piece.missing):
+def _some(missing: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Return the first files, as many as one event takes: at least one."""
+    sizes = accumulate(segment.size for segment in missing)
+    return tuple(s for s, size in zip(missing, sizes, strict=True) if size - s.size < EVENT_BYTES)
+
+
+def _jobs(
+    ports: TableContext, attempt: Attempt, piece: _Piece, parallelism: int
+) -> Iterator[IndexJob]:
+    share = -(-len(piece.missing) // parallelism) or 1
+    shares = (piece.missing[at : at + share] for at in range(0, len(piece.missing), share))
+    for segments in (some for each in shares for some in in_jobs(each)):
         yield IndexJob(
             uri=ports.uri,
             storage_options=ports.storage_options,
@@ -148,7 +184,7 @@ def _committed(
     action = IndexBuilt(
         index=index.id,
         interval=piece.interval,
-        through=state.n,
+        through=state.n if piece.whole else 0,
         plan_id=attempt.plan.id,
         attempt=attempt.token,
     )

@@ -17,6 +17,7 @@ from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import Done, Execute, Job, in_process
+from airflow_provider_segtable.services.indexing import build
 from airflow_provider_segtable.services.indexing.index_request import requested_plan
 from airflow_provider_segtable.services.indexing.run_index import IndexRun, run_index
 from airflow_provider_segtable.table.context import TableContext
@@ -162,6 +163,19 @@ def test_a_writer_that_feeds_nothing_is_caught_up_with(
     monkeypatch.setattr(feeding, "MOST_BYTES", 0)
     done = run(ports, meanwhile(ports, [lambda: Table(ports).append(rows(9))]))
     assert (done.ended, done.left) == (Ended.COMPLETED, 0)
+    assert listed(ports) == visible(ports)
+
+
+def test_a_large_time_chunk_is_built_by_several_events(
+    ports: TableContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entries need not fit into memory at once; a pause in the midst of it loses nothing."""
+    request_index(ports, "files", FileList())
+    monkeypatch.setattr(build, "EVENT_BYTES", 1)
+    paused = run(ports, timeout_s=0)
+    assert (paused.ended, paused.pieces, paused.files, paused.left) == (Ended.YIELDED, 1, 1, 2)
+    rest = run(ports)
+    assert (rest.ended, rest.pieces, rest.files, rest.left) == (Ended.COMPLETED, 7, 7, 0)
     assert listed(ports) == visible(ports)
 
 

@@ -48,7 +48,8 @@ def plan(
     [green]segtable plan ./flights --request --json | jq -r '.chosen\[].plan'[/]
 
     Minor compaction joins small neighbours, semi-major sorts a chunk while appends
-    go on, major replaces chunks that have gone cold by a new version.
+    go on, major replaces chunks that have gone cold by a new version. An index plan
+    builds what an index lacks; indexes of the policy (index.NAME) are requested.
 
     The policy is the table's (see `segtable table describe`); --property
     overrides it for this run.
@@ -111,6 +112,7 @@ def planner_facts(uri: str, found: "PlannerRun", *, dry_run: bool) -> Facts:
         "aborted": list(found.aborted),
         "abort_reasons": dict(found.aborted),
         "voided": [str(segment_id) for segment_id in found.voided],
+        "indexes": dict(found.indexes),
     }
 
 

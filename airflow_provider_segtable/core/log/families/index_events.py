@@ -4,8 +4,8 @@
    commits, because nobody commits without having read the whole log. So it feeds the index in its
    own event, or the log records what the index lacks (``core.indexes.index_state``).
 2. ``IndexBuilt`` says that the index has entries for everything that was published in a time
-   through a version; the entries themselves are a feed of the event. A build may stop after any of
-   these events, and another one goes on from there.
+   through a version (0: for a part of it); the entries themselves are a feed of the event. A build
+   may stop after any of these events, and another one goes on from there.
 3. ``IndexForwarded`` says that the index's own table has the feeds through an event.
 4. ``IndexDropped`` ends an index. Its name is free again, its id never is.
 5. *Admission of a request*: refused if the name is taken, unless by the index that it ``replaces``,
@@ -84,6 +84,11 @@ def _line_of_request(action: IndexRequested) -> str:
     return f"index {action.index.name} ({action.index.kind.name}) requested{again}"
 
 
+def _line_of_build(action: IndexBuilt) -> str:
+    how = f"built through version {action.through}" if action.through else "built in part"
+    return f"index {action.index}: {action.interval} {how}"
+
+
 KINDS = (
     EventKind(
         type=IndexRequested,
@@ -114,9 +119,7 @@ KINDS = (
             plan_id=body.get("plan_id"),
             attempt=body.get("attempt"),
         ),
-        line=lambda action: (
-            f"index {action.index}: {action.interval} built through version {action.through}"
-        ),
+        line=_line_of_build,
     ),
     EventKind(
         type=IndexForwarded,
