@@ -272,7 +272,7 @@ def plan(facts: Facts) -> RenderableType:
     parts: list[RenderableType] = [chosen if facts["chosen"] else Text("Nothing to compact.")]
     if facts["skipped"]:
         parts.append(skipped(facts["skipped"]))
-    for name, why in facts["indexes"].items():
+    for name, why in facts["requested_indexes"].items():
         verb = "would be requested" if facts["dry_run"] else "requested"
         parts.append(Text(f"index {name} {verb}: {why}"))
     for plan_id, holder in facts["running"].items():

@@ -180,7 +180,7 @@ def _committed(
     schema = to_arrow(index_table(index, state.table).schema)
     entries = pa.concat_tables([schema.empty_table(), *parts])
     attempt.lease.check()
-    feed = write_feed(ports, index, entries, _in_columns(piece.stale, schema))
+    feed = write_feed(ports, index, entries, piece.stale)
     action = IndexBuilt(
         index=index.id,
         interval=piece.interval,
@@ -195,14 +195,6 @@ def _committed(
         feeds=(feed,),
     )
     return commit(ports, state, change)
-
-
-def _in_columns(keys: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return keys of entries in all columns, the others null."""
-    missing = (field for field in schema if field.name not in keys.column_names)
-    for field in missing:
-        keys = keys.append_column(field, pa.nulls(keys.num_rows, field.type))
-    return keys.select(schema.names).cast(schema)
 
 
 def _left(step: BuildIndex, state: State) -> int:

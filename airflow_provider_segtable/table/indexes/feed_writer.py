@@ -31,12 +31,12 @@ def write_feed(
         ports: the indexed table's ports.
         index: the index.
         entries: in the columns of the index's table.
-        gone: entries to delete, in the same columns.
+        gone: the keys of entries to delete; columns that are no part of them may be left out.
     """
     own = index_ports(ports, index)
     state = own.log.load()
     rules = entry_rules(own, state)
-    rows = entries if gone is None else pa.concat_tables([entries, gone])
+    rows = pa.concat_tables([entries, *(() if gone is None else [_filled(gone, entries.schema)])])
     deleted = np.arange(rows.num_rows) >= entries.num_rows
     if not rows.num_rows:
         return Feed(index=index.id)
@@ -54,6 +54,16 @@ def write_feed(
         index=index.id,
         segments=tuple(writer.written(Records(rows=rows, deleted=deleted))),
     )
+
+
+def _filled(keys: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return keys in all columns, the others null."""
+    known, count = set(keys.column_names), keys.num_rows
+    columns = (
+        keys.column(each.name) if each.name in known else pa.nulls(count, each.type)
+        for each in schema
+    )
+    return pa.Table.from_arrays([*columns], schema=schema)
 
 
 def discard_feed(ports: TableContext, feed: Feed) -> None:

@@ -54,13 +54,7 @@ def _gone(ports: TableContext, index: IndexState, state: State, going: Collectio
     found = entries_in(ports, index, columns=keys)
     newest = ports.log.refresh(state)
     present = pa.array((p for p in newest.timeline.paths() if p not in going), pa.string())
-    gone = found.filter(pc.invert(pc.is_in(found.column(FILE), present)))
-    schema = to_arrow(index_table(index.definition, newest.table).schema)
-    columns = [
-        gone.column(each.name) if each.name in keys else pa.nulls(gone.num_rows, each.type)
-        for each in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
+    return found.filter(pc.invert(pc.is_in(found.column(FILE), present)))
 
 
 def tombstones(
@@ -71,7 +65,8 @@ def tombstones(
     for index, gone in gone_entries(ports, state, going):
         definition = index.definition
         try:
-            feed = write_feed(ports, definition, gone.slice(0, 0), gone)
+            schema = to_arrow(index_table(definition, state.table).schema)
+            feed = write_feed(ports, definition, schema.empty_table(), gone)
         except (SegtableError, OSError) as error:
             name = definition.name
             _LOG.warning("%s: entries of index %s were kept: %s", ports.uri, name, error)

@@ -112,7 +112,7 @@ def planner_facts(uri: str, found: "PlannerRun", *, dry_run: bool) -> Facts:
         "aborted": list(found.aborted),
         "abort_reasons": dict(found.aborted),
         "voided": [str(segment_id) for segment_id in found.voided],
-        "indexes": dict(found.indexes),
+        "requested_indexes": dict(found.indexes),
     }
 
 
