@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
@@ -56,6 +57,21 @@ def test_planning_again_emits_the_same_run(flights: Flights) -> None:
     version = flights.table.state().n
     assert planner().execute({}) == first
     assert flights.table.state().n == version
+
+
+def test_the_table_of_an_index_is_planned_and_compacted_likewise(flights: Flights) -> None:
+    """Its run names it by its place, and the compacting task finds it there."""
+    flights.table.create_index("files", kind="files")
+    flights.append(8)
+    dags = {"minor": "minor_dag", "semi-major": "semi_major_dag"}
+    runs = {run["conf"]["table"]: run for run in planner(trigger_dag_ids=dags).execute({})}
+    own = f"flights/{folder(flights.table.index('files').definition.id)}"
+    assert runs.keys() == {"flights", own}
+    conf = runs[own]["conf"]
+    assert conf["plans"][0] in runs[own]["trigger_run_id"]
+    task = SegtableCompactOperator(task_id="c", table=own, plans=conf["plans"], engine="local")
+    assert task.execute({})["completed"] == 1
+    assert planner(trigger_dag_ids=dags).execute({}) == [runs["flights"]]
 
 
 @pytest.mark.usefixtures("flights")

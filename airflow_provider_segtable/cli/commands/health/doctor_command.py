@@ -57,6 +57,9 @@ def doctor(  # noqa: PLR0913 - each is an option
     orphan_hours: Annotated[
         float, typer.Option(help="Hours before an unreferenced file is reported.", min=0)
     ] = Bounds().orphan_hours,
+    index_minutes: Annotated[
+        float, typer.Option(help="Minutes that an index may lack entries.", min=0)
+    ] = Bounds().index_minutes,
     zookeeper: ZooKeeper = None,
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
@@ -70,7 +73,7 @@ def doctor(  # noqa: PLR0913 - each is an option
 
     It looks at plans without workers, old locks, attempts that died, ids that
     dead writers left, chunks that cannot be compacted, checkpoints, clocks,
-    files that nothing names, and at ZooKeeper. It writes nothing. Whether the
+    indexes, files that nothing names, and at ZooKeeper. It writes nothing. Whether the
     data itself is sound: [green]segtable verify ./flights[/]
 
     Ends by the worst severity: 0 nothing (or info), 7 warning, 6 something
@@ -86,6 +89,7 @@ def doctor(  # noqa: PLR0913 - each is an option
         clock_skew_s=clock_skew_s,
         idle_minutes=idle_minutes,
         orphan_hours=orphan_hours,
+        index_minutes=index_minutes,
     )
     with writable_table(table, storage_options, zookeeper) as opened:
         found = examine(opened.ports, bounds, watch_s=watch)
