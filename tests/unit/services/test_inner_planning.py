@@ -64,6 +64,5 @@ def test_an_index_that_cannot_be_read_concerns_no_other(ports: TableContext) -> 
     more = ports.log.load().indexes["more"].definition.id
     assert [where for where, _ in plan_inner_tables(ports)] == [folder(more)]
     results = compact_all(ports, carry_out, Policy(min_segments=2))
-    failed = [result for result in results if result.ended is not Ended.COMPLETED]
-    assert len(failed) < len(results)
-    assert [folder(index(ports).definition.id) in each.message for each in failed] == [True]
+    others = {each.ended for each in results if not each.plan_id.startswith("index-")}
+    assert others == {Ended.COMPLETED}
