@@ -2,7 +2,7 @@
 
 1. The table: one time chunk of files, appended one by one. ``id`` is text in no order, of which
    there are Bloom filters; ``n`` grows with a little overlap, of which there are statistics of row
-   groups. Each writer fed both indexes in its own event.
+   groups. Each writer fed both indexes in its own event; then their own tables were compacted.
 2. The questions: the row of an ``id``; an ``id`` that no file has; rows of a range of ``n``, by a
    column beside it. The answers of all ways must agree.
 3. The ways: the same version without its indexes; with them, entries read anew (``first``) or kept
@@ -31,9 +31,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.time.interval import parse_instant
 from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.indexes.index_log import index_ports
+from airflow_provider_segtable.table.log.committer import forward_feeds
 from airflow_provider_segtable.table.reads.scan import Scan
 from tests.watched_files import watched
 
@@ -62,7 +63,7 @@ def file_rows(number: int, rows: int) -> pa.Table:
 
 
 def made(place: str, files: int, rows: int) -> Table:
-    """Make the table; say what the writers' feeds cost."""
+    """Make the table, and compact the indexes' own tables, as the planner's runs do."""
     table = Table.create(
         place, schema=file_rows(0, 1).schema, time_column="at", zookeeper="memory://a"
     )
@@ -70,6 +71,9 @@ def made(place: str, files: int, rows: int) -> Table:
     table.create_index("by_n", "column_stats", columns=["n"])
     for number in range(files):
         table.append(file_rows(number, rows))
+    forward_feeds(table.ports, table.state())
+    for index in table.indexes().values():
+        Table(index_ports(table.ports, index.definition)).compact("semi-major")
     return table
 
 
@@ -137,7 +141,7 @@ def ways(table: Table) -> Mapping[str, Way]:
 
     def by_duckdb(where: str) -> Asked:
         query = f"SELECT {names} FROM read_parquet([{listed}]) WHERE {where}"  # noqa: S608 - ours
-        return timed(lambda: database.execute(query).to_arrow_table().num_rows)
+        return timed(lambda: database.sql(query).to_arrow_table().num_rows)
 
     return {
         "without indexes": scanned(uri, indexed=False, kept=True),
@@ -209,7 +213,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         began = time.perf_counter()
         table = made(f"{folder}/events", files, rows)
         size = sum(segment.size for segment in table.snapshot().segments())
-        own = sum(p.stat().st_size for p in (Path(table.ports.uri) / INDEXES).rglob("*.parquet"))
+        indexes = (each.definition for each in table.indexes().values())
+        inner = [Table(index_ports(table.ports, each)).snapshot() for each in indexes]
+        own = sum(segment.size for each in inner for segment in each.segments())
         print(
             f"{files} files of {rows:,} rows, {size:,} bytes, their indexes {own:,}; "
             f"made in {time.perf_counter() - began:.1f} s"

@@ -80,6 +80,8 @@ def _step(
     if not columns:
         return found.noted(name, "not used, because it cannot judge the condition")
     files = found.files.values()
+    if not files:
+        return found
     if len(files) < LEAST_FILES:
         left = counted(len(files), "file")
         return found.noted(name, f"not used for {left}: it pays from {LEAST_FILES}")
