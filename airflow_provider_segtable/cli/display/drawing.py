@@ -245,15 +245,17 @@ def timeline(facts: Facts) -> RenderableType:
             Text(short_time(event["time"]), no_wrap=True),
             Text(event["author"]),
             event["kind"],
-            Text(event["summary"] + _fed(event["feeds"])),
+            Text(event["summary"] + _fed(event)),
         )
     if not facts["earlier"]:
         return table
     return captioned(table, f"{facts['earlier']:,} earlier events: --limit 0 shows all")
 
 
-def _fed(feeds: Sequence[str]) -> str:
-    return f"; feeds {', '.join(feeds)}" if feeds else ""
+def _fed(event: Facts) -> str:
+    """Return which indexes an event feeds, beside one that it builds."""
+    fed = [index for index in event["feeds"] if index not in event["summary"]]
+    return f"; feeds {', '.join(fed)}" if fed else ""
 
 
 def plan(facts: Facts) -> RenderableType:

@@ -83,7 +83,7 @@ def known_columns(ids: Sequence[int], table: TableCreated) -> tuple[Column, ...]
     if missing or not ids:
         found = f"column {missing[0]} is gone" if missing else "no column is named"
         raise InvalidInput(
-            f"the index of {table.name} cannot be built: {found}; its columns are "
+            f"the index of {table.name} cannot be built: {found}; name some of "
             f"{', '.join(table.schema.names)}"
         )
     return tuple(known[number] for number in ids)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.indexes.feed import Feed, decode_feeds, encode_feeds
 from airflow_provider_segtable.core.indexes.index_kinds import (
     IndexDefinition,
@@ -82,6 +83,12 @@ class IndexState:
     feeds: tuple[tuple[int, Feed], ...] = ()
     forwarded: int = 0
     available_n: int | None = None
+
+    def __repr__(self) -> str:
+        """Return the name, the kind and the progress; feeds and files would fill pages."""
+        own, left = self.definition, len(self.lacks)
+        lacks = f", lacks files of {counted(left, 'interval')}" if left else ""
+        return f"IndexState({own.name}: {own.kind.name}, {self.status}{lacks})"
 
     @property
     def status(self) -> IndexStatus:

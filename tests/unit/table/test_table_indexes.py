@@ -22,6 +22,8 @@ def test_columns_are_named_and_kept_by_their_ids(table: Table) -> None:
     )
     assert table.index("names").definition.kind == BloomFilter(columns=(ids["name"],), rate=0.01)
     assert [*table.indexes()] == ["by_price", "names"]
+    shown = "IndexState(by_price: column_stats, building, lacks files of 1 interval)"
+    assert repr(table.index("by_price")) == shown
 
 
 @pytest.mark.parametrize(
