@@ -142,7 +142,7 @@ def _abandoned_plans(seen: Observed, bounds: Bounds) -> Iterator[Finding]:
             where=known.plan.id,
             what=f"{known.status.value} since {iso(known.changed_at)} ({_age(minutes)}), "
             f"without a live worker; last worker: {known.author}",
-            why=f"no other plan compacts its inputs in {known.plan.interval}",
+            why=f"no other plan does its work in {known.plan.interval}",
             do=f"segtable compact {seen.table} {known.plan.id}",
         )
 
