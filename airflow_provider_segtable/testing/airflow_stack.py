@@ -23,10 +23,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import psutil
 
 from airflow_provider_segtable.coordination.embedded_zookeeper.loopback_ports import free_port
 from airflow_provider_segtable.core.errors import ExecutionFailed
@@ -100,8 +102,8 @@ class AirflowStack(AirflowApi):
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         self._watcher = self.marked.watch()
         self._migrate()
-        for name, arguments in COMPONENTS.items():
-            self._components[name] = self._airflow(name, *arguments, log=name)
+        for name in COMPONENTS:
+            self.revive(name)
         self._wait_healthy()
         return self
 
@@ -121,6 +123,23 @@ class AirflowStack(AirflowApi):
             self._watcher.kill()
             self._watcher.communicate()
             self._watcher = None
+
+    def kill(self, component: str) -> None:
+        """End a component and its children without warning, as a machine that fails."""
+        process = self._components[component]
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+        process.wait()
+        for child in children:
+            with suppress(psutil.Error):
+                child.kill()
+        psutil.wait_procs(children)
+
+    def revive(self, component: str) -> None:
+        """Start a component that does not run."""
+        self._components[component] = self._airflow(
+            component, *COMPONENTS[component], log=component
+        )
 
     @contextmanager
     def others_suspended(self) -> Iterator[None]:
@@ -150,14 +169,24 @@ class AirflowStack(AirflowApi):
         self, dag_id: str, run_id: str, task_id: str, *, map_index: int = -1, try_number: int = 1
     ) -> list[str]:
         """Return the lines that a try of a task has logged so far."""
-        folder = self.home / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
+        folder = self._log_folder(dag_id, run_id, task_id)
         mapped = folder / f"map_index={map_index}" if map_index >= 0 else folder
         path = mapped / f"attempt={try_number}.log"
         if not path.exists():
             return []
         return list(_lines(path.read_text(errors="replace")))
 
+    def trigger_logs(self, dag_id: str, run_id: str, task_id: str) -> list[list[str]]:
+        """Return the lines of a deferred task from each triggerer that has waited for it."""
+        folder = self._log_folder(dag_id, run_id, task_id)
+        paths = sorted(folder.glob("attempt=*.log.trigger.*.log"), key=_changed)
+        return [list(_lines(path.read_text(errors="replace"))) for path in paths]
+
     # ---- inside -----------------------------------------------------------------------------
+
+    def _log_folder(self, dag_id: str, run_id: str, task_id: str) -> Path:
+        logs = self.home / "logs"
+        return logs / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
 
     def _environment(
         self, dags_folder: Path, env: Mapping[str, str], parallelism: int
@@ -255,6 +284,10 @@ class AirflowStack(AirflowApi):
 def _send(processes: Sequence[subprocess.Popen[bytes]], what: signal.Signals) -> None:
     for process in processes:
         process.send_signal(what)
+
+
+def _changed(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _lines(text: str) -> Iterator[str]:

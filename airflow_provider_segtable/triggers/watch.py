@@ -3,8 +3,9 @@
 1. A trigger carries names and numbers, never credentials, because Airflow stores it. It looks up
    the connection itself, reads the log, and asks the same question as a task that waits in its
    own process (``wait_here``).
-2. ZooKeeper's announcements wake it early; the table alone decides. If ZooKeeper is missing or
-   unreachable, it looks every ``poll_interval`` seconds.
+2. ZooKeeper's announcements wake it early; the table alone decides. Without ZooKeeper it looks
+   every ``poll_interval`` seconds. While ZooKeeper is unreachable it looks, and tries ZooKeeper
+   again, every ``OUTAGE_S`` seconds, if that is more often.
 3. Blocking calls run in the trigger's own thread, so a long wait takes none of the few threads
    that all triggers of a triggerer share.
 4. It never raises: an error ends as an event with status ``error``. A failing storage is retried
@@ -31,6 +32,7 @@ from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import TableContext
 
 STORAGE_TRIES = 5
+OUTAGE_S = 30.0
 OF_NO_USE = "of no use"
 """The status of an event that ends a wait whose question will never be answered."""
 SECOND_US = 1_000_000
@@ -88,17 +90,17 @@ class Watch:
         self._failures = 0
         return answer
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for a new version; return False if ZooKeeper cannot announce one."""
+    def wait(self, seconds: float) -> float:
+        """Wait for a new version; return how many seconds to sleep before the next look."""
         if self._ports is None or self._state is None or self._ports.optional_coordinator is None:
-            return False
+            return seconds
         try:
             self._ports.coordinator.wait_head(
                 self._state.table.table_id, beyond=self._state.n, wait_s=seconds
             )
         except CoordinationError:
-            return False
-        return True
+            return min(seconds, OUTAGE_S)
+        return 0.0
 
     def close(self) -> None:
         """End the session with ZooKeeper."""
@@ -160,8 +162,7 @@ class TableTrigger(BaseTrigger):
                 if answer.message != said:
                     said = answer.message
                     self.log.info("%s", said)
-                if not await loop.run_in_executor(own, watch.wait, pause):
-                    await asyncio.sleep(pause)
+                await asyncio.sleep(await loop.run_in_executor(own, watch.wait, pause))
         finally:
             own.submit(watch.close)
             own.shutdown(wait=False)
@@ -196,8 +197,7 @@ def wait_here(
             if answer.message != said:
                 said = answer.message
                 tell(said)
-            if not watch.wait(pause):
-                clock.sleep(pause)
+            clock.sleep(watch.wait(pause))
     finally:
         watch.close()
 

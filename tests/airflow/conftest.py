@@ -17,10 +17,13 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_provider_segtable.core.errors import ExecutionFailed
+from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.hooks.submission import Submission
 from airflow_provider_segtable.services.compaction.compaction import Ended, compact
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.table.context import open_context
+from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.table.table import Table
 
 SCHEMA = pa.schema([("time_hour", pa.timestamp("us", tz="UTC")), ("row", pa.int64())])
@@ -76,6 +79,16 @@ def make_flights(root: Path, zookeeper: str, segments: int = 16, **properties: s
     )
     made.append(segments)
     return made
+
+
+def build_index(table: Table, name: str = "files") -> int:
+    """Say that an index has what there is, by an event; its entries play no part here."""
+    state = table.ports.log.load()
+    index = state.indexes[name].definition.id
+    year = Interval.parse("2013-01-01/2014-01-01")
+    action = IndexBuilt(index=index, interval=year, through=state.n)
+    change = Change(action=action, commit_id=f"built-{state.n}")
+    return commit_or_raise(table.ports, state, change).n
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from airflow.sdk.exceptions import AirflowRescheduleException
 
 from airflow_provider_segtable.assets.table_asset import segtable_asset
 from airflow_provider_segtable.core.indexes.file_list import FileList
-from airflow_provider_segtable.core.log.events import IndexBuilt
-from airflow_provider_segtable.core.time.interval import Interval, iso
+from airflow_provider_segtable.core.time.interval import iso
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.table_sensor import SegtableTableSensor
@@ -28,22 +27,11 @@ from airflow_provider_segtable.table.indexes.lifecycle import (
     rebuild_index,
     request_index,
 )
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
 from airflow_provider_segtable.triggers.index import IndexTrigger
 
-from .conftest import CONNECTION, Flights
+from .conftest import CONNECTION, Flights, build_index
 
-YEAR = Interval.parse("2013-01-01/2014-01-01")
 OF_INDEX: dict[str, Any] = {"task_id": "wait", "table": "flights", "index": "files"}
-
-
-def build(flights: Flights) -> int:
-    """Say that the index has everything there is; its entries play no part here."""
-    ports = flights.table.ports
-    state = ports.log.load()
-    index = state.indexes["files"].definition.id
-    action = IndexBuilt(index=index, interval=YEAR, through=state.n)
-    return commit_or_raise(ports, state, Change(action=action, commit_id=f"b{state.n}")).n
 
 
 @pytest.fixture
@@ -56,7 +44,7 @@ def building(flights: Flights) -> Flights:
 @pytest.fixture
 def lagging(building: Flights, monkeypatch: pytest.MonkeyPatch) -> Flights:
     """Give a table with an index that lacks the newest event alone."""
-    build(building)
+    build_index(building.table)
     with monkeypatch.context() as patch:
         patch.setattr(feeding, "MOST_BYTES", 0)
         building.append(1)
@@ -103,7 +91,7 @@ def test_every_mode_waits_for_an_index_that_is_being_built(make: Any) -> None:
 def test_every_mode_goes_on_when_the_index_is_available(building: Flights) -> None:
     """A wait that began before is woken by the event; one that begins later does not begin."""
     waiting = [deferred(make(deferrable=True)) for make in (caught_up, available)]
-    done = build(building)
+    done = build_index(building.table)
     for trigger, make in zip(waiting, (caught_up, available), strict=True):
         told = event_of(trigger)
         assert (told["status"], told["version"]) == ("success", done)
@@ -118,7 +106,7 @@ def test_the_trigger_is_woken_by_the_build(building: Flights) -> None:
     async def wait() -> Any:
         trigger = deferred(caught_up(deferrable=True, poke_interval=600))
         waiting = asyncio.ensure_future(anext(aiter(trigger.run())))
-        await asyncio.to_thread(build, building)
+        await asyncio.to_thread(build_index, building.table)
         return (await asyncio.wait_for(waiting, 60)).payload
 
     assert asyncio.run(wait())["status"] == "success"
@@ -150,7 +138,7 @@ def test_now_is_the_version_of_the_first_look(
     now = datetime.now(UTC)
     poking, trigger = caught_up(), deferred(caught_up(deferrable=True))
     assert poking.poke({}) is False
-    build(lagging)
+    build_index(lagging.table)
     with monkeypatch.context() as patch:
         patch.setattr(feeding, "MOST_BYTES", 0)
         lagging.append(1)

@@ -28,7 +28,7 @@ from airflow_provider_segtable.testing.airflow_api import AssetEvent, Run
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack
 from tests.guides import blocks
 
-from .conftest import CONNECTION, Flights, make_flights
+from .conftest import CONNECTION, Flights, build_index, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
 
@@ -76,10 +76,22 @@ with DAG("{NIGHTLY}", schedule=None):
 with DAG("{FORGET}", schedule=None):
     SegtableDeleteOperator(task_id="delete", table="{SALES}", where="row < 5")
 """
+INDEXED, LOOKUP = "indexed/flights", "lookup"
+WAITS_FOR_AN_INDEX = f"""
+from airflow.sdk import DAG
+
+from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
+
+with DAG("{LOOKUP}", schedule=None):
+    SegtableIndexCatchupSensor(
+        task_id="wait", table="{INDEXED}", index="files", deferrable=True, poke_interval=600
+    )
+"""
 QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
     SESSION_TIMEOUT_VARIABLE: "10",
 }
 PATIENCE_S = 300.0
@@ -98,12 +110,13 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (dags / DAG_FILE.name).write_text(DAG_FILE.read_text().replace("minutes=1", "seconds=1"))
     (guide,) = (text for text in blocks("airflow.md", "python") if "triggering" in text)
     (dags / "watched.py").write_text(WATCHED)
+    (dags / "lookup.py").write_text(WAITS_FOR_AN_INDEX)
     (dags / "report.py").write_text(guide.replace("/data/tables/trips", str(flights.root / SALES)))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        watched = (NIGHTLY, FORGET, REPORT)
+        watched = (NIGHTLY, FORGET, REPORT, LOOKUP)
         for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -344,3 +357,34 @@ def test_a_dag_on_a_tables_asset_runs_after_what_changed_the_table(
     assert (event.extra["kind"], event.extra["deleted"]) == ("delete", 5)
     assert states["report"] == "success"
     assert len(stack.runs(REPORT)) == 2
+
+
+def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(
+    flights: Flights, stack: AirflowStack, zookeeper: EmbeddedZooKeeper
+) -> None:
+    """It fires once, woken by the build; the log of each triggerer says what it waits for."""
+    table = make_flights((flights.root / INDEXED).parent, flights.zookeeper, 4).table
+    asked = table.create_index("files", "files")
+    run_id = stack.trigger(LOOKUP)
+
+    def waiting(triggerers: int) -> bool | None:
+        logs = stack.trigger_logs(LOOKUP, run_id, "wait")[triggerers - 1 :]
+        return any("is being built: 1 of 1 time chunk" in line for lines in logs for line in lines)
+
+    eventually(lambda: waiting(1) or None, "a triggerer that waits")
+    stack.kill("triggerer")
+    stack.revive("triggerer")
+    eventually(lambda: waiting(2) or None, "another triggerer that waits")
+    zookeeper.kill()
+    zookeeper.start()
+    assert [task.state for task in stack.tasks(LOOKUP, run_id)] == ["deferred"]
+    built = build_index(table)
+    assert stack.wait_run(LOOKUP, run_id, timeout_s=PATIENCE_S).state == "success"
+    said = stack.task_log(LOOKUP, run_id, "wait")
+    assert f"waiting until index files has caught up with event {asked}" in said
+    caught_up = f"available since event {built}, with all files up to event {asked}"
+    assert [line for line in said if caught_up in line] == [
+        f"{INDEXED}: index files (files) is {caught_up}"
+    ]
+    logs = stack.trigger_logs(LOOKUP, run_id, "wait")
+    assert sum("fired event" in line for lines in logs for line in lines) == 1
