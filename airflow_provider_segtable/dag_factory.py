@@ -5,7 +5,8 @@
     planner DAG (cron, one run at a time)          a DAG per kind (one run per batch of plans)
     plan ── list of runs ──> emit (mapped) ──┬───> minor        compact: in the task
                                              ├───> semi_major   compact  itself, or by
-                                             └───> major        compact  spark-submit
+                                             ├───> major        compact  spark-submit
+                                             └───> index        build
 
     from airflow_provider_segtable.dag_factory import compaction_dags
 
@@ -20,11 +21,12 @@
 2. Runs queue behind their DAG's ``max_active_runs`` and pool. If kinds share a pool, runs of
    smaller kinds go first: they are short, and readers benefit soonest.
 3. A run of a kind's DAG that a user triggers with the conf ``{"segments": [ids]}`` compacts these
-   segments by this kind (``SegtableCompactOperator``).
+   segments by this kind (``SegtableCompactOperator``). A run of the index DAG with the conf
+   ``{"index": name}`` builds that index, and without a conf all indexes of the table.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
@@ -33,9 +35,11 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Asset
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.plans.index_plan import IndexPlan
 from airflow_provider_segtable.core.plans.kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import PLANS_PER_RUN, SegtablePlanOperator
 from airflow_provider_segtable.planning.engine import Engine
 from airflow_provider_segtable.storage import check_uri
@@ -45,6 +49,7 @@ Schedule: TypeAlias = str | timedelta | Collection[Asset] | None
 START = datetime(2024, 1, 1, tzinfo=UTC)
 PLANS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('plans') or []) | tojson }}"
 SEGMENTS_OF_THE_RUN = "{{ ((dag_run.conf or {}).get('segments') or []) | tojson }}"
+INDEX_OF_THE_RUN = "{{ (dag_run.conf or {}).get('index') or '' }}"
 PLANNER_OF_THE_RUN = "{{ (dag_run.conf or {}).get('planned_by') or '' }}"
 
 
@@ -71,7 +76,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
     kinds: Mapping[str, Mapping[str, Any]] | None = None,
     tags: tuple[str, ...] = ("segtable",),
 ) -> CompactionDags:
-    """Make the planner DAG of a table, and one DAG for each kind of compaction.
+    """Make the planner DAG of a table, and one DAG for each kind of compaction, and for indexes.
 
     Args:
         table: below the connection's root, or a URI.
@@ -86,8 +91,8 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
         pool: pool of the compacting tasks.
         engine: where plans are carried out: ``local``, in the task itself; ``spark``; or ``auto``,
             by the size of their inputs (``planning.engine``).
-        spark: more arguments of ``SegtableCompactOperator``: ``spark_conn_id``, ``spark_conf``,
-            ``local_bytes`` ...
+        spark: more arguments of the operators that carry out plans (``SegtablePlansOperator``):
+            ``spark_conn_id``, ``spark_conf``, ``local_bytes`` ...
         kinds: settings for one kind alone, e.g. ``minor``: ``max_active_runs``, ``pool``,
             ``priority_weight``, ``engine``, ``spark_conf`` ...
         tags: tags of all DAGs.
@@ -116,7 +121,7 @@ def compaction_dags(  # noqa: PLR0913  # each is a setting
         kind: _kind_dag(
             ids[kind],
             kind,
-            {**common, "description": f"Runs {kind} compactions of {title}"},
+            common,
             {**defaults[kind], **shared, **(kinds or {}).get(kind, {})},
         )
         for kind in defaults
@@ -162,16 +167,26 @@ def _planner_dag(
 def _kind_dag(
     dag_id: str, kind: str, of_dag: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> DAG:
-    """Return the DAG that carries out plans of one kind, or compacts chosen segments by it."""
+    """Return the DAG that carries out plans of one kind."""
     of_task = dict(settings)
     runs = of_task.pop("max_active_runs")
-    with DAG(dag_id, schedule=None, max_active_runs=runs, **of_dag) as made:
-        SegtableCompactOperator(
-            task_id="compact",
-            plans=PLANS_OF_THE_RUN,
-            kind=f"{{{{ '{kind}' if (dag_run.conf or {{}}).get('segments') else '' }}}}",
-            segments=SEGMENTS_OF_THE_RUN,
-            planned_by=PLANNER_OF_THE_RUN,
-            **of_task,
-        )
+    of_task |= {"plans": PLANS_OF_THE_RUN, "planned_by": PLANNER_OF_THE_RUN}
+    what = f"Carries out {kind} plans of {of_task['table']}"
+    with DAG(dag_id, description=what, schedule=None, max_active_runs=runs, **of_dag) as made:
+        TASKS.get(kind, _compaction)(kind, of_task)
     return made
+
+
+def _compaction(kind: str, of_task: Mapping[str, Any]) -> None:
+    """Make the task that carries out compactions, or compacts chosen segments by their kind."""
+    chosen = f"{{{{ '{kind}' if (dag_run.conf or {{}}).get('segments') else '' }}}}"
+    SegtableCompactOperator(task_id="compact", kind=chosen, segments=SEGMENTS_OF_THE_RUN, **of_task)
+
+
+def _index_build(kind: str, of_task: Mapping[str, Any]) -> None:
+    """Make the task that builds indexes: of the plans, of one, or of the whole table."""
+    SegtableIndexOperator(task_id=kind, index=INDEX_OF_THE_RUN, **of_task)
+
+
+TASKS: Mapping[str, Callable[[str, Mapping[str, Any]], None]] = {IndexPlan.kind: _index_build}
+"""The tasks of kinds of plan that are no compactions."""

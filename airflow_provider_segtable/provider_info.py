@@ -15,10 +15,13 @@ _OPERATORS = (
     "operators.clean",
     "operators.commit",
     "operators.compact",
+    "operators.index",
     "operators.ingest",
     "operators.overwrite",
     "operators.plan",
+    "operators.schedule_index",
     "operators.base.asset_events",
+    "operators.base.plans_operator",
     "operators.base.rendered",
     "operators.base.spark_operator",
 )

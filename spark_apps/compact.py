@@ -41,6 +41,7 @@ def arguments() -> argparse.ArgumentParser:
     which = made.add_mutually_exclusive_group(required=True)
     which.add_argument("--plan", action="append", metavar="ID", help="a plan; may be repeated")
     which.add_argument("--all-pending", action="store_true", help="every plan that waits")
+    made.add_argument("--timeout-s", type=float, metavar="S", help="when an index build pauses")
     made.set_defaults(wait_s=None)  # the default of each kind
     return made
 
@@ -62,6 +63,7 @@ def _compact(app: App, plan_ids: Sequence[str]) -> Sequence[PlanResult]:
         plan_ids,
         spark_execute(app.spark),
         wait_s=app.arguments.wait_s,
+        timeout_s=app.arguments.timeout_s,
         parallelism=app.spark.sparkContext.defaultParallelism,
         report=_say,
     )

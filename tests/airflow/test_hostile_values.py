@@ -25,8 +25,9 @@ from airflow_provider_segtable.operators.change import (
     SegtableMergeOperator,
     SegtableUpdateOperator,
 )
-from airflow_provider_segtable.operators.compact import SegtableCompactOperator, parsed
+from airflow_provider_segtable.operators.compact import SegtableCompactOperator
 from airflow_provider_segtable.operators.ingest import SegtableIngestOperator
+from airflow_provider_segtable.operators.runs.plan_results import parsed
 from airflow_provider_segtable.triggers.watch import Watch
 
 from .conftest import CONNECTION

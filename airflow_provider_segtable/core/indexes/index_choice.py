@@ -12,6 +12,14 @@ from airflow_provider_segtable.core.indexes.index_kinds import KINDS
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 
 
+def in_words(kind: IndexKind, table: TableCreated) -> str:
+    """Return a kind with its settings: ``bloom_filter(city, rate=0.01)``."""
+    known = {column.id: column.name for column in table.schema.numbered}
+    columns = [known.get(number, f"dropped column {number}") for number in kind.columns]
+    settings = ((key, value) for key, value in kind.encoded().items() if key != "columns")
+    return f"{kind.name}({', '.join([*columns, *(f'{key}={value}' for key, value in settings)])})"
+
+
 def chosen_kind(
     name: str, table: TableCreated, *, columns: Sequence[str] = (), rate: float | None = None
 ) -> IndexKind:

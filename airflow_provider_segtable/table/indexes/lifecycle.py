@@ -8,7 +8,10 @@
 4. A drop is an event; then the files are deleted. If that is interrupted, cleaning goes on.
 """
 
+from contextlib import suppress
+
 from airflow_provider_segtable.core.errors import CommitConflict, InvalidInput
+from airflow_provider_segtable.core.indexes.index_choice import in_words
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.indexes.index_state import IndexState
@@ -19,6 +22,9 @@ from airflow_provider_segtable.core.paths import is_name
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import create_index_table
 from airflow_provider_segtable.table.log.committer import Change, Committed, commit_or_raise
+
+ATTEMPTS = 5
+"""Most requests for one index, if other processes request and drop it each time."""
 
 
 def request_index(
@@ -66,6 +72,27 @@ def request_index(
     return done
 
 
+def ensure_index(ports: TableContext, name: str, kind: IndexKind) -> bool:
+    """Add an index unless the table has it; return whether it was added.
+
+    Raises:
+        InvalidInput: the table has another index of this name; otherwise as ``request_index``.
+    """
+    for _ in range(ATTEMPTS):
+        state = ports.log.load()
+        found = state.indexes.get(name)
+        if found is not None:
+            _check_same(found, kind, state, ports.uri)
+            return False
+        with suppress(CommitConflict):  # another process was first, perhaps with the same index
+            request_index(ports, name, kind)
+            return True
+    raise CommitConflict(
+        f"index {name!r} of {ports.uri} was requested and dropped by other processes {ATTEMPTS} "
+        "times in a row: run it again"
+    )
+
+
 def rebuild_index(ports: TableContext, name: str) -> Committed:
     """Begin an index anew, with the same settings; errors as ``request_index``."""
     old = index_named(ports.log.load(), name, ports.uri).definition
@@ -107,6 +134,16 @@ def delete_files(ports: TableContext, index: str) -> None:
     ports.storage.prune(folder(index))
     if ports.optional_coordinator is not None:
         ports.optional_coordinator.forget(index)
+
+
+def _check_same(found: IndexState, kind: IndexKind, state: State, uri: str) -> None:
+    known = found.definition.kind
+    if known != kind:
+        raise InvalidInput(
+            f"{uri} has an index {found.definition.name!r} that is "
+            f"{in_words(known, state.table)}, not {in_words(kind, state.table)}: choose another "
+            "name, or drop that one first"
+        )
 
 
 def _check_free(name: str, replaces: str | None, state: State, uri: str) -> None:

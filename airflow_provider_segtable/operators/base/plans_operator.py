@@ -1,0 +1,275 @@
+"""Base of the operators that carry out plans of the log: compactions, and index builds.
+
+1. The plans are named, or made first (``plan_ids``); a retry finds them again.
+2. Read the log and the locks for the plans that are still to do. A retry may meet the driver of
+   its earlier try, alive or dead: ``outstanding`` waits for a live driver and launches none of
+   the plans it holds.
+3. Choose the engine (``planning.engine``): for a few megabytes Spark takes longer to start than
+   the work takes.
+4. Carry out the rest in this process, or launch the application ``compact``: one start of Spark
+   for all plans of a run. Both lock, mark each plan inflight and commit by the log's rules: an
+   orphan and its successor can never both commit a plan.
+5. The triggerer may wait for a driver on a cluster (``operators.base.spark_operator``).
+6. Judge by the application's report; without one, by the log. Only failed plans fail the task.
+   Plans that are done already, running elsewhere, overtaken or yielded are logged as success:
+   the next planner run launches a yielded plan again.
+7. Completed plans are emitted as one asset event of the table (``operators.base.asset_events``). A
+   plan that is done already another task may be about to emit. So it counts only if this try
+   launched it, or if this is a retry, and the plan is one of those named or of an earlier try.
+8. The task's log has one line for each plan, from the process that carried it out, and at the end
+   one line for the run.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowException, BaseOperatorLink, Context
+
+from airflow_provider_segtable.core.arguments import option, plan_id_of, seconds
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.plans.plan_state import PlanStatus
+from airflow_provider_segtable.hooks.segtable import Place, SegtableHook
+from airflow_provider_segtable.operators.base.author import author_of, task_of
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.operators.base.spark_operator import Report, SegtableSparkOperator
+from airflow_provider_segtable.operators.runs.links import SegtablePlannerLink
+from airflow_provider_segtable.operators.runs.outstanding import Outstanding, outstanding, settle
+from airflow_provider_segtable.operators.runs.plan_results import logged_results, parsed, plain
+from airflow_provider_segtable.planning.engine import (
+    LOCAL_BYTES,
+    Choice,
+    Engine,
+    chosen_engine,
+    input_size,
+    only_spark,
+)
+from airflow_provider_segtable.services.compaction.carry_out import carry_out
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.compaction.execution import in_process
+from airflow_provider_segtable.table.context import TableContext
+
+
+class SegtablePlansOperator(SegtableSparkOperator):
+    """Carry out plans of one table, in the task itself or on Spark; a base class.
+
+    Args:
+        plans: plan ids, or their JSON text.
+        engine: ``local``: in the task itself. ``spark``: by a Spark application. ``auto``: local up
+            to ``local_bytes``, else Spark; Spark for what only Spark can do.
+        local_bytes: most bytes of input that ``auto`` reads in the task itself.
+        planned_by: the run whose planner made the plans, ``DAG/RUN``, to which the task links.
+        wait_s: how long to wait, in seconds, if other workers hold all the plans that are left.
+        kwargs: see ``SegtableSparkOperator``.
+    """
+
+    app = "compact"
+    work: ClassVar[str]
+    """The work in one word, for asset events."""
+    template_fields: Sequence[str] = (
+        *("plans", "engine", "planned_by"),
+        *SegtableSparkOperator.template_fields,
+    )
+    operator_extra_links: Collection[BaseOperatorLink] = (
+        *SegtableSparkOperator.operator_extra_links,
+        SegtablePlannerLink(),
+    )
+
+    def __init__(
+        self,
+        *,
+        plans: Sequence[str] | str | None = None,
+        engine: str = Engine.AUTO,
+        local_bytes: int = LOCAL_BYTES,
+        planned_by: str = "",
+        wait_s: float = 120.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.plans = plans
+        self.engine = str(engine)
+        self.local_bytes = local_bytes
+        self.planned_by = planned_by
+        self.wait_s = wait_s
+
+    # ---- what each operator says ------------------------------------------------------------
+
+    def asked(self) -> Any:
+        """Return the work that the rendered fields name, for ``plan_ids``.
+
+        Raises:
+            InvalidInput: a field is malformed, or fields exclude each other.
+        """
+        raise NotImplementedError
+
+    def plan_ids(self, ports: TableContext, asked: Any) -> Sequence[str] | None:
+        """Return the ids of the plans to carry out; None means every pending plan."""
+        raise NotImplementedError
+
+    def timeout_s(self) -> float | None:
+        """Return the time after which a plan that can pause does; None for the table's own."""
+        return None
+
+    def summary(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+        """Return results as plain values, for XCom; sizes in bytes."""
+        raise NotImplementedError
+
+    def sentence(self, results: Sequence[PlanResult]) -> str:
+        """Return a run in one line."""
+        raise NotImplementedError
+
+    def counts(self, results: Sequence[PlanResult]) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return more of the asset event's ``extra``."""
+        return {}
+
+    # ---- the way of every run ---------------------------------------------------------------
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Carry out the plans that are still to do."""
+        with refused_at_once(f"{self.work} of {self.table}"):
+            asked, wish = self.asked(), Engine.of(self.engine)
+            seconds("wait_s", self.wait_s)
+            place = SegtableHook(self.segtable_conn_id).place
+            results = self._carried_out(place, asked, wish, author_of(context))
+            return self._ended(context, place, *results)
+
+    def execute_complete(
+        self,
+        context: Context,
+        event: Mapping[str, Any] | None = None,
+        *,
+        result: str,
+        launched: Sequence[str],
+        settled: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        """Go on after the trigger's event."""
+        place = SegtableHook(self.segtable_conn_id).place
+        report = self.report_of(place, event, result)
+        results = self._settled(place, launched, report)
+        return self._ended(context, place, parsed(settled), results)
+
+    def _carried_out(
+        self, place: Place, asked: Any, wish: Engine, author: str
+    ) -> tuple[Sequence[PlanResult], Sequence[PlanResult]]:
+        """Carry out plans on the chosen engine; return the settled results and its own."""
+        with place.table_ports(self.table, author=author) as ports:
+            plans = self.plan_ids(ports, asked)
+            found = outstanding(ports, plans, wait_s=self.wait_s, tell=self.log.info)
+            self._say(found.settled)
+            if not found.todo:
+                self.log.info("no plans are left to carry out")
+                return found.settled, ()
+            choice = self._choice(ports, wish, found.todo, place)
+            self.log.info("%s %s", counted(len(found.todo), "plan"), choice)
+            if choice.local:
+                return found.settled, self._here(ports, found.todo)
+        return found.settled, self._launch(place, found)
+
+    def _choice(
+        self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place
+    ) -> Choice:
+        state = ports.log.load()
+        return chosen_engine(
+            wish,
+            size=input_size(state, plan_ids),
+            only_spark=only_spark(state),
+            spark_here=lambda: self.can_launch(place),
+            local_bytes=self.local_bytes,
+        )
+
+    def _here(self, ports: TableContext, plan_ids: Sequence[str]) -> tuple[PlanResult, ...]:
+        return carry_out(
+            ports,
+            plan_ids,
+            in_process(),
+            timeout_s=self.timeout_s(),
+            report=lambda result: self._say([result]),
+        )
+
+    def _launch(self, place: Place, found: Outstanding) -> tuple[PlanResult, ...]:
+        timeout_s = self.timeout_s()
+        limit = () if timeout_s is None else (option("timeout-s", f"{timeout_s:g}"),)
+        report = self.launch(
+            place,
+            [*(option("plan", plan_id_of(plan_id)) for plan_id in found.todo), *limit],
+            plans=found.todo,
+            carried={"launched": list(found.todo), "settled": plain(found.settled)},
+        )
+        return self._settled(place, found.todo, report)
+
+    def _settled(
+        self, place: Place, plan_ids: Sequence[str], report: Report
+    ) -> tuple[PlanResult, ...]:
+        """Return the results, and log those that the application has not said in this log."""
+        told = parsed(report.facts.get("plans", ()))
+        error = report.error or "the application ended without a result of this plan"
+        with place.table_ports(self.table) as ports:
+            results = settle(ports, plan_ids, told, error)
+            if report.detached:
+                results = (*told, *logged_results(ports, results[len(told) :]))
+        self._say(results if report.detached else results[len(told) :])
+        return results
+
+    def _say(self, results: Sequence[PlanResult]) -> None:
+        for result in results:
+            self.log.info("%s: %s: %s", result.plan_id, result.ended, result.message)
+
+    def _ended(
+        self,
+        context: Context,
+        place: Place,
+        settled: Sequence[PlanResult],
+        launched: Sequence[PlanResult],
+    ) -> dict[str, Any]:
+        """Return the summary of the run, and emit the plans that it completed."""
+        told = self._summarized((*settled, *launched))
+        with place.table_ports(self.table) as ports:
+            state = ports.log.load()
+            made = {each.plan_id for each in launched if each.ended is Ended.COMPLETED}
+            found = {each.plan_id for each in launched if each.ended is Ended.DONE_ALREADY}
+            if is_retry(context):
+                found |= {each.plan_id for each in settled if each.ended is Ended.DONE_ALREADY}
+                found |= completed_by(state, task_of(author_of(context)))
+            self.emit(
+                context,
+                ports,
+                self.work,
+                made=completions(state, made),
+                found=completions(state, found - made),
+                counts=self.counts(launched),
+            )
+        return told
+
+    def _summarized(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+        """Log the run in one line, and return the summary.
+
+        Raises:
+            AirflowException: some failed.
+        """
+        self.log.info("%s", self.sentence(results))
+        failed = [result for result in results if result.ended is Ended.FAILED]
+        if failed:
+            what = "\n".join(f"{result.plan_id}: {result.message}" for result in failed)
+            raise AirflowException(
+                f"{len(failed)} of {counted(len(results), 'plan')} over {self.table} failed; "
+                f"a retry or the next planner run repeats them:\n{what}"
+            )
+        return self.summary(results)
+
+
+def is_retry(context: Context) -> bool:
+    """Return whether the task may have committed before: it was tried, or rescheduled."""
+    ti = context.get("ti")
+    return ti is not None and (ti.try_number > 1 or bool(context.get("task_reschedule_count")))
+
+
+def completed_by(state: State, task: str) -> set[str]:
+    """Return the ids of the plans that tries of a task completed in their own process."""
+    known = state.plans.items()
+    return {plan_id for plan_id, plan in known if task and task_of(plan.author) == task}
+
+
+def completions(state: State, plan_ids: Collection[str]) -> list[int]:
+    """Return the numbers of the events that completed plans."""
+    known = (state.plans.get(plan_id) for plan_id in plan_ids)
+    return [plan.last_n for plan in known if plan and plan.status is PlanStatus.COMPLETED]

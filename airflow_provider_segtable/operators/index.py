@@ -1,0 +1,111 @@
+"""Build what indexes of a table lack, while writers go on: in the task itself, or on Spark.
+
+1. The plans are those that the planner made, or are made first: for one index, or for every index
+   of the table that lacks something. A plan that is pending already is taken.
+2. After ``timeout`` no further piece of time is begun. That is a pause and no failure: what is
+   built stays, and the task is rescheduled. It takes a worker slot again when it is its turn, and
+   goes on with the same plan. A pause is not a try.
+3. ``operators.base.plans_operator`` has the rest of the way: engines, retries, asset events. A run
+   that found nothing lacking commits nothing, so it emits nothing.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Context
+from airflow.sdk.exceptions import AirflowRescheduleException
+
+from airflow_provider_segtable.core.arguments import plain, shown
+from airflow_provider_segtable.core.counted import counted
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.hooks.segtable import Place
+from airflow_provider_segtable.operators.base.plans_operator import SegtablePlansOperator
+from airflow_provider_segtable.operators.runs.asked import asked_plans
+from airflow_provider_segtable.operators.runs.plan_results import outcomes
+from airflow_provider_segtable.operators.runs.plan_results import plain as plain_results
+from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
+from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.table.context import TableContext
+
+
+class SegtableIndexOperator(SegtablePlansOperator):
+    """Build what indexes of one table lack, in the task itself or on Spark.
+
+    Returns ``{"completed", "files", "plans": [...]}``, where files are those of its last stretch.
+
+    Args:
+        index: the name of an index; every index of the table if neither it nor ``plans`` is given.
+        plans: ids of index plans, or their JSON text.
+        timeout: after this time the task pauses, and is rescheduled; by default the table's
+            ``index.timeout_minutes``.
+        kwargs: see ``SegtablePlansOperator``.
+    """
+
+    work = "index"
+    template_fields: Sequence[str] = ("index", *SegtablePlansOperator.template_fields)
+    ui_color = "#e3dff5"
+
+    def __init__(self, *, index: str = "", timeout: timedelta | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.index = index
+        self.timeout = timeout
+
+    def asked(self) -> Sequence[str] | str:
+        """Return the ids of plans, or the name of an index, which is empty for all."""
+        plans = asked_plans(self.plans)
+        if plans and self.index:
+            raise InvalidInput(
+                f"index = {shown(self.index)} and plans = {shown(self.plans)} exclude each other: "
+                "leave out one"
+            )
+        return plans or plain("index", self.index or "")
+
+    def plan_ids(self, ports: TableContext, asked: Sequence[str] | str) -> Sequence[str]:
+        """Return the ids of the plans to carry out, requested now unless they are pending."""
+        if not isinstance(asked, str):
+            return asked
+        names = [asked] if asked else [*ports.log.load().indexes]
+        found = (requested_plan(ports, name) for name in names)
+        return [known.plan.id for known in found if known is not None]
+
+    def timeout_s(self) -> float | None:
+        """Return the time after which the task pauses; None for the table's own."""
+        return None if self.timeout is None else self.timeout.total_seconds()
+
+    def summary(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+        """Return results as plain values, for XCom."""
+        done = sum(result.ended is Ended.COMPLETED for result in results)
+        return {"completed": done, **self.counts(results), "plans": plain_results(results)}
+
+    def sentence(self, results: Sequence[PlanResult]) -> str:
+        """Return a run in one line."""
+        files = counted(sum(result.segments_in for result in results), "file")
+        return f"index plans: {outcomes(results)}; {files} indexed"
+
+    def counts(self, results: Sequence[PlanResult]) -> dict[str, Any]:
+        """Return the number of files that were indexed."""
+        return {"files": sum(result.segments_in for result in results)}
+
+    def _ended(
+        self,
+        context: Context,
+        place: Place,
+        settled: Sequence[PlanResult],
+        launched: Sequence[PlanResult],
+    ) -> dict[str, Any]:
+        """Return the summary of the run, or come back for the plans that paused.
+
+        Raises:
+            AirflowRescheduleException: a plan has paused.
+        """
+        told = super()._ended(context, place, settled, launched)
+        paused = _paused(launched)
+        if paused:
+            self.log.info("%s to go on with", counted(len(paused), "paused plan"))
+            raise AirflowRescheduleException(datetime.now(UTC))  # type: ignore[no-untyped-call]
+        return told
+
+
+def _paused(results: Collection[PlanResult]) -> list[str]:
+    return [result.plan_id for result in results if result.ended is Ended.YIELDED]

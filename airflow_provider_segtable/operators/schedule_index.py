@@ -1,0 +1,98 @@
+"""Request an index of a table, and put the plan that builds it into the log.
+
+1. An index that the table has already is left as it is, if it is of the same kind, columns and
+   settings. Another one of this name fails the task at once.
+2. From the request on every writer feeds the index. What was there before is built by the plan:
+   ``SegtableIndexOperator``, the DAG ``segtable_index__...`` of ``dag_factory``, or
+   ``segtable index run`` carries it out.
+3. An index that lacks nothing gets no plan. So a repeated run writes nothing, and emits nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.providers.common.compat.sdk import Context
+
+from airflow_provider_segtable.core.arguments import plain
+from airflow_provider_segtable.core.indexes.catch_up import catch_up
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
+from airflow_provider_segtable.core.indexes.index_choice import chosen_kind
+from airflow_provider_segtable.hooks.segtable import SegtableHook
+from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator, own_events
+from airflow_provider_segtable.operators.base.author import author_of
+from airflow_provider_segtable.operators.base.rendered import refused_at_once
+from airflow_provider_segtable.operators.runs.asked import listed
+from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.lifecycle import ensure_index
+
+
+class SegtableScheduleIndexOperator(AssetEventOperator):
+    """Request an index of one table, unless it is there, and plan what it lacks.
+
+    Returns ``{"index", "requested", "event", "available", "plan"}``: whether this run requested it,
+    the event of the request, the event with which it became available (None until then), and the id
+    of the plan that is to be carried out (None if it lacks nothing).
+
+    Args:
+        table: below the connection's root, or a URI.
+        index: the name of the index.
+        kind: ``column_stats``, ``bloom_filter`` or ``files``.
+        columns: the columns to index, or their JSON text; not for ``files``.
+        rate: for ``bloom_filter``, the share of absent values that a filter lets pass.
+        segtable_conn_id: the connection.
+    """
+
+    template_fields: Sequence[str] = ("table", "index", "kind", "columns", "segtable_conn_id")
+    ui_color = "#dfe3f5"
+
+    def __init__(
+        self,
+        *,
+        table: str,
+        index: str,
+        kind: str = ColumnStats.name,
+        columns: Sequence[str] | str | None = None,
+        rate: float | None = None,
+        segtable_conn_id: str = SegtableHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table = table
+        self.index = index
+        self.kind = kind
+        self.columns = columns
+        self.rate = rate
+        self.segtable_conn_id = segtable_conn_id
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Request the index and its plan; return a summary."""
+        hook, author = SegtableHook(self.segtable_conn_id), author_of(context)
+        with (
+            refused_at_once(f"index {self.index} of {self.table}"),
+            hook.table_ports(self.table, author=author) as ports,
+        ):
+            begun = ports.log.load().n
+            told = self._scheduled(ports)
+            self.emit(context, ports, "plan", made=own_events(ports, begun))
+        return told
+
+    def _scheduled(self, ports: TableContext) -> dict[str, Any]:
+        name = plain("index", self.index)
+        columns = listed("columns", self.columns, "column names", "city")
+        definition = ports.log.load().table
+        kind = chosen_kind(plain("kind", self.kind), definition, columns=columns, rate=self.rate)
+        added = ensure_index(ports, name, kind)
+        known = requested_plan(ports, name)
+        state = ports.log.load()
+        self.log.info("%s: %s", self.table, catch_up(state, name, now=ports.clock.now()).message)
+        if known is not None:
+            self.log.info("plan %s: %s", known.plan.id, known.plan.reason)
+        found = state.indexes[name]
+        return {
+            "index": name,
+            "requested": added,
+            "event": found.requested_n,
+            "available": found.available_n,
+            "plan": None if known is None else known.plan.id,
+        }
