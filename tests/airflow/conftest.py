@@ -67,13 +67,15 @@ class Flights:
         return len(self.table.snapshot().segments())
 
 
-def make_flights(root: Path, zookeeper: str, segments: int = 16, **properties: str) -> Flights:
+def make_flights(
+    root: Path, zookeeper: str, segments: int = 16, granularity: str = "year", **properties: str
+) -> Flights:
     made = Flights(root, zookeeper)
     Table.create(
         str(root / made.name),
         schema=SCHEMA,
         time_column="time_hour",
-        granularity="year",
+        granularity=granularity,
         properties={f"compaction.{name}": value for name, value in properties.items()},
         zookeeper=zookeeper,
     )
@@ -117,12 +119,13 @@ class InThisProcess:
         plans = [part.removeprefix("--plan=") for part in arguments if part.startswith("--plan=")]
         self.launched.append(plans)
         ports = open_context(given["--table"], zookeeper=given["--zookeeper"])
-        results = compact(ports, plans, in_process(), report=lambda r: say(r.message))
+        limit = float(given["--timeout-s"]) if "--timeout-s" in given else None
+        told = compact(ports, plans, in_process(), timeout_s=limit, report=lambda r: say(r.message))
         ports.coordinator.close()
         if self.report:
-            facts = {"plans": [asdict(result) for result in results]}
+            facts = {"plans": [asdict(result) for result in told]}
             Path(given["--result-file"]).write_text(json.dumps(facts))
-        failed = any(result.ended is Ended.FAILED for result in results)
+        failed = any(result.ended is Ended.FAILED for result in told)
         if self.fault or failed:
             raise ExecutionFailed(self.fault or "exit code 1")
 

@@ -31,7 +31,9 @@ from airflow_provider_segtable.operators.change import (
 )
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.sensors.index_available import SegtableIndexAvailableSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.planner import plan_table
@@ -233,6 +235,8 @@ def test_rendered_fields_show_no_credential() -> None:
         (SegtablePlanOperator, {"trigger_dag_ids": {}}),
         (SegtableSmallSegmentsSensor, {}),
         (SegtableIndexAvailableSensor, {"index": "files"}),
+        (SegtableIndexOperator, {}),
+        (SegtableScheduleIndexOperator, {"index": "files"}),
     ],
 )
 def test_a_refused_table_is_not_stored_with_its_credentials(kind: Any, more: Any) -> None:

@@ -40,6 +40,8 @@ def test_the_shipped_dags_load_without_errors() -> None:
         "segtable_forget",
         "segtable_ingest_then_wait",
         "segtable_load_daily",
+        "segtable_index__flights",
+        "segtable_index_then_look_up",
         "segtable_major__flights",
         "segtable_minor__flights",
         "segtable_planner__flights",
@@ -67,7 +69,7 @@ def test_the_dag_file_of_the_readme_loads(tmp_path: Path) -> None:
     (tmp_path / "trips.py").write_text(block)
     found = dagbag(tmp_path)
     assert found.import_errors == {}
-    assert len(found.dags) == 5
+    assert len(found.dags) == 6
 
 
 def test_parsing_a_dag_file_is_cheap() -> None:
@@ -109,15 +111,16 @@ def test_the_factory_makes_a_planner_and_a_dag_a_kind() -> None:
     assert made.planner.dag_id == "segtable_planner__air_flights"
     assert made.planner.max_active_runs == 1
     dags = dict(made.of_kind)
-    assert [*dags] == ["minor", "semi-major", "major"]
+    assert [*dags] == ["minor", "semi-major", "major", "index"]
     assert all(isinstance(dag, DAG) for dag in dags.values())
     assert dags["semi-major"].dag_id == "segtable_semi_major__air_flights"
-    assert [dag.max_active_runs for dag in dags.values()] == [3, 1, 2]
-    tasks = [dag.get_task("compact") for dag in dags.values()]
-    assert [task.pool for task in tasks] == ["spark", "spark", "nightly"]
-    assert [task.priority_weight for task in tasks] == [3, 2, 1]
+    assert [dag.max_active_runs for dag in dags.values()] == [3, 1, 2, 1]
+    tasks = [task for dag in dags.values() for task in dag.tasks]
+    assert [task.task_id for task in tasks] == ["compact", "compact", "compact", "index"]
+    assert [task.pool for task in tasks] == ["spark", "spark", "nightly", "spark"]
+    assert [task.priority_weight for task in tasks] == [4, 3, 2, 1]
     assert {(task.spark_conn_id, task.wait_s) for task in tasks} == {("my_spark", 5.0)}
-    assert [task.spark_conf for task in tasks] == [None, None, {"a": "b"}]
+    assert [task.spark_conf for task in tasks] == [None, None, {"a": "b"}, None]
     plan = made.planner.get_task("plan")
     assert plan.trigger_dag_ids == {kind: dag.dag_id for kind, dag in dags.items()}
 
@@ -139,15 +142,28 @@ def test_a_run_names_plans_or_chosen_segments(
     assert (task.plans, task.kind, task.segments) == wanted
 
 
+@pytest.mark.parametrize(
+    ("conf", "wanted"),
+    [({"index": "by_row"}, ("[]", "by_row")), ({"plans": ["index-1"]}, ('["index-1"]', ""))],
+)
+def test_a_run_names_index_plans_or_an_index(
+    conf: dict[str, object], wanted: tuple[str, str]
+) -> None:
+    """A user triggers the index DAG with a name; the planner's runs name plans."""
+    task = compaction_dags(table="flights", schedule=None).of_kind["index"].get_task("index")
+    task.render_template_fields({"dag_run": SimpleNamespace(conf=conf)})
+    assert (task.plans, task.index) == wanted
+
+
 def test_a_kind_that_is_new_has_a_dag_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The factory goes over the registry: smaller kinds keep their place and their weight."""
     monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, PolishPlan))
     made = compaction_dags(table="flights", schedule=None, name="with_toy")
-    assert [*made.of_kind] == ["minor", "semi-major", "polish", "major"]
+    assert [*made.of_kind] == ["minor", "semi-major", "polish", "major", "index"]
     polish = made.of_kind["polish"]
     assert (polish.dag_id, polish.max_active_runs) == ("segtable_polish__with_toy", 1)
-    weights = [dag.get_task("compact").priority_weight for dag in made.of_kind.values()]
-    assert weights == [4, 3, 2, 1]
+    weights = [task.priority_weight for dag in made.of_kind.values() for task in dag.tasks]
+    assert weights == [5, 4, 3, 2, 1]
 
 
 def test_a_kind_that_there_is_not_is_refused() -> None:

@@ -1,10 +1,14 @@
 """Python in the guides that makes DAGs and tasks."""
 
+from datetime import timedelta
+
 import pytest
 from airflow.sdk import DAG, BaseOperator, task
 
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.index import SegtableIndexOperator
+from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from tests.guides import GUIDES, blocks
@@ -14,8 +18,11 @@ NAMES = {  # of blocks that leave out their imports
     "SegtableCompactOperator": SegtableCompactOperator,
     "SegtableHook": SegtableHook,
     "SegtableIndexCatchupSensor": SegtableIndexCatchupSensor,
+    "SegtableIndexOperator": SegtableIndexOperator,
+    "SegtableScheduleIndexOperator": SegtableScheduleIndexOperator,
     "SegtableSmallSegmentsSensor": SegtableSmallSegmentsSensor,
     "task": task,
+    "timedelta": timedelta,
 }
 SNIPPETS = [
     pytest.param(text, id=f"{guide.name}-{n}")

@@ -13,7 +13,9 @@ from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.operators.change import SegtableDeleteOperator
 from airflow_provider_segtable.operators.clean import SegtableCleanOperator
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
+from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
+from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
 from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
 from airflow_provider_segtable.sensors.small_segments import SegtableSmallSegmentsSensor
 from airflow_provider_segtable.services.compaction.compaction import compact
@@ -31,6 +33,8 @@ OPERATORS = [
     partial(SegtableSmallSegmentsSensor, task_id="t"),
     partial(SegtableSmallSegmentsSensor, task_id="t", deferrable=True),
     partial(SegtableIndexCatchupSensor, task_id="t", index="files"),
+    partial(SegtableScheduleIndexOperator, task_id="t", index="files"),
+    partial(SegtableIndexOperator, task_id="t"),
 ]
 
 

@@ -28,9 +28,10 @@ from airflow_provider_segtable.testing.airflow_api import AssetEvent, Run
 from airflow_provider_segtable.testing.airflow_stack import AirflowStack
 from tests.guides import blocks
 
-from .conftest import CONNECTION, Flights, build_index, make_flights
+from .conftest import CONNECTION, Flights, make_flights
 from .daily_load import DAG_FILE, DAG_ID, DailyLoad
 from .held_file import HeldFile
+from .index_dags import BUILD, INDEX_DAGS, INDEXED, LOOKUP
 
 pytest_plugins = ["airflow_provider_segtable.testing.zookeeper"]
 pytestmark = [
@@ -76,17 +77,6 @@ with DAG("{NIGHTLY}", schedule=None):
 with DAG("{FORGET}", schedule=None):
     SegtableDeleteOperator(task_id="delete", table="{SALES}", where="row < 5")
 """
-INDEXED, LOOKUP = "indexed/flights", "lookup"
-WAITS_FOR_AN_INDEX = f"""
-from airflow.sdk import DAG
-
-from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
-
-with DAG("{LOOKUP}", schedule=None):
-    SegtableIndexCatchupSensor(
-        task_id="wait", table="{INDEXED}", index="files", deferrable=True, poke_interval=600
-    )
-"""
 QUICK = {  # how long Airflow and ZooKeeper take to notice that a task is dead
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "20",
@@ -110,13 +100,13 @@ def stack(flights: Flights, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (dags / DAG_FILE.name).write_text(DAG_FILE.read_text().replace("minutes=1", "seconds=1"))
     (guide,) = (text for text in blocks("airflow.md", "python") if "triggering" in text)
     (dags / "watched.py").write_text(WATCHED)
-    (dags / "lookup.py").write_text(WAITS_FOR_AN_INDEX)
+    (dags / "lookup.py").write_text(INDEX_DAGS)
     (dags / "report.py").write_text(guide.replace("/data/tables/trips", str(flights.root / SALES)))
     extra = {"zookeeper": flights.zookeeper, "spark_master": "local[1]"}
     connection = {"conn_type": "segtable", "host": str(flights.root), "extra": extra}
     env = {CONNECTION: json.dumps(connection), **QUICK}
     with AirflowStack(tmp_path_factory.mktemp("home"), dags, env) as started:
-        watched = (NIGHTLY, FORGET, REPORT, LOOKUP)
+        watched = (NIGHTLY, FORGET, REPORT, LOOKUP, BUILD)
         for dag_id in (PLANNER, MINOR, WAITER, DAG_ID, KEYED_PLANNER, *KEYED, *watched):
             started.unpause(dag_id)
         yield started
@@ -362,14 +352,15 @@ def test_a_dag_on_a_tables_asset_runs_after_what_changed_the_table(
 def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(
     flights: Flights, stack: AirflowStack, zookeeper: EmbeddedZooKeeper
 ) -> None:
-    """It fires once, woken by the build; the log of each triggerer says what it waits for."""
-    table = make_flights((flights.root / INDEXED).parent, flights.zookeeper, 4).table
+    """It fires once, woken by a build that paused and came back; the logs say what is waited for."""
+    root = (flights.root / INDEXED).parent
+    table = make_flights(root, flights.zookeeper, 2, granularity="hour").table
     asked = table.create_index("files", "files")
     run_id = stack.trigger(LOOKUP)
 
     def waiting(triggerers: int) -> bool | None:
         logs = stack.trigger_logs(LOOKUP, run_id, "wait")[triggerers - 1 :]
-        return any("is being built: 1 of 1 time chunk" in line for lines in logs for line in lines)
+        return any("is being built: 2 of 2 time chunks" in text for log in logs for text in log)
 
     eventually(lambda: waiting(1) or None, "a triggerer that waits")
     stack.kill("triggerer")
@@ -378,13 +369,19 @@ def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(
     zookeeper.kill()
     zookeeper.start()
     assert [task.state for task in stack.tasks(LOOKUP, run_id)] == ["deferred"]
-    built = build_index(table)
+    build = succeeded(stack, BUILD)
+    said = [text for text in stack.task_log(BUILD, build.run_id, "build") if "index plans" in text]
+    assert [text.partition(";")[0] for text in said] == [
+        "index plans: 1 yielded",
+        "index plans: 1 completed",
+    ]
+    (task,) = stack.tasks(BUILD, build.run_id)
+    assert task.try_number == 1
     assert stack.wait_run(LOOKUP, run_id, timeout_s=PATIENCE_S).state == "success"
     said = stack.task_log(LOOKUP, run_id, "wait")
     assert f"waiting until index files has caught up with event {asked}" in said
-    caught_up = f"available since event {built}, with all files up to event {asked}"
-    assert [line for line in said if caught_up in line] == [
-        f"{INDEXED}: index files (files) is {caught_up}"
-    ]
+    since = f"available since event {table.index('files').available_n}"
+    end = f"{INDEXED}: index files (files) is {since}, with all files up to event {asked}"
+    assert said.count(end) == 1
     logs = stack.trigger_logs(LOOKUP, run_id, "wait")
-    assert sum("fired event" in line for lines in logs for line in lines) == 1
+    assert sum("fired event" in text for log in logs for text in log) == 1

@@ -1,0 +1,21 @@
+"""DAGs that wait for an index, and build it: a piece for each time chunk, and a pause after each."""
+
+INDEXED, LOOKUP, BUILD = "indexed/flights", "lookup", "build_index"
+INDEX_DAGS = f"""
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from airflow_provider_segtable.core.indexes import next_build
+from airflow_provider_segtable.operators.index import SegtableIndexOperator
+from airflow_provider_segtable.sensors.index_catch_up import SegtableIndexCatchupSensor
+
+next_build.next_piece.__defaults__ = (1,)  # a chunk is a piece
+INDEX = {{"table": "{INDEXED}", "index": "files"}}
+
+with DAG("{LOOKUP}", schedule=None):
+    SegtableIndexCatchupSensor(task_id="wait", deferrable=True, poke_interval=600, **INDEX)
+
+with DAG("{BUILD}", schedule=None):
+    SegtableIndexOperator(task_id="build", timeout=timedelta(0), retries=0, **INDEX)
+"""
