@@ -3,8 +3,9 @@
 1. The plans are those that the planner made, or are made first: for one index, or for every index
    of the table that lacks something. A plan that is pending already is taken.
 2. After ``timeout`` no further piece of time is begun. That is a pause and no failure: what is
-   built stays, and the task is rescheduled. It takes a worker slot again when it is its turn, and
-   goes on with the same plan. A pause is not a try.
+   built stays, and the task is rescheduled. It takes a worker slot again after ``resume_after``, and
+   goes on with the same plan. A pause is not a try. It must not be too short: a task that runs again
+   before the scheduler has heard of the end of its process counts as failed there.
 3. ``operators.base.plans_operator`` has the rest of the way: engines, retries, asset events. A run
    that found nothing lacking commits nothing, so it emits nothing.
 """
@@ -39,6 +40,7 @@ class SegtableIndexOperator(SegtablePlansOperator):
         plans: ids of index plans, or their JSON text.
         timeout: after this time the task pauses, and is rescheduled; by default the table's
             ``index.timeout_minutes``.
+        resume_after: how long a pause lasts.
         kwargs: see ``SegtablePlansOperator``.
     """
 
@@ -46,10 +48,18 @@ class SegtableIndexOperator(SegtablePlansOperator):
     template_fields: Sequence[str] = ("index", *SegtablePlansOperator.template_fields)
     ui_color = "#e3dff5"
 
-    def __init__(self, *, index: str = "", timeout: timedelta | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        index: str = "",
+        timeout: timedelta | None = None,
+        resume_after: timedelta = timedelta(seconds=30),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.index = index
         self.timeout = timeout
+        self.resume_after = resume_after
 
     def asked(self) -> Sequence[str] | str:
         """Return the ids of plans, or the name of an index, which is empty for all."""
@@ -102,8 +112,10 @@ class SegtableIndexOperator(SegtablePlansOperator):
         told = super()._ended(context, place, settled, launched)
         paused = _paused(launched)
         if paused:
-            self.log.info("%s to go on with", counted(len(paused), "paused plan"))
-            raise AirflowRescheduleException(datetime.now(UTC))  # type: ignore[no-untyped-call]
+            what = counted(len(paused), "paused plan")
+            self.log.info("%s to go on with after %s", what, self.resume_after)
+            then = datetime.now(UTC) + self.resume_after
+            raise AirflowRescheduleException(then)  # type: ignore[no-untyped-call]
         return told
 
 

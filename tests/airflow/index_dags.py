@@ -1,4 +1,4 @@
-"""DAGs that wait for an index, and build it: a piece for each time chunk, and a pause after each."""
+"""DAGs that wait for an index, and build it: a piece for each time chunk, and a pause after it."""
 
 INDEXED, LOOKUP, BUILD = "indexed/flights", "lookup", "build_index"
 INDEX_DAGS = f"""
@@ -17,5 +17,7 @@ with DAG("{LOOKUP}", schedule=None):
     SegtableIndexCatchupSensor(task_id="wait", deferrable=True, poke_interval=600, **INDEX)
 
 with DAG("{BUILD}", schedule=None):
-    SegtableIndexOperator(task_id="build", timeout=timedelta(0), retries=0, **INDEX)
+    SegtableIndexOperator(
+        task_id="build", timeout=timedelta(0), resume_after=timedelta(seconds=8), retries=0, **INDEX
+    )
 """

@@ -352,7 +352,7 @@ def test_a_dag_on_a_tables_asset_runs_after_what_changed_the_table(
 def test_a_wait_for_an_index_survives_its_triggerer_and_zookeeper(
     flights: Flights, stack: AirflowStack, zookeeper: EmbeddedZooKeeper
 ) -> None:
-    """It fires once, woken by a build that paused and came back; the logs say what is waited for."""
+    """It fires once, woken by a build that paused and came back; its log says what it waits for."""
     root = (flights.root / INDEXED).parent
     table = make_flights(root, flights.zookeeper, 2, granularity="hour").table
     asked = table.create_index("files", "files")
