@@ -3,9 +3,9 @@
 1. The plans are those that the planner made, or are made first: for one index, or for every index
    of the table that lacks something. A plan that is pending already is taken.
 2. After ``timeout`` no further piece of time is begun. That is a pause and no failure: what is
-   built stays, and the task is rescheduled. It takes a worker slot again after ``resume_after``, and
-   goes on with the same plan. A pause is not a try. It must not be too short: a task that runs again
-   before the scheduler has heard of the end of its process counts as failed there.
+   built stays, and the task is rescheduled. It takes a worker slot again after ``resume_after``,
+   and goes on with the same plan. A pause is not a try. It must not be too short: a task that runs
+   again before the scheduler has heard of the end of its process counts as failed there.
 3. ``operators.base.plans_operator`` has the rest of the way: engines, retries, asset events. A run
    that found nothing lacking commits nothing, so it emits nothing.
 """
