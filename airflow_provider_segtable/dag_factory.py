@@ -35,7 +35,6 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Asset
 
 from airflow_provider_segtable.core.errors import InvalidInput
-from airflow_provider_segtable.core.plans.index_plan import IndexPlan
 from airflow_provider_segtable.core.plans.kinds import kinds as plan_kinds
 from airflow_provider_segtable.hooks.segtable import SegtableHook
 from airflow_provider_segtable.operators.compact import SegtableCompactOperator
@@ -188,5 +187,7 @@ def _index_build(kind: str, of_task: Mapping[str, Any]) -> None:
     SegtableIndexOperator(task_id=kind, index=INDEX_OF_THE_RUN, **of_task)
 
 
-TASKS: Mapping[str, Callable[[str, Mapping[str, Any]], None]] = {IndexPlan.kind: _index_build}
-"""The tasks of kinds of plan that are no compactions."""
+TASKS: Mapping[str, Callable[[str, Mapping[str, Any]], None]] = {
+    SegtableIndexOperator.work: _index_build
+}
+"""The tasks of plans that are no compactions, by the name of their kind."""
