@@ -290,7 +290,7 @@ def shape_of(seed: int) -> Shape:
         droppers=random.choice((0, 0, 0, 1, 2)),
         drops=random.choice((1, 1, 2)),
         followers=random.choice((0, 0, 1)),
-        requesters=(wanting := random.choice((0, 0, 0, 1, 2))),
+        requesters=(wanting := random.choice((0, 0, 0, 0, 0, 1, 2))),
         builders=wanting,
         tenders=wanting,
     )

@@ -1,9 +1,9 @@
 """Everything at once: ``make stress``, which is this module.
 
-1. *Stress*: appenders, deleters, updaters and a cleaner with a short retention beside compactors of
-   all three kinds over the same chunks of one table, real ZooKeeper and Spark; every few seconds
-   somebody is killed (SIGKILL), put to sleep beyond the end of its session, or loses its executor.
-   Some major compactions cut time anew.
+1. *Stress*: appenders, deleters, updaters and a cleaner with a short retention beside an indexer
+   and compactors of all three kinds over the same chunks of one table, real ZooKeeper and Spark;
+   every few seconds somebody is killed (SIGKILL), put to sleep beyond the end of its session, or
+   loses its executor. Some major compactions cut time anew.
 2. *Control*: the very same, but that the compactors work on another table, made beforehand. It says
    what the busy machine alone does to a commit.
 3. *Verdict*: the rest of the work is finished; then the table must hold exactly what the commits
@@ -45,7 +45,7 @@ from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
-from tests.stress import changes, worker
+from tests.stress import changes, indexing, worker
 from tests.stress.crew import Crew, launcher
 
 SESSION_S = 5
@@ -53,6 +53,7 @@ FIRST_STRIKE_S = 20.0
 TWIN_APPENDS = 100
 FINISH_S = 240.0
 KINDS = (MinorPlan.kind, SemiMajorPlan.kind, MajorPlan.kind)
+REPORTED = (*KINDS, indexing.KIND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,13 +137,15 @@ def _run(
     jobs = dict.fromkeys(names, ("append", ports.uri))
     jobs |= dict.fromkeys(changers, ("change", ports.uri)) | {"cleaner": ("tend", ports.uri)}
     Table(ports).append(worker.batch(changes.FIRST), commit_id=changes.FIRST)
-    jobs |= {kind: (kind, compacted.uri) for kind in KINDS}
+    indexing.request_indexes(ports, "row")
+    jobs |= {kind: (kind, compacted.uri) for kind in KINDS} | {"indexer": ("index", ports.uri)}
     folder = place / f"{title}-crew"
     folder.mkdir()
     address = ports.coordinator.address.removeprefix("zk://")
     crew = Crew(launcher(address, folder, SESSION_S), folder, SESSION_S)
     phase = _phase(crew, jobs, minutes * 60, given)
     yield from _finish(ports)
+    yield from indexing.finish_indexes(ports)
     yield from _verdict(ports, folder)
     acks, runs = _notes(folder, "acks"), _notes(folder, "runs")
     _report(title, acks, runs, phase)
@@ -155,7 +158,7 @@ def _starved(
     names: Sequence[str], acks: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]]
 ) -> Iterator[str]:
     ended = Counter(run["kind"] for run in runs if run["ended"] == "completed")
-    yield from (f"no {kind} compaction completed" for kind in KINDS if not ended[kind])
+    yield from (f"no {kind} run completed" for kind in REPORTED if not ended[kind])
     counts = Counter(note["commit"].rsplit("-", 1)[0] for note in acks)
     yield from (f"{name} starved: {counts[name]} commits" for name in names if counts[name] < 5)
 
@@ -235,7 +238,7 @@ def _notes(folder: Path, kind: str) -> list[dict[str, Any]]:
 def _report(
     title: str, acks: Sequence[dict[str, Any]], runs: Sequence[dict[str, Any]], phase: Phase
 ) -> None:
-    for kind in KINDS:
+    for kind in REPORTED:
         mine = [run for run in runs if run["kind"] == kind]
         ended = Counter(run["ended"] for run in mine)
         _say(f"  {kind}: {', '.join(f'{n} {how}' for how, n in sorted(ended.items())) or 'none'}")

@@ -6,7 +6,8 @@
    ``tend`` cleans, and looks at old versions.
 3. ``minor``, ``semi-major`` and ``major`` want compactions of their kind and carry them out in
    Spark tasks; each run is noted in ``FOLDER/NAME.runs``.
-4. All go on until ``FOLDER/stop`` appears, and may be killed at any time.
+4. ``index`` builds what the table's indexes lack (``indexing``).
+5. All go on until ``FOLDER/stop`` appears, and may be killed at any time.
 """
 
 import json
@@ -36,7 +37,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.log.event_log import EventLog
 from airflow_provider_segtable.table.table import Table
-from tests.stress import changes
+from tests.stress import changes, indexing
 from tests.stress.changes import rows_of
 
 SCHEMA = pa.schema(
@@ -53,6 +54,7 @@ LOCK_WAIT_S = 60.0
 RECUT_EVERY = 4
 CHANGES_PAUSE_S = 5.0
 """A change reads the whole table: without a pause, changes alone would take all cores."""
+INDEX_PAUSE_S = 2.0
 PAUSES_S = {MinorPlan.kind: 0.2, SemiMajorPlan.kind: 4.0, MajorPlan.kind: 10.0}
 """Larger compactions are rarer, as a planner would have it."""
 
@@ -150,6 +152,22 @@ def maintain(ports: TableContext, kind: str, name: str, folder: Path) -> None:
         time.sleep(PAUSES_S[kind] * randomness.uniform(0.5, 1.5))
 
 
+def index(ports: TableContext, name: str, folder: Path) -> None:
+    """Build indexes, and begin them anew now and then."""
+    turn = 0
+    while not (folder / "stop").exists():
+        turn += 1
+        _tolerated(partial(_index, ports, folder / f"{name}.runs", turn))
+        time.sleep(INDEX_PAUSE_S)
+
+
+def _index(ports: TableContext, runs: Path, turn: int) -> None:
+    start = time.time()
+    run = indexing.run_once(ports, turn)
+    note = {"kind": indexing.KIND, "exclusive": False, "start": start, "files": run.files}
+    _note(runs, {**note, "took_s": time.time() - start, "ended": run.ended, "message": run.message})
+
+
 def _want(ports: TableContext, kind: str, randomness: random.Random, turn: int) -> None:
     if kind == MinorPlan.kind:
         plan_table(ports)
@@ -214,6 +232,8 @@ def main(mode: str, name: str, uri: str, zookeeper: str, folder: Path) -> None:
         append(ports, name, folder)
     elif mode == "change":
         change(ports, name, folder)
+    elif mode == "index":
+        index(ports, name, folder)
     elif mode == "tend":
         changes.tend(ports, folder, _tolerated)
     else:

@@ -111,6 +111,7 @@ def builder(world: World, _: int) -> Callable[[Actor], None]:
     def run(actor: Actor) -> None:
         ports = world.ports(actor)
         while lacking(world) or not world.settled():
+            about(world, actor, "look", partial(world.head, ports))
             for name in names(world):
                 about(world, actor, f"build {name}", _way(actor.uniform(), ports, name))
             actor.sleep(actor.uniform())

@@ -3,9 +3,9 @@
 1. *Crew*: eight writers without locks, of which four upsert, two delete and update by condition and
    two write micro-batches that are replayed after kills, with clocks up to five minutes apart;
    with ``--spark``, Spark streams as well. Beside them log compaction, base compaction and a rival
-   of both, a cleaner with a retention of seconds, a reader of old versions, and a follower that
-   chains windows. Every second somebody is killed (SIGKILL) or put to sleep beyond the end of its
-   session, and started again.
+   of both, a cleaner with a retention of seconds, a reader of old versions, an indexer, and a
+   follower that chains windows. Every second somebody is killed (SIGKILL) or put to sleep beyond
+   the end of its session, and started again.
 2. The run lasts as long as asked, and on until it has done *enough* (``ENOUGH``): a run that killed
    or compacted too little proves nothing, and fails at its deadline.
 3. *Verdict*: pending plans are finished, the follower reads to the newest version, and then
@@ -35,6 +35,7 @@ from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext, open_context
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.keyed.records import BUCKETS, SCHEMA
+from tests.stress import indexing
 from tests.stress.crew import Crew
 from tests.stress.forks import Forks
 from tests.stress.keyed import follower
@@ -47,13 +48,14 @@ CREW = {
     **{f"upserter{n}": "upsert" for n in range(4)},
     **{f"changer{n}": "change" for n in (4, 5)},
     **{f"stream{n}": "stream" for n in (6, 7)},
-    **{mode: mode for mode in ("minor", "base", "compact", "clean", "travel", "follow")},
+    **{mode: mode for mode in ("minor", "base", "compact", "clean", "travel", "follow", "index")},
 }
 SPARK_WRITERS = ("spark3", "spark6")
 ENOUGH: Mapping[str, int] = {
     "minor": 4,
     "semi-major": 3,
     "cleaning": 2,
+    "index": 2,
     "kill of a writer": 3,
     "kill of a service": 2,
     "commit": 80,
@@ -115,7 +117,7 @@ class Run:
             if self.done[what] < n
         ]
         self.problems += [f"{n} x {what}" for what, n in crew.done.items() if "ended" in what]
-        self.problems += self._finish()
+        self.problems += [*self._finish(), *indexing.finish_indexes(self.ports)]
         clean_once(self.ports, retention=Retention(hours=0, versions=round(SWEPT * times)))
         self.lap("finish")
         seen.look()
@@ -219,6 +221,7 @@ def create(ports: TableContext, *, merge: str = "latest") -> None:
         merge=merge,
         properties=PROPERTIES,
     )
+    indexing.request_indexes(ports, "row")
     table.advance_consumer(follower.NAME, 0)
 
 

@@ -6,7 +6,8 @@
 2. ``clean`` deletes what a retention of seconds lets go.
 3. ``travel`` reads some kept version, as of its completion time, and notes a digest of its rows.
    Now and then it tags one, so that some old versions outlive what they were made of.
-4. Races with other workers are values or typed errors, of which ``EXPECTED`` may happen; all others
+4. ``index`` builds what the table's indexes lack, and begins them anew now and then.
+5. Races with other workers are values or typed errors, of which ``EXPECTED`` may happen; all others
    are noted in ``FOLDER/NAME.errors``, as are failed plans.
 """
 
@@ -39,6 +40,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.reads.snapshot import Snapshot
 from airflow_provider_segtable.table.table import Table
 from tests.simulation.ledger import rows_of
+from tests.stress import indexing
 from tests.stress.keyed.notes import note
 
 COLUMNS = ("at", "row", "count", "text", "note")
@@ -49,6 +51,7 @@ EXPECTED = (CoordinationError, CommitConflict, InvalidInput)
 FENCED = "coordination: "
 """How the failure of an attempt begins whose session ended, while its process slept or starved."""
 MINOR_EVERY_S, BASE_EVERY_S, CLEAN_EVERY_S, LOOK_EVERY_S, TAG_EVERY = 0.2, 2.0, 1.5, 0.5, 12
+INDEX_EVERY_S = 1.0
 
 Going: TypeAlias = Iterator[None]
 
@@ -151,10 +154,23 @@ def _tolerated(folder: Path, name: str, action: Callable[[], object]) -> None:
         note(folder / f"{name}.errors", {"error": f"{type(error).__name__}: {error}"})
 
 
+def index(ports: TableContext, name: str, folder: Path, going: Going) -> None:
+    """Build indexes, and begin them anew now and then."""
+    for turn, _ in enumerate(going, 1):
+        _tolerated(folder, name, lambda: _index(ports, folder / f"{name}.runs", turn))  # noqa: B023
+        time.sleep(INDEX_EVERY_S)
+
+
+def _index(ports: TableContext, runs: Path, turn: int) -> None:
+    run = indexing.run_once(ports, turn)
+    note(runs, {"ended": run.ended.value, "pieces": run.pieces, "files": run.files})
+
+
 SERVICES: dict[str, Callable[[TableContext, str, Path, Going], None]] = {
     "minor": minor,
     "base": base,
     "compact": anything,
     "clean": clean,
     "travel": travel,
+    "index": index,
 }

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.ports.files import DataFiles, Sink
 from airflow_provider_segtable.storage.system_clock import SystemClock
 from airflow_provider_segtable.table.context import (
@@ -62,14 +63,14 @@ class Skewed(SystemClock):
 
 @dataclass
 class Counted:
-    """Data files that count how many are created."""
+    """Data files that count how many are created, but for those of indexes."""
 
     inner: DataFiles
     created: int = 0
 
     def create(self, path: str) -> AbstractContextManager[Sink]:
         """Start a new file."""
-        self.created += 1
+        self.created += not path.startswith(INDEXES)
         return self.inner.create(path)
 
     def __getattr__(self, name: str) -> Any:
