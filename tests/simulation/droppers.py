@@ -22,6 +22,7 @@ import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryCoordinator
 from airflow_provider_segtable.core.errors import SegtableError, TableExists, TableGone
+from airflow_provider_segtable.core.indexes.index_table import INDEXES
 from airflow_provider_segtable.core.log.events import Event, TableCreated
 from airflow_provider_segtable.core.time.interval import Granularity
 from airflow_provider_segtable.data.arrow.arrow_schema import from_arrow
@@ -182,7 +183,8 @@ def check_left(world: World, actor: Actor) -> None:
     marker, table_id = expired_path(checked.n + 1), checked.table.table_id
     if world.faults.injected.keys() <= HARMLESS:
         left = {entry.path for entry in world.storage.list("")} - {marker}
-        assert not {path for path in left if not path.startswith(CHECKPOINTS)}, f"left over: {left}"
+        unsought = {path for path in left if not path.startswith((CHECKPOINTS, INDEXES))}
+        assert not unsought, f"left over: {left}"
         with world.service.box(table_id) as box:
             assert not replace(box, head=-1).used, f"the coordinator remembers {box}"
     client = MemoryCoordinator(actor, world.service)
