@@ -1,0 +1,128 @@
+"""Writers beside the build of an index: what they lose, and how the index catches up.
+
+1. The table has ``--rows`` rows in files of 500,000, a day each. A writer, a process of its own,
+   appends batches of 1,000 rows, one after the other.
+2. Each round has three spells. In the first the table has no index. In the second it has one that
+   nobody builds, so that the writer feeds it. In the third another process builds it, too.
+3. Reported are the writer's appends a second in each spell, and medians of the ratios to the first
+   spell of the same round; with ``--lag`` what the index lacks over time, as CSV.
+
+Usage: ``python benchmarks/indexing.py [--quick] [--rows N] [--rounds N] [--lag FILE]``.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_segtable.coordination.embedded_zookeeper.embedded_server import (
+    EmbeddedZooKeeper,
+)
+from airflow_provider_segtable.core.indexes.next_build import chunks_lacking
+from airflow_provider_segtable.core.time.interval import DAY_US, parse_instant
+from airflow_provider_segtable.library.table import Table
+
+START = parse_instant("2026-01-01")
+FILE_ROWS, BATCH_ROWS = 500_000, 1_000
+NAME = "numbers"
+LOOK_S = 0.2
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def rows(day: int, count: int) -> pa.Table:
+    """Make rows of a day."""
+    randomness = np.random.default_rng(day)
+    at = START + day * DAY_US + np.arange(count)
+    return pa.table(
+        {
+            "at": pa.array(at, pa.timestamp("us", "UTC")),
+            "n": randomness.integers(0, 1 << 40, count),
+            "price": randomness.random(count),
+        }
+    )
+
+
+def write(uri: str, address: str, seconds: float, done: Callable[[int], None]) -> None:
+    """Append batches for some time; tell how many."""
+    table, batch = Table.open(uri, zookeeper=address), rows(0, BATCH_ROWS)
+    table.append(batch)  # everything is imported and open
+    count, until = 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        table.append(batch)
+        count += 1
+    done(count)
+
+
+def build(uri: str, address: str) -> None:
+    """Build the index until it lacks nothing."""
+    table = Table.open(uri, zookeeper=address)
+    while not table.index(NAME).current:
+        table.run_index(NAME)
+
+
+def spell(table: Table, address: str, seconds: float, lag: list[str] | None = None) -> float:
+    """Return the writer's appends a second; with ``lag`` beside a build, which is watched."""
+    here, there = SPAWN.Pipe(duplex=False)
+    uri = table.ports.uri
+    writer = SPAWN.Process(target=write, args=(uri, address, seconds, there.send))
+    builder = SPAWN.Process(target=build, args=(uri, address))
+    running = [writer] if lag is None else [writer, builder]
+    begun = time.monotonic()
+    for process in running:
+        process.start()
+    while any(process.is_alive() for process in running):
+        time.sleep(LOOK_S)
+        if lag is not None:
+            state = table.ports.log.load()
+            index = state.indexes[NAME]
+            left = chunks_lacking(index, state)
+            lag.append(f"{time.monotonic() - begun:.1f},{left},{index.lagging_commits}")
+    return int(here.recv()) / seconds
+
+
+def main() -> None:
+    """Measure and print."""
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("--rows", type=int, default=20_000_000)
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--seconds", type=float, default=20.0)
+    made.add_argument("--lag", type=Path)
+    made.add_argument("--quick", action="store_true")
+    given = made.parse_args()
+    if given.quick:
+        given.rows, given.rounds, given.seconds = 2_000_000, 1, 3.0
+    spells: list[tuple[float, float, float]] = []
+    lag = ["seconds,chunks_lacking,commits_lacking"]
+    with tempfile.TemporaryDirectory() as place, EmbeddedZooKeeper(Path(place) / "zk") as server:
+        uri = str(Path(place) / "table")
+        table = Table.create(
+            uri, schema=rows(0, 1).schema, time_column="at", zookeeper=server.address
+        )
+        for day in range(given.rows // FILE_ROWS):
+            table.append(rows(day, FILE_ROWS))
+        for _ in range(given.rounds):
+            without = spell(table, server.address, given.seconds)
+            table.create_index(NAME, columns=["n", "price"])
+            fed = spell(table, server.address, given.seconds)
+            built = spell(table, server.address, given.seconds, lag)
+            table.drop_index(NAME)
+            spells.append((without, fed, built))
+            sys.stdout.write(f"appends/s: {without:.1f}, fed {fed:.1f}, built {built:.1f}\n")
+    for number, what in ((1, "fed by its writer"), (2, "being built")):
+        ratio = statistics.median(each[number] / each[0] for each in spells)
+        sys.stdout.write(f"writer beside an index {what}: {ratio:.2f} of its throughput\n")
+    if given.lag:
+        given.lag.write_text("\n".join(lag) + "\n")
+
+
+if __name__ == "__main__":
+    main()
