@@ -262,7 +262,7 @@ class KeyChange:
                 }
                 yield Record(key=key, **kept, deletes=True)
             elif model.partial:  # a null sets nothing: the row keeps what the change does not set
-                yield Record(key=key, seq=seq, text=self.text)
+                yield Record(key=key, seq=seq if model.ordered else None, text=self.text)
             else:
                 yield Record(key=key, seq=seq, text=self.text, note=note, seen=seen, spot=spot)
 
