@@ -1,7 +1,9 @@
 """Settings: every property that a table may have, with its value and where the value comes from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any
 
 from airflow_provider_segtable.core.log.events import TableCreated
 from airflow_provider_segtable.planning.properties.index_settings import PREFIX, IndexSettings
@@ -9,6 +11,11 @@ from airflow_provider_segtable.planning.properties.policy import Policy
 from airflow_provider_segtable.planning.properties.retention import Retention
 
 DEFAULT, CREATION = "default", "creation"
+
+FAMILIES: Mapping[str, Any] = MappingProxyType(
+    {"compaction": Policy(), "retention": Retention(), PREFIX: IndexSettings()}
+)
+"""The properties' families, with their defaults; any other property ``index.NAME`` is an index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +43,7 @@ def _source(table: TableCreated, key: str) -> str:
 
 
 def _defaults() -> Iterable[Setting]:
-    families = (("compaction", Policy()), ("retention", Retention()), (PREFIX, IndexSettings()))
-    for family, default in families:
+    for family, default in FAMILIES.items():
         for field in fields(default):
             value = getattr(default, field.name)
             shown = f"{value:g}" if isinstance(value, float) else str(value)

@@ -41,3 +41,10 @@ def test_a_table_is_created_before_it_is_read() -> None:
     """The commands over a table come in the order in which they are needed."""
     told = CliRunner().invoke(app, ["table", "--help"], env={"COLUMNS": "120"}).output
     assert told.index("│ create") < told.index("│ scan") < told.index("│ drop")
+
+
+def test_all_properties_are_in_the_help_of_the_command_that_sets_them() -> None:
+    """Those of compaction, of retention and of indexes, with the form that names an index."""
+    result = CliRunner().invoke(app, ["table", "set", "--help"], env={"COLUMNS": "400"})
+    for key in ("compaction.indexes", "retention.hours", "index.NAME", "index.timeout_minutes"):
+        assert key in result.output

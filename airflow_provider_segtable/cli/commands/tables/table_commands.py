@@ -10,6 +10,7 @@ from airflow_provider_segtable.cli.advice import advise_like
 from airflow_provider_segtable.cli.commands.rows.scan_command import scan
 from airflow_provider_segtable.cli.display import drawing, facts
 from airflow_provider_segtable.cli.display.output import note, print_json, show
+from airflow_provider_segtable.cli.display.property_list import property_list
 from airflow_provider_segtable.cli.input.column_types import parse_schema
 from airflow_provider_segtable.cli.input.kind_options import (
     KeyOptions,
@@ -143,7 +144,7 @@ def create(  # noqa: PLR0913 - each is an option
     note(f"[green]created.[/] Next: [green]segtable ingest {table} FILE...[/]")
 
 
-@tables.command("set")
+@tables.command("set", epilog=property_list())
 def set_properties(
     table: TableUri,
     given: Annotated[
@@ -159,10 +160,11 @@ def set_properties(
     storage_options: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    r"""Set and remove properties of a table: how it is compacted and cleaned.
+    r"""Set and remove properties of a table: how it is compacted, cleaned and indexed.
 
     [green]segtable table set ./flights compaction.min_segments=4 retention.hours=72[/]
     [green]segtable table set ./flights compaction.clustering=carrier,origin[/]
+    [green]segtable table set ./flights "index.tails=bloom_filter(tailnum; rate=0.001)"[/]
     [green]segtable table set ./flights --unset compaction.clustering[/]
 
     Values are checked against the table. The next plan goes by them; earlier

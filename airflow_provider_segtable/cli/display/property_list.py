@@ -1,0 +1,16 @@
+"""The properties of a table, as the help of a command lists them."""
+
+from dataclasses import fields
+
+from airflow_provider_segtable.planning.properties.index_settings import PREFIX
+from airflow_provider_segtable.planning.properties.settings import FAMILIES
+
+
+def property_list() -> str:
+    """Return all properties, one paragraph a family; those of indexes begin with their names."""
+    named = {PREFIX: [f"{PREFIX}.NAME (the index to have)"]}
+    lists = (
+        ", ".join((*named.get(family, ()), *(f"{family}.{each.name}" for each in fields(default))))
+        for family, default in FAMILIES.items()
+    )
+    return "Properties:\n\n" + "\n\n".join(lists)
