@@ -79,9 +79,8 @@ class DetachedTrigger(TableTrigger):
         poll_interval: float = 30.0,
         deadline: Instant | None = None,
     ) -> None:
-        self.question = Ending(table=table, result=result, commit_id=commit_id, plans=tuple(plans))
         super().__init__(
-            self.question,
+            Ending(table=table, result=result, commit_id=commit_id, plans=tuple(plans)),
             segtable_conn_id=segtable_conn_id,
             poll_interval=poll_interval,
             deadline=deadline,
@@ -89,15 +88,6 @@ class DetachedTrigger(TableTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments to rebuild this trigger."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "table": self.question.table,
-                "segtable_conn_id": self.segtable_conn_id,
-                "result": self.question.result,
-                "commit_id": self.question.commit_id,
-                "plans": list(self.question.plans),
-                "poll_interval": self.poll_interval,
-                "deadline": self.deadline,
-            },
-        )
+        path, arguments = super().serialize()
+        plans = [*arguments["plans"]]  # as JSON keeps them
+        return path, {**arguments, "plans": plans, "deadline": self.deadline}

@@ -5,7 +5,6 @@ Every mode of the sensors asks the same question, ``CaughtUp``, whose answer is 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_segtable.core.indexes.catch_up import Progress, catch_up
 from airflow_provider_segtable.core.log.state import State
@@ -68,21 +67,5 @@ class IndexTrigger(TableTrigger):
         by: Instant | None = None,
         poll_interval: float = LEAST_POLL_S,
     ) -> None:
-        self.question = CaughtUp(table=table, index=index, upto=upto, by=by)
-        super().__init__(
-            self.question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval
-        )
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments to rebuild this trigger."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "table": self.question.table,
-                "segtable_conn_id": self.segtable_conn_id,
-                "index": self.question.index,
-                "upto": self.question.upto,
-                "by": self.question.by,
-                "poll_interval": self.poll_interval,
-            },
-        )
+        question = CaughtUp(table=table, index=index, upto=upto, by=by)
+        super().__init__(question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval)

@@ -5,7 +5,6 @@ table.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.core.time.interval import Interval
@@ -60,20 +59,5 @@ class SmallSegmentsTrigger(TableTrigger):
         at_most: int | None = None,
         poll_interval: float = 30.0,
     ) -> None:
-        self.question = SmallSegments(table=table, interval=interval, at_most=at_most)
-        super().__init__(
-            self.question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval
-        )
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments to rebuild this trigger."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "table": self.question.table,
-                "segtable_conn_id": self.segtable_conn_id,
-                "interval": self.question.interval,
-                "at_most": self.question.at_most,
-                "poll_interval": self.poll_interval,
-            },
-        )
+        question = SmallSegments(table=table, interval=interval, at_most=at_most)
+        super().__init__(question, segtable_conn_id=segtable_conn_id, poll_interval=poll_interval)

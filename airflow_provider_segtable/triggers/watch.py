@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Protocol
 
 from airflow.providers.common.compat.sdk import BaseHook
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -50,7 +50,9 @@ class Answer:
 
 
 class Question(Protocol):
-    """Condition on a table that ends a wait."""
+    """Condition on a table that ends a wait: a dataclass, whose fields a trigger stores."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def table(self) -> str:
@@ -132,10 +134,16 @@ class TableTrigger(BaseTrigger):
         deadline: Instant | None = None,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.asked = question
+        self.question = question
         self.segtable_conn_id = segtable_conn_id
         self.poll_interval = poll_interval
         self.deadline = deadline
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path, and the arguments to rebuild this trigger: the question's too."""
+        waits = {"segtable_conn_id": self.segtable_conn_id, "poll_interval": self.poll_interval}
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        return path, {**asdict(self.question), **waits}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event."""
@@ -149,7 +157,7 @@ class TableTrigger(BaseTrigger):
         place = Place.of(await BaseHook.aget_connection(self.segtable_conn_id))
         mask_credentials(place.storage_options)
         own = ThreadPoolExecutor(1, thread_name_prefix="segtable-trigger")
-        watch = Watch(place, self.asked)
+        watch = Watch(place, self.question)
         loop = asyncio.get_running_loop()
         said = ""
         try:
