@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.errors import ExecutionFailed
 
 Found = TypeVar("Found")
 ENDED = ("success", "failed")
+REPEATABLE = ("GET", "PATCH")
 POLL_S = 0.25
 _HTTP = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback needs no proxy
 
@@ -211,13 +212,25 @@ class AirflowApi:
             headers={"Content-Type": "application/json"},
         )
         try:
-            with _HTTP.open(request, timeout=30.0) as answer:
-                return json.loads(answer.read() or b"null")
+            return json.loads(_answer(request) or b"null")
         except urllib.error.HTTPError as error:
             if error.code == 404 and missing is not ...:
                 return missing
             told = error.read().decode(errors="replace")
             raise ExecutionFailed(f"{method} {path}: HTTP {error.code}: {told}") from error
+
+
+def _answer(request: urllib.request.Request, *, again: bool = True) -> bytes:
+    """Return a server's answer; a request that may be made twice is repeated once without one."""
+    try:
+        with _HTTP.open(request, timeout=30.0) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError:
+        raise
+    except OSError:
+        if again and request.get_method() in REPEATABLE:
+            return _answer(request, again=False)
+        raise
 
 
 def poll(look: Callable[[], Found | None], timeout_s: float) -> Found | None:
