@@ -140,17 +140,17 @@ def _examined(ports: TableContext, bounds: Bounds, watch_s: float) -> Examinatio
         },
     )
     known = ports.optional_coordinator
+    findings += [
+        *diagnose(seen, bounds),
+        *_stray_nodes(ports, workers.strays),
+        *_unmerged(seen),
+        *index_findings(seen, bounds, _tables_of_indexes(ports, state)),
+        *_lost_vectors(ports, state, deletes),
+    ]
     return Examination(
         version=state.n,
         coordinator=known.address if known else None,
-        findings=(
-            *findings,
-            *diagnose(seen, bounds),
-            *_stray_nodes(ports, workers.strays),
-            *_unmerged(seen),
-            *index_findings(seen, bounds, _tables_of_indexes(ports, state)),
-            *_lost_vectors(ports, state, deletes),
-        ),
+        findings=tuple(each.of_table(ports.uri) for each in findings),
     )
 
 

@@ -51,7 +51,7 @@ def check_indexes(
     for index, own in inner_tables(ports, state):
         try:
             for each in verify(own):
-                yield _of_index(index, each)
+                yield _of_index(index, own.uri, each)
             found = entries_in(ports, index)
         except (SegtableError, OSError) as error:
             yield _warn("unread-index", index, f"its entries cannot be read: {error}")
@@ -69,11 +69,11 @@ def check_indexes(
         yield from _left_out(index, by_file, visible)
 
 
-def _of_index(index: IndexState, finding: Finding) -> Finding:
+def _of_index(index: IndexState, uri: str, finding: Finding) -> Finding:
     """Return a finding about the table of an index: its damage makes no read wrong."""
     where = f"index {index.definition.name}: {finding.where}"
     if finding.severity is not Severity.CRITICAL:
-        return replace(finding, where=where)
+        return replace(finding, where=where, do=f"in {uri}: {finding.do}")
     return replace(
         finding,
         severity=Severity.WARNING,

@@ -144,7 +144,7 @@ def verify(
         findings = walk.findings
         state = walk.good
         if state is None:
-            return _verification(walk, 0, 0)
+            return _verification(ports, walk, 0, 0)
         wrong = () if walk.checked == state.n else violations(state)
         findings += [broken_invariant(state.n, each) for each in wrong]
         findings += [doubled_file(*each) for each in shared_files(state)]
@@ -163,7 +163,7 @@ def verify(
         findings += files.still_lost(EventLog(ports.storage))
         findings += check_vectors(ports, state)
     findings += check_indexes(ports, state, partial(_inner, deep=deep, threads=threads), deep=deep)
-    return _verification(walk, files.checked, files.rows if deep else 0)
+    return _verification(ports, walk, files.checked, files.rows if deep else 0)
 
 
 def _inner(ports: TableContext, *, deep: bool, threads: int) -> tuple[Finding, ...]:
@@ -188,7 +188,7 @@ def _walked(
     return walk
 
 
-def _verification(walk: "_Walk", files: int, rows: int) -> Verification:
+def _verification(ports: TableContext, walk: "_Walk", files: int, rows: int) -> Verification:
     return Verification(
         first=walk.first,
         version=walk.last,
@@ -196,7 +196,7 @@ def _verification(walk: "_Walk", files: int, rows: int) -> Verification:
         checkpoints=walk.compared,
         files=files,
         rows=rows,
-        findings=tuple(walk.findings),
+        findings=tuple(each.of_table(ports.uri) for each in walk.findings),
     )
 
 

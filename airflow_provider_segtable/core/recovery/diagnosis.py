@@ -38,6 +38,9 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.segments.timeline import Timeline
 from airflow_provider_segtable.core.time.interval import Interval
 
+TABLE = "TABLE"
+"""Stands for the table's address in the commands of findings."""
+
 
 class Severity(StrEnum):
     """The severity of a finding; see the module."""
@@ -63,6 +66,11 @@ class Finding:
     what: str
     why: str
     do: str
+
+    def of_table(self, uri: str) -> "Finding":
+        """Return the finding with a table's address for the word ``TABLE`` in its commands."""
+        words = (uri if word == TABLE else word for word in self.do.split(" "))
+        return replace(self, do=" ".join(words))
 
 
 def worst(findings: Iterable[Finding]) -> Severity | None:

@@ -88,7 +88,7 @@ def test_a_lost_file_of_deletions_is_named(deleted: TableContext) -> None:
     (seen,) = found(deleted)
     assert (seen.code, seen.severity, seen.where) == ("missing-vectors", Severity.CRITICAL, path)
     assert "deletion vectors of 4 rows" in seen.what
-    assert "repair TABLE --deletes apply" in seen.do
+    assert f"segtable repair {deleted.uri} --deletes apply" in seen.do
     assert seen in examine(deleted).findings
 
 

@@ -20,9 +20,11 @@ from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
+from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import request_index
 from airflow_provider_segtable.table.indexes.lookup import entries_in
 from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.event_log import checkpoint_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 from tests.unit.services.indexed import index, indexed_table
@@ -68,7 +70,7 @@ def test_wrong_entries_are_said(ports: TableContext) -> None:
     assert verify(ports).findings == ()
     (found,) = verify(ports, deep=True).findings
     assert (found.code, found.severity) == ("wrong-entries", Severity.CRITICAL)
-    assert "segtable index rebuild TABLE files" in found.do
+    assert "segtable index rebuild memory://t files" in found.do
     overwritten(ports, CHECKSUM, "0-0")
     assert codes(verify(ports, deep=True).findings) == {"stale-entries"}
 
@@ -103,6 +105,16 @@ def test_an_index_that_cannot_be_read_is_said(ports: TableContext) -> None:
     assert codes(verify(ports).findings) == {"unread-index"}
     (said,) = (f for f in examine(ports).findings if f.code == "unreadable-index")
     assert "segtable index rebuild memory://t files" in said.do
+
+
+def test_the_way_out_of_a_finding_names_the_table_that_it_is_about(ports: TableContext) -> None:
+    """What is wrong with an index's own table is checked and mended there."""
+    clean(ports)
+    own = index_ports(ports, index(ports).definition)
+    own.storage.create(checkpoint_path(1), b"torn")
+    (found,) = verify(ports).findings
+    assert (found.code, found.severity) == ("bad-checkpoint", Severity.WARNING)
+    assert found.do.startswith(f"in {own.uri}: delete {checkpoint_path(1)}")
 
 
 def test_an_index_that_nobody_builds_is_said(
