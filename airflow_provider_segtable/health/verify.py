@@ -94,7 +94,8 @@ class Verification:
     """The scope and the findings of a verification.
 
     ``first`` and ``version`` are the oldest and newest event read; ``versions``, ``checkpoints``
-    and ``files`` are the numbers checked; ``rows`` is 0 unless ``deep``.
+    and ``files`` are the numbers checked; ``rows`` is 0 unless ``deep``. Files of a ``keyed`` table
+    have records instead of rows: several of a key, and tombstones.
     """
 
     first: int
@@ -104,6 +105,7 @@ class Verification:
     files: int
     rows: int
     findings: tuple[Finding, ...]
+    keyed: bool = False
 
     @property
     def sound(self) -> bool:
@@ -197,6 +199,7 @@ def _verification(ports: TableContext, walk: "_Walk", files: int, rows: int) -> 
         files=files,
         rows=rows,
         findings=tuple(each.of_table(ports.uri) for each in walk.findings),
+        keyed=walk.good is not None and walk.good.table.kind.rules is not None,
     )
 
 

@@ -121,19 +121,31 @@ def read_request(  # noqa: PLR0913 - each selects data to read
         columns = [name.strip() for name in columns.split(",")]
     return ReadRequest(
         version=version,
-        as_of=None if as_of is None else as_instant(as_of),
+        as_of=_time(as_of, "version"),
         tag=tag,
         columns=None if columns is None else tuple(columns),
         where=where,
         interval=None if interval is None else as_interval(interval),
         since_version=since_version,
-        since=None if since is None else as_instant(since),
+        since=_time(since, "since_version"),
         consumer=consumer,
         changes=changes,
         rolled_up=rolled_up,
         base_only=base_only,
         checked=checked,
     )
+
+
+def _time(given: Time | None, by_number: str) -> Instant | None:
+    """Return a time; the error for an event's number names the argument for these."""
+    try:
+        return None if given is None else as_instant(given)
+    except InvalidInput as error:
+        if not (isinstance(given, str) and given.strip().isdecimal()):
+            raise
+        option = by_number.replace("_", "-")
+        way_out = f"if it is the number of an event, give {by_number} (--{option} {given.strip()})"
+        raise InvalidInput(f"{error}; {way_out}") from None
 
 
 def columns_read(

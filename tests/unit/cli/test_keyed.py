@@ -248,3 +248,13 @@ def doctored(run: Run) -> list[dict[str, Any]]:
     """Return what the doctor finds."""
     findings: list[dict[str, Any]] = json.loads(run("doctor", "t", "--json").stdout)["findings"]
     return findings
+
+
+def test_verify_counts_records_of_a_primary_key_table(facts: Facts, run: Run) -> None:
+    """A tombstone is in a file, and is no row."""
+    facts("table", "create", "t", *ORDERS)
+    facts("ingest", "t", lines("first.jsonl", *(whole(key, 1, "old") for key in range(3))))
+    facts("delete", "t", "--where", "id = 0")
+    checked = facts("verify", "t", "--deep")["checked"]
+    assert (checked["rows"], checked["records"]) == (0, 4)
+    assert run("verify", "t", "--deep").stdout.strip().endswith(", 4 records")

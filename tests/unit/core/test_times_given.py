@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.time.interval import ALL_TIME, HOUR_US, Interval
 from airflow_provider_segtable.core.time.times import as_instant, as_interval
 
@@ -33,6 +34,16 @@ def test_what_is_no_time_is_named(given: object) -> None:
     """The message shows the value."""
     with pytest.raises(InvalidInput, match=f"{given!r} is not a time"):
         as_instant(given)  # type: ignore[arg-type]
+
+
+def test_the_number_of_an_event_is_no_time() -> None:
+    """The error names the argument, and the option, for numbers of events."""
+    with pytest.raises(InvalidInput, match=r"give since_version \(--since-version 4\)"):
+        read_request(since="4")
+    with pytest.raises(InvalidInput, match=r"give version \(--version 4\)"):
+        read_request(as_of="4")
+    with pytest.raises(InvalidInput, match=r"12:00:00Z$"):
+        read_request(since="soon")
 
 
 def test_an_interval_has_many_forms() -> None:

@@ -129,7 +129,8 @@ def _facts(uri: str, found: "Verification", *, deep: bool, all_versions: bool) -
             "versions": found.versions,
             "checkpoints": found.checkpoints,
             "files": found.files,
-            "rows": found.rows,
+            "rows": 0 if found.keyed else found.rows,
+            "records": found.rows if found.keyed else 0,
         },
         "findings": [finding_facts(finding) for finding in by_severity(found.findings)],
     }
@@ -166,7 +167,8 @@ def draw_findings(findings: Sequence[Finding]) -> RenderableType:
 
 def _draw(facts: Facts, found: "Verification") -> RenderableType:
     checked = facts["checked"]
-    rows = f", {counted(checked['rows'], 'row')}" if facts["deep"] else ""
+    unit = "record" if found.keyed else "row"
+    rows = f", {counted(checked[f'{unit}s'], unit)}" if facts["deep"] else ""
     checkpoints = counted(checked["checkpoints"], "checkpoint")
     files = counted(checked["files"], "file")
     span = f"events {facts['first_event']} to {facts['version']}"
