@@ -13,7 +13,8 @@ Source of the idea: Hudi RFC-45, "Any inflight writers".
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.feed import Feed
@@ -72,8 +73,21 @@ class Feeder:
 
     def discard(self) -> None:
         """Delete the files of all feeds: the event certainly does not land."""
+        self._discard_but(())
+
+    def discard_unnamed(self, n: int) -> None:
+        """Delete the feeds that event n, which has the change, does not name: another call put it.
+
+        An event that cannot be read may name them; then they stay, and cleaning sees to them.
+        """
+        if any(self._done.values()):
+            with suppress(SegtableError):
+                event = self._ports.log.event(n)
+                self._discard_but(self._done.values() if event is None else event.feeds)
+
+    def _discard_but(self, named: Collection[Feed | None]) -> None:
         for feed in self._done.values():
-            if feed is not None:
+            if feed is not None and feed not in named:
                 discard_feed(self._ports, feed)
 
     def _unfed(self, state: State) -> list[IndexState]:

@@ -327,6 +327,7 @@ class _Loop:
         """Return the outcome if the change is in the log; else settle a put that lost its race."""
         n = self.state.commits.get(self.change.commit_id)
         if n is not None:
+            self.feeder.discard_unnamed(n)
             return Committed(n=n, state=self.state)
         if self.unresolved is not None and self.state.n >= self.unresolved:
             self.unresolved = None

@@ -12,10 +12,17 @@ from airflow_provider_segtable.core.log.events import IndexDropped, Swept
 from airflow_provider_segtable.planning.properties.retention import Retention
 from airflow_provider_segtable.services.cleaning import clean
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.index_log import index_ports
 from airflow_provider_segtable.table.indexes.lifecycle import drop_index, request_index
 from airflow_provider_segtable.table.lifetime.dropping import drop
-from airflow_provider_segtable.table.log.committer import Change, commit_or_raise
+from airflow_provider_segtable.table.log.committer import (
+    Change,
+    Committed,
+    commit,
+    commit_or_raise,
+)
+from airflow_provider_segtable.table.log.event_log import event_path
 from airflow_provider_segtable.table.table import Table
 from tests.unit.services.conftest import rows
 from tests.unit.services.indexed import index, indexed_table, listed
@@ -148,3 +155,21 @@ def test_a_dropped_index_leaves_no_locks(ports: TableContext, service: MemorySer
     compact_all(index_ports(ports, own))
     drop_index(ports, "files")
     assert own.id not in service.tables
+
+
+def test_a_repeated_commit_leaves_no_feed_behind(ports: TableContext) -> None:
+    """Its first call named its own. If that event can be read no more, no file is deleted."""
+    before = ports.log.load()
+    n = Table(ports).append(rows(4), commit_id="once").n
+    event = ports.log.event(n)
+    assert event is not None
+    own = index_ports(ports, index(ports).definition)
+    files = [entry.path for entry in own.storage.list("data")]
+    done = commit(ports, before, Change(action=event.action, commit_id="once"))
+    assert isinstance(done, Committed)
+    assert [entry.path for entry in own.storage.list("data")] == files
+    feeder = Feeder(ports, event.action)
+    feeder.prepare(before)
+    ports.storage.delete(event_path(n))
+    feeder.discard_unnamed(n)
+    assert len([*own.storage.list("data")]) == len(files) + 1
