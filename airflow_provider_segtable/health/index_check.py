@@ -56,6 +56,8 @@ def check_indexes(
         except (SegtableError, OSError) as error:
             yield _warn("unread-index", index, f"its entries cannot be read: {error}")
             continue
+        if not index.definition.kind.about_files:
+            continue
         by_file = _by_file(found)
         visible = [s for s in state.timeline.each_visible() if s.path]
         stale = {*_other_files(by_file, visible)}

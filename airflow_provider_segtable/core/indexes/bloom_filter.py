@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.indexes.index_kind import (
     FILE,
+    AboutFiles,
     check_type,
     ids_of,
     known_columns,
@@ -28,7 +29,7 @@ def bits(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BloomFilter:
+class BloomFilter(AboutFiles):
     """One entry a file, with a filter for each column.
 
     Attributes:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 from airflow_provider_segtable.core.indexes.index_kind import (
     FILE,
+    AboutFiles,
     check_type,
     ids_of,
     known_columns,
@@ -48,7 +49,7 @@ def distinct(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnStats:
+class ColumnStats(AboutFiles):
     """One entry a row group; the columns of a bound are null if there is none to rely on.
 
     Attributes:

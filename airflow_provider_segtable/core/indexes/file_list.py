@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from airflow_provider_segtable.core.indexes.index_kind import FILE
+from airflow_provider_segtable.core.indexes.index_kind import FILE, AboutFiles
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.tables.schema import Column
 
@@ -13,7 +13,7 @@ BYTES = "bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileList:
+class FileList(AboutFiles):
     """One entry a file: its time chunk, size and number of rows."""
 
     name: ClassVar[str] = "files"

@@ -48,6 +48,6 @@ def chosen_kind(
                 f"an index of kind {name} has no {key}: leave it out, or choose a kind that has "
                 f"({having})"
             )
-    chosen = kind.decoded({**kind.settings, **wanted})
+    chosen = kind.decoded({**kind.settings, **wanted}).for_table(table)
     chosen.check(table)
     return chosen

@@ -7,6 +7,8 @@
 3. Other code asks the kind, and never which kind it is. A kind is one file here, one in
    ``data.indexes``, and a line in the registry of each.
 4. Indexed columns are named by their ids, so a column may be renamed.
+5. Most kinds are ``AboutFiles``: an entry names its file. Entries of other kinds are about records,
+   which stay the same when a compaction writes them to other files: it has nothing to feed.
 
 Source of the idea: Hudi's metadata table and its partitions (RFC-15, RFC-45).
 """
@@ -17,13 +19,14 @@ from typing import Any, ClassVar, Protocol, Self
 from airflow_provider_segtable.core.errors import InvalidInput
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.tables.schema import Column
+from airflow_provider_segtable.core.time.interval import Granularity
 
 FILE = "file"
 """The column with the path of the data file that an entry is about."""
 CHECKSUM = "checksum"
 """The column with the checksum of that file's footer: an entry of another file is not used."""
 START = "start"
-"""The column with the start of the time chunk that the file was written for."""
+"""The event time of an entry: the start of the time chunk that the file was written for."""
 ROWS = "rows"
 """The column with the number of rows that the entry is about."""
 
@@ -34,15 +37,35 @@ class IndexKind(Protocol):
     Attributes:
         name: the kind's name in the registries, in JSON and in commands.
         settings: what a user may choose (``index_choice``), with the defaults.
+        about_files: whether each entry is about one data file, which it names.
+        common: the columns that entries of such kinds begin with.
+        buckets: the number of buckets of the entries.
+        divided_by: the columns of the key that decide the bucket; empty if all do.
         columns: the ids of the indexed columns; empty if the kind needs none.
     """
 
     name: ClassVar[str]
     settings: ClassVar[Mapping[str, Any]]
+    about_files: ClassVar[bool]
+    common: ClassVar[tuple[Column, ...]]
+    buckets: ClassVar[int]
+
+    @property
+    def divided_by(self) -> tuple[str, ...]:
+        """Return the columns of the key that decide the bucket."""
+        ...
 
     @property
     def columns(self) -> tuple[int, ...]:
         """Return the ids of the indexed columns."""
+        ...
+
+    def for_table(self, table: TableCreated) -> Self:
+        """Return the kind with what it takes from the table that it is to index."""
+        ...
+
+    def granularity(self, table: TableCreated) -> Granularity:
+        """Return the granularity of the entries of a table."""
         ...
 
     def check(self, table: TableCreated) -> None:
@@ -70,6 +93,38 @@ class IndexKind(Protocol):
     def decoded(cls, body: Mapping[str, Any]) -> Self:
         """Parse the output of ``encoded``."""
         ...
+
+
+_WIDER = {Granularity.HOUR: Granularity.MONTH, Granularity.DAY: Granularity.YEAR}
+START_COLUMN = Column(name=START, type="timestamp[us, tz=UTC]", nullable=False)
+
+
+class AboutFiles:
+    """What kinds have in common whose entries are about data files."""
+
+    __slots__ = ()
+    about_files: ClassVar[bool] = True
+    common: ClassVar[tuple[Column, ...]] = (
+        Column(name=FILE, type="string", nullable=False),
+        START_COLUMN,
+        Column(name=CHECKSUM, type="string"),
+        Column(name=ROWS, type="int64"),
+    )
+    buckets: ClassVar[int] = 1
+
+    @property
+    def divided_by(self) -> tuple[str, ...]:
+        """Return none: the whole key decides."""
+        return ()
+
+    def for_table(self, table: TableCreated) -> Self:
+        """Return the kind: users name all that it has."""
+        del table
+        return self
+
+    def granularity(self, table: TableCreated) -> Granularity:
+        """Return a wider one than the table's, so that the entries have few files."""
+        return _WIDER.get(table.granularity, Granularity.ALL)
 
 
 def known_columns(ids: Sequence[int], table: TableCreated) -> tuple[Column, ...]:

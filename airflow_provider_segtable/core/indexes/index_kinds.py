@@ -9,10 +9,11 @@ from airflow_provider_segtable.core.indexes.bloom_filter import BloomFilter
 from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_kind import IndexKind
+from airflow_provider_segtable.core.indexes.record_index import RecordIndex
 from airflow_provider_segtable.core.paths import known_name
 
 KINDS: Mapping[str, type[IndexKind]] = {
-    kind.name: kind for kind in (FileList, ColumnStats, BloomFilter)
+    kind.name: kind for kind in (FileList, ColumnStats, BloomFilter, RecordIndex)
 }
 """The kinds by their names."""
 

@@ -2,8 +2,9 @@
 
 1. It is a primary-key table like any other, in a folder of its own below the table's log
    (``folder``). So it is compacted, cleaned and verified by the same services.
-2. Its event time is the start of the time chunk that a file was written for, which never changes.
-   Its own chunks are wider, so that it has few files.
+2. Its columns, key, buckets and granularity are the kind's (``index_kind``). The event time of an
+   entry about a file is the start of the time chunk that the file was written for, which never
+   changes; chunks are wider, so that there are few files.
 3. It follows the log of the table that it indexes: an entry is named by an event of that log
    (``core.indexes.feed``), and is copied into its own log later. So nothing is lost if its own log
    lags behind.
@@ -14,12 +15,11 @@
 
 from collections.abc import Mapping
 
-from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, ROWS, START
+from airflow_provider_segtable.core.indexes.index_kind import START
 from airflow_provider_segtable.core.indexes.index_kinds import IndexDefinition
 from airflow_provider_segtable.core.log.families.table_events import TableCreated
 from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
-from airflow_provider_segtable.core.tables.schema import Column, Schema
-from airflow_provider_segtable.core.time.interval import Granularity
+from airflow_provider_segtable.core.tables.schema import Schema
 
 INDEXES = "_segtable/indexes"
 
@@ -32,8 +32,6 @@ PROPERTIES: Mapping[str, str] = {
 }
 """The properties of the table of an index."""
 
-_WIDER = {Granularity.HOUR: Granularity.MONTH, Granularity.DAY: Granularity.YEAR}
-
 
 def folder(index: str) -> str:
     """Return the folder of an index, by its id, relative to its table's root."""
@@ -42,15 +40,12 @@ def folder(index: str) -> str:
 
 def index_table(index: IndexDefinition, table: TableCreated) -> TableCreated:
     """Return the definition of the table of an index."""
-    common = (
-        Column(name=FILE, type="string", nullable=False),
-        Column(name=START, type="timestamp[us, tz=UTC]", nullable=False),
-        Column(name=CHECKSUM, type="string"),
-        Column(name=ROWS, type="int64"),
-    )
-    granularity = _WIDER.get(table.granularity, Granularity.ALL)
-    kind, schema = PrimaryKey(key=index.kind.key, buckets=1).bound(
-        Schema((*common, *index.kind.entry_columns(table))),
+    wanted = index.kind
+    granularity = wanted.granularity(table)
+    kind, schema = PrimaryKey(
+        key=wanted.key, buckets=wanted.buckets, divided_by=wanted.divided_by
+    ).bound(
+        Schema((*wanted.common, *wanted.entry_columns(table))),
         time_column=START,
         granularity=granularity,
     )

@@ -126,7 +126,8 @@ def _with_commits(state: State, run: tuple[Event, ...]) -> State:
     commits = state.commits.added(added, last.n, COMMITS_KEPT)
     for event in run if state.indexes else ():
         changed = (segment.id.interval for segment in segments_of(event.action))
-        state = index_events.noted(state, event, changed, event.feeds)
+        known = isinstance(event.action, PlanCompleted)
+        state = index_events.noted(state, event, changed, event.feeds, known_records=known)
     return replace(state, n=last.n, time=last.time, commits=commits)
 
 

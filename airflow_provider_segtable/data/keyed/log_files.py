@@ -130,7 +130,7 @@ class LogWriter:
         for interval, part in split_by_chunk(rows, self.table.time_column, self.layout).items():
             ordered = part.sort_by(place)
             count = self.layout.buckets_at(interval.start)
-            buckets = buckets_of(ordered, self.rules.key, count)
+            buckets = buckets_of(ordered, self.rules.bucket_key, count)
             for bucket in np.unique(buckets).tolist():
                 some = ordered.filter(pa.array(buckets == bucket))
                 flags: Flags = np.asarray(some.column(flag).to_numpy())

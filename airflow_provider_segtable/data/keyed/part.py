@@ -26,7 +26,7 @@ class Part:
         place: the time chunk and the bucket.
         buckets: the number of buckets of the chunk.
         standard: the table's number of buckets, by which most files were divided.
-        key: the columns of the primary key.
+        key: the columns that decide the bucket.
     """
 
     place: Place

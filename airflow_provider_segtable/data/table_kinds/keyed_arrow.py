@@ -86,7 +86,10 @@ def _parts(spec: SortSpec, kind: PrimaryKey) -> Iterator[Part]:
     for interval, buckets in zip(spec.intervals, spec.buckets, strict=True):
         for bucket in range(buckets):
             yield Part(
-                place=Place(interval, bucket), buckets=buckets, standard=kind.buckets, key=kind.key
+                place=Place(interval, bucket),
+                buckets=buckets,
+                standard=kind.buckets,
+                key=kind.rules.bucket_key,
             )
 
 

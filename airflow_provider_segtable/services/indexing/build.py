@@ -14,7 +14,7 @@
    writers, or is lacking, and then built, too.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -93,22 +93,23 @@ def build(
 ) -> Building:
     """Build what an index lacks; yield the jobs of each event, and receive their entries."""
     deadline = ports.clock.monotonic() + timeout_s
-    files, state = 0, attempt.state
+    state, done = attempt.state, dict[str, None]()
     while True:
-        piece = _unless_dropped(ports, step, state, partial(_next, ports, step, state))
+        piece = _unless_dropped(ports, step, state, partial(_next, ports, step, state, done))
         if not isinstance(piece, _Piece):
-            return Built(files=files, stop=piece)
+            return Built(files=len(done), stop=piece)
         jobs = [*_jobs(ports, attempt, piece, parallelism)]
         parts = (yield jobs) if jobs else ()
         commit_it = partial(_committed, ports, attempt, piece, parts)
         outcome = _unless_dropped(ports, step, piece.state, commit_it)
         if not isinstance(outcome, Committed):
-            return Built(files=files, stop=outcome)
-        files, state = files + len(piece.missing), outcome.state
+            return Built(files=len(done), stop=outcome)
+        done |= dict.fromkeys(segment.path for segment in piece.missing)
+        state = outcome.state
         late = ports.clock.monotonic() >= deadline
         if late and (left := _left(step, state)):
             why = f"paused after {timeout_s:g} s: {counted(left, 'time chunk')} of the index left"
-            return Built(files=files, stop=Paused(reason=why))
+            return Built(files=len(done), stop=Paused(reason=why))
 
 
 def _unless_dropped(
@@ -127,8 +128,13 @@ def _dropped(step: BuildIndex) -> Conflict:
     return Conflict(reason=f"index {step.index} was dropped or rebuilt meanwhile")
 
 
-def _next(ports: TableContext, step: BuildIndex, state: State) -> _Piece | Conflict | None:
-    """Return the next piece; None if nothing is left, a conflict if the index is gone."""
+def _next(
+    ports: TableContext, step: BuildIndex, state: State, done: Container[str]
+) -> _Piece | Conflict | None:
+    """Return the next piece; None if nothing is left, a conflict if the index is gone.
+
+    Files that this attempt has ``done`` are known, whether or not entries name their files.
+    """
     seen = ports.log.refresh(state)
     index = index_of(step.index, seen)
     if index is None:
@@ -138,7 +144,8 @@ def _next(ports: TableContext, step: BuildIndex, state: State) -> _Piece | Confl
         return None
     known = known_entries(ports, index, time.interval, time.segments)
     state = ports.log.refresh(seen)
-    missing = known.missing(files_in(state, time.interval), state)
+    there = (each for each in files_in(state, time.interval) if each.path not in done)
+    missing = known.missing(there, state)
     some = _some(missing)
     return _Piece(
         state=state,

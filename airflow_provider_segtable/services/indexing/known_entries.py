@@ -1,7 +1,7 @@
 """The entries that an index has already, before a time is built.
 
 An entry about a file that the table has no more is *stale*: a build deletes it. The others say
-which files are known (``data.indexes.index_view``).
+which files are known (``data.indexes.index_view``). Entries about records tell neither.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,6 +36,8 @@ class KnownEntries:
 
     def stale(self, state: State) -> pa.Table:
         """Return the entries about files that a state, read later, does not have."""
+        if not self.rows.num_rows:
+            return self.rows
         near = (path for c in state.timeline.chunks(self.interval) for path in c.paths())
         left = _not_about(near, self.rows)  # a file that was carried over may lie elsewhere
         return _not_about(state.timeline.paths(), left) if left.num_rows else left
@@ -56,6 +58,7 @@ def known_entries(
     """
     spans = [interval, *(segment.file_id.interval for segment in segments)]
     whole = Interval(min(each.start for each in spans), max(each.end for each in spans))
-    columns = dict.fromkeys((*index.definition.kind.key, START, *TRUST_COLUMNS))
-    rows = entries_in(ports, index, whole, [*columns])
+    kind = index.definition.kind
+    columns = dict.fromkeys((*kind.key, START, *TRUST_COLUMNS))
+    rows = entries_in(ports, index, whole, [*columns]) if kind.about_files else pa.table({})
     return KnownEntries(index=index, interval=whole, rows=rows)

@@ -1,13 +1,18 @@
 """Coverage: how many of the files that readers see an index knows, and what it takes to keep it.
 
-A file counts if there is an entry of its path with the checksum of its footer, as for readers.
+A file counts if there is an entry of its path with the checksum of its footer, as for readers. If
+entries are about records, it counts if its time is not lacking.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE
+import pyarrow as pa
+
+from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, START
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
+from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.data.indexes.entry_kind import footer_checksum
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import index_entries_state
@@ -39,14 +44,24 @@ def coverage(ports: TableContext, index: IndexState, state: State) -> Coverage:
     Raises:
         SegtableError: the entries cannot be read.
     """
-    found = entries_in(ports, index, columns=[FILE, CHECKSUM])
-    known = dict(zip(found[FILE].to_pylist(), found[CHECKSUM].to_pylist(), strict=True))
-    visible = {s.path: footer_checksum(s) for s in state.timeline.each_visible() if s.path}
+    about_files = index.definition.kind.about_files
+    found = entries_in(ports, index, columns=[FILE, CHECKSUM] if about_files else [START])
+    visible = [segment for segment in state.timeline.each_visible() if segment.path]
     own = index_entries_state(ports, index).timeline.visible_summaries().values()
     return Coverage(
         files=len(visible),
-        indexed=sum(known.get(path) == checksum for path, checksum in visible.items()),
+        indexed=_named(found, visible) if about_files else _in_time(index, visible),
         entries=found.num_rows,
         own_files=sum(summary.files for summary in own),
         own_bytes=sum(summary.size for summary in own),
     )
+
+
+def _named(found: pa.Table, visible: Iterable[Segment]) -> int:
+    known = dict(zip(found[FILE].to_pylist(), found[CHECKSUM].to_pylist(), strict=True))
+    return sum(known.get(segment.path) == footer_checksum(segment) for segment in visible)
+
+
+def _in_time(index: IndexState, visible: Iterable[Segment]) -> int:
+    lacks = [each.interval for each in index.lacks]
+    return sum(not any(lack.overlaps(s.id.interval) for lack in lacks) for s in visible)

@@ -55,6 +55,7 @@ class Feeder:
         self._ports = ports
         self._ready = ready
         self._files = _new_files(action)
+        self._known_records = isinstance(action, PlanCompleted)
         self._done: dict[str, Feed | None] = {feed.index: feed for feed in given}
 
     def prepare(self, state: State) -> None:
@@ -93,7 +94,12 @@ class Feeder:
     def _unfed(self, state: State) -> list[IndexState]:
         if not self._files:
             return []
-        return [each for each in state.indexes.values() if each.definition.id not in self._done]
+        return [
+            each
+            for each in state.indexes.values()
+            if each.definition.id not in self._done
+            and (each.definition.kind.about_files or not self._known_records)
+        ]
 
     def _fed(self, index: IndexState, state: State) -> Feed | None:
         size = sum(segment.size for segment in self._files)

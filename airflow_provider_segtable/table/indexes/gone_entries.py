@@ -5,7 +5,8 @@
    again under a used name, so no reader asks for the entry.
 3. Tombstones of these entries are a feed like any other. A cleaning names them in the event that
    says that the files are deleted.
-4. An index that cannot be read keeps no cleaning: its entries stay, with a warning.
+4. Entries about records are gone with no file: compactions keep the records.
+5. An index that cannot be read keeps no cleaning: its entries stay, with a warning.
 """
 
 import logging
@@ -39,6 +40,8 @@ def gone_entries(
         going: paths of files that are about to be deleted.
     """
     for name, index in state.indexes.items():
+        if not index.definition.kind.about_files:
+            continue
         try:
             gone = _gone(ports, index, state, going)
         except (SegtableError, OSError) as error:

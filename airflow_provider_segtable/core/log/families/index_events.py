@@ -165,7 +165,14 @@ def requested(index: IndexDefinition, state: State, at: Stamp) -> IndexState:
     return begun.lacking(joined(tuple(chunks)), at.n, at.time)
 
 
-def noted(state: State, at: Stamp, changed: Iterable[Interval], feeds: Iterable[Feed]) -> State:
+def noted(
+    state: State,
+    at: Stamp,
+    changed: Iterable[Interval],
+    feeds: Iterable[Feed],
+    *,
+    known_records: bool = False,
+) -> State:
     """Return the state once each index knows what an event has fed it, or what it lacks.
 
     Args:
@@ -173,6 +180,7 @@ def noted(state: State, at: Stamp, changed: Iterable[Interval], feeds: Iterable[
         at: the event.
         changed: the time chunks in which it published files.
         feeds: its feeds.
+        known_records: whether all records of the files were in other files before.
     """
     if not state.indexes:
         return state
@@ -180,7 +188,8 @@ def noted(state: State, at: Stamp, changed: Iterable[Interval], feeds: Iterable[
 
     def after(each: IndexState) -> IndexState:
         feed = brought.get(each.definition.id)
-        found = each.lacking(where, at.n, at.time) if feed is None else each.fed(at.n, feed)
+        lacking = () if known_records and not each.definition.kind.about_files else where
+        found = each.lacking(lacking, at.n, at.time) if feed is None else each.fed(at.n, feed)
         return found.settled(at.n)
 
     return replace(state, indexes={name: after(each) for name, each in state.indexes.items()})

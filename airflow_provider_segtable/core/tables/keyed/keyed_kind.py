@@ -2,9 +2,10 @@
 
 1. Each written row is a *record*: an upsert or a delete of its key. Records are never changed or
    deleted by address: readers and compactions merge the records of a key (``merge_rules``).
-2. A key lives in one bucket of one time chunk: ``bucket_of(key)`` of the number of ``buckets``, and
-   the chunk of its event time. So the event time of a key must not change, unless the table has
-   granularity ``all``. Keys are unique in a time chunk.
+2. A key lives in one bucket of one time chunk: the hash of its columns (of those in ``divided_by``,
+   if any) modulo the number of ``buckets``, and the chunk of its event time. So the event time of a
+   key must not change, unless the table has granularity ``all`` or an index that follows keys from
+   chunk to chunk (``core.indexes.record_index``). Keys are unique in a time chunk.
 3. A *log file* has the records of one write in one bucket, sorted by key. Its id is given by the
    event that publishes it, so writers lock nothing, wait for nobody, and never conflict.
 4. A *base file* has the merged rows of all files before it: it begins at the first root. Minor
@@ -68,6 +69,7 @@ class PrimaryKey:
         ordering: the column whose highest value wins; empty if the latest writer wins.
         merge: how the records of a key become its row.
         groups: columns that are set together (``partial_update``).
+        divided_by: the columns of the key that decide the bucket; empty if all do.
         time_column: the event time; filled in by ``bound``.
         records: the hidden columns of the files; filled in by ``bound``.
     """
@@ -77,6 +79,7 @@ class PrimaryKey:
     ordering: str = ""
     merge: MergeEngine = MergeEngine.LATEST
     groups: tuple[ColumnGroup, ...] = ()
+    divided_by: tuple[str, ...] = ()
     time_column: str = ""
     records: tuple[Column, ...] = ()
 
@@ -102,6 +105,7 @@ class PrimaryKey:
             engine=self.merge,
             groups=self.groups,
             fixed=(self.time_column,) if fixed else (),
+            divided_by=self.divided_by,
         )
 
     @property
@@ -330,6 +334,7 @@ def _encoded(kind: PrimaryKey) -> dict[str, Any]:
         "ordering": kind.ordering,
         "merge": kind.merge.value,
         "groups": [{"columns": list(g.columns), "ordering": g.ordering} for g in kind.groups],
+        "divided_by": list(kind.divided_by),
         "time_column": kind.time_column,
         "records": encode_columns(Schema(kind.records)),
     }
@@ -346,6 +351,7 @@ def _decoded(body: Mapping[str, Any]) -> PrimaryKey:
             ColumnGroup(columns=tuple(group["columns"]), ordering=group["ordering"])
             for group in body.get("groups", ())
         ),
+        divided_by=tuple(body.get("divided_by", ())),
         time_column=body["time_column"],
         records=decode_columns(body["records"]).columns,
     )

@@ -94,6 +94,7 @@ class MergeRules:
         engine: how the records of a key become its row.
         groups: column groups (``partial_update``).
         fixed: columns that never change for a key, beside the key's own; tombstones have them.
+        divided_by: the columns of the key that decide the bucket; empty if all do.
     """
 
     key: tuple[str, ...]
@@ -101,6 +102,7 @@ class MergeRules:
     engine: MergeEngine = MergeEngine.LATEST
     groups: tuple[ColumnGroup, ...] = ()
     fixed: tuple[str, ...] = ()
+    divided_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse columns with two roles, and groups that the engine would ignore."""
@@ -113,6 +115,12 @@ class MergeRules:
                 )
         if not self.key:
             raise InvalidInput("the primary key is empty: name its columns")
+        strange = [name for name in self.divided_by if name not in self.key]
+        if strange:
+            raise InvalidInput(
+                f"column {strange[0]!r} is to decide the bucket, but is not part of the primary "
+                f"key: choose among {', '.join(self.key)}"
+            )
         if self.engine is MergeEngine.LATEST and self.groups:
             raise InvalidInput("engine 'latest' keeps whole rows: use 'partial_update' for groups")
 
@@ -123,6 +131,11 @@ class MergeRules:
         for group in self.groups:
             yield from group.names
         yield from self.fixed
+
+    @property
+    def bucket_key(self) -> tuple[str, ...]:
+        """Return the columns whose hash is a record's bucket."""
+        return self.divided_by or self.key
 
     @property
     def partial(self) -> bool:

@@ -120,7 +120,7 @@ class SparkRecords:
         at = instant(self.values, state.table.time_column)
         start, count = chunk_key(at, state.layout), buckets_at(at, state.layout)
         types = {each.name: each.dataType for each in spark_schema(readable(self.schema)).fields}
-        key = [column(self.values, name).cast(types[name]) for name in rules.key]
+        key = [column(self.values, name).cast(types[name]) for name in rules.bucket_key]
         bucket = F.pmod(F.hash(*key), count)
         names = [*self.schema.names, *(PREFIX + name for name in self.carried)]
         numbered = self.values.select(

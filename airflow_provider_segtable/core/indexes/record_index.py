@@ -1,0 +1,139 @@
+"""The index ``record_index``: where the records of each key are, in the whole table.
+
+1. An entry is a *fact* about one record: its key, its event time (``START``), what decides which
+   record wins (the ordering value, then instant, log version and write token of its log file), and
+   whether it deletes its key.
+2. Facts never change, because records never do: whoever computes the fact of a record gets the
+   same one. A compaction writes known records to other files, so it feeds nothing.
+3. A fact may be about a record that was merged away, or undone by a restore. While the index lacks
+   nothing, no live record is without its fact.
+4. The hash of the table's key alone decides the bucket, so a look-up of a key reads one bucket.
+5. The table must keep whole rows (``latest``): of a row whose columns have several records, a part
+   would be lost when its key moves to another time chunk.
+
+Source of the idea: Hudi's record-level index (RFC-54, "Record Level Index").
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.index_kind import START_COLUMN, known_columns
+from airflow_provider_segtable.core.log.families.table_events import TableCreated
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.schema import Column
+from airflow_provider_segtable.core.time.interval import Granularity
+
+ORDERING = "ordering"
+"""The record's value of the ordering column, if the table has one."""
+INSTANT = "instant"
+"""When the author of the record began, in µs."""
+LOG_VERSION = "log_version"
+"""The version of the record's log file."""
+TOKEN = "write_token"  # noqa: S105  # the name of a column
+"""The write token of the record's log file, which no other file has."""
+DELETED = "deleted"
+"""Whether the record deletes its key."""
+
+
+def key_column(number: int) -> str:
+    """Return the column of facts with the values of a key column."""
+    return f"key_{number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordIndex:
+    """One entry a record.
+
+    Attributes:
+        columns: the ids of the columns of the table's key.
+    """
+
+    name: ClassVar[str] = "record_index"
+    settings: ClassVar[Mapping[str, Any]] = {}
+    about_files: ClassVar[bool] = False
+    common: ClassVar[tuple[Column, ...]] = (START_COLUMN,)
+    buckets: ClassVar[int] = 4
+    columns: tuple[int, ...] = ()
+
+    @property
+    def divided_by(self) -> tuple[str, ...]:
+        """Return the columns of the table's key."""
+        return tuple(map(key_column, self.columns))
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Return the columns of the table's key, and the token: a file has one record a key."""
+        return (*self.divided_by, TOKEN)
+
+    def for_table(self, table: TableCreated) -> Self:
+        """Return the index of the table's key.
+
+        Raises:
+            InvalidInput: it has none.
+        """
+        rules = rules_of(table)
+        known = {column.name: column.id for column in table.schema.numbered}
+        return replace(self, columns=tuple(known[name] for name in rules.key))
+
+    def granularity(self, table: TableCreated) -> Granularity:
+        """Return that of all time: a key may be anywhere."""
+        del table
+        return Granularity.ALL
+
+    def check(self, table: TableCreated) -> None:
+        """Refuse tables without a key, and those whose rows have several records."""
+        rules = rules_of(table)
+        if rules.partial:
+            raise InvalidInput(
+                f"{table.name} has merge='partial_update', where a row consists of several "
+                "records, and a record_index moves whole rows: use it with merge='latest', or a "
+                "table of granularity 'all', which keeps one row for each key without an index"
+            )
+        key = tuple(column.name for column in known_columns(self.columns, table))
+        if key != rules.key:
+            raise InvalidInput(
+                f"a record_index of {', '.join(key)} does not fit {table.name}, whose key is "
+                f"{', '.join(rules.key)}: leave the columns out"
+            )
+
+    def entry_columns(self, table: TableCreated) -> tuple[Column, ...]:
+        """Return the key, and what decides which record wins."""
+        ordering = table.schema.find(rules_of(table).ordering)
+        return (
+            *(
+                Column(name=key_column(column.id), type=column.type, nullable=False)
+                for column in known_columns(self.columns, table)
+            ),
+            *(() if ordering is None else (Column(name=ORDERING, type=ordering.type),)),
+            Column(name=INSTANT, type="int64"),
+            Column(name=LOG_VERSION, type="int32"),
+            Column(name=TOKEN, type="string", nullable=False),
+            Column(name=DELETED, type="bool"),
+        )
+
+    def encoded(self) -> dict[str, Any]:
+        """Return the columns."""
+        return {"columns": [*self.columns]}
+
+    @classmethod
+    def decoded(cls, body: Mapping[str, Any]) -> Self:
+        """Parse the output of ``encoded``."""
+        return cls(columns=tuple(int(number) for number in body.get("columns", ())))
+
+
+def rules_of(table: TableCreated) -> MergeRules:
+    """Return how the records of a table's key become its row.
+
+    Raises:
+        InvalidInput: it has no key.
+    """
+    rules = table.kind.rules
+    if rules is None:
+        raise InvalidInput(
+            f"{table.name} has no primary key, so there are no records to index: a record_index "
+            "keeps keys unique in the whole of a primary-key table; for look-ups of single values "
+            "choose bloom_filter"
+        )
+    return rules

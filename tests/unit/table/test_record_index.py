@@ -1,0 +1,97 @@
+"""The index of records: a fact about each record of a primary-key table, and no other table."""
+
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.index_table import index_table
+from airflow_provider_segtable.core.log.codec import decode, encode
+from airflow_provider_segtable.core.tables.keyed.keyed_kind import PrimaryKey
+from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
+from airflow_provider_segtable.core.tables.table_kinds import decode_kind
+from airflow_provider_segtable.library.table import Table
+from tests.unit.table.test_keyed_merge import NOW, SCHEMA, rows
+from tests.unit.table.test_keyed_merge import table as keyed_table
+
+DAY = 86_400_000_000
+
+
+@pytest.fixture(autouse=True)
+def _coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
+
+
+def facts(made: Table) -> list[tuple[Any, ...]]:
+    """Return the facts, by key: the key, the ordering value, the day, whether it deletes."""
+    found = made.index_entries("keys")
+    days = ((at - NOW) // DAY for at in found["start"].cast(pa.int64()).to_pylist())
+    names = ("key_1", "ordering", "deleted")
+    columns = [found[name].to_pylist() for name in names]
+    return sorted(zip(columns[0], columns[1], days, columns[2], strict=True))
+
+
+def test_a_build_and_a_feed_find_a_fact_about_each_record(tmp_path: Any) -> None:
+    """Users name no columns; a delete is a fact, too, and a compaction has nothing to feed."""
+    made = keyed_table(tmp_path)
+    made.create_index("keys", "record_index")
+    assert facts(made) == []
+    made.upsert(rows({"key": 9, "seq": 1}))
+    assert made.run_index("keys").left == 0
+    assert facts(made) == [(0, 5, 0, False), (1, 5, 0, False), (2, 5, 0, False), (9, 1, 0, False)]
+    made.delete("key = 1")
+    assert (1, 5, 0, True) in facts(made)
+    known = facts(made)
+    made.compact(kind="semi-major")
+    assert made.index("keys").current
+    assert facts(made) == known
+    made.rebuild_index("keys")
+    made.run_index("keys")
+    assert facts(made) == [fact for fact in known if fact != (1, 5, 0, False)]
+
+
+def test_the_key_alone_decides_the_bucket_of_a_fact(tmp_path: Any) -> None:
+    """So a look-up of a key reads one bucket; the setting is in the log only where it is used."""
+    made = keyed_table(tmp_path)
+    made.create_index("keys", "record_index")
+    definition = made.index("keys").definition
+    kind = index_table(definition, made.state().table).kind
+    assert isinstance(kind, PrimaryKey)
+    assert (kind.key, kind.divided_by, kind.buckets) == (("key_1", "write_token"), ("key_1",), 4)
+    assert decode_kind(kind.encoded()) == kind
+    assert "divided_by" not in str(made.state().table.kind.encoded())
+    for event in made.ports.log.events(0):
+        assert decode(encode(event), "here") == event
+    for seq in range(6, 9):
+        made.upsert(rows({"key": 1, "seq": seq}))
+    own = made.ports.within(f"_segtable/indexes/{definition.id}").log.load()
+    fed = [segment for _, feed in made.index("keys").feeds for segment in feed.segments]
+    assert len({segment.id.bucket for segment in [*own.timeline.each_visible(), *fed]}) == 1
+
+
+def test_a_bucket_is_decided_by_columns_of_the_key() -> None:
+    """Others are not known of a delete."""
+    with pytest.raises(InvalidInput, match="'b' is to decide the bucket, but is not part of the"):
+        MergeRules(key=("a",), divided_by=("b",))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"primary_key": None, "ordering": "", "buckets": 4}, "has no primary key"),
+        ({"merge": "partial_update"}, "use it with merge='latest', or a table of granularity"),
+    ],
+)
+def test_a_table_that_cannot_have_one_is_refused(
+    tmp_path: Any, more: dict[str, Any], said: str
+) -> None:
+    """Before anything is written, with the way out."""
+    given = {"primary_key": "key", "ordering": "seq", "granularity": "day", **more}
+    made = Table.create(str(tmp_path), schema=SCHEMA, time_column="at", **given)
+    with pytest.raises(InvalidInput, match=said):
+        made.create_index("keys", "record_index")
+    with pytest.raises(InvalidInput, match="record_index has no columns: leave it out"):
+        made.create_index("keys", "record_index", ["key"])
+    assert made.state().n == 0
