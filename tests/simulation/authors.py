@@ -196,17 +196,20 @@ def _change(ports: TableContext, wanted: object, name: str) -> bool:
     table = Table(ports)
     match wanted:
         case Delete(rows=rows):
-            done = table.delete(pc.field("row").isin(list(rows)), commit_id=name)
+            done = table.delete(_numbered(rows), commit_id=name)
         case Update(rows=rows):
             one_more = pc.field("count") + pc.scalar(1)
-            done = table.update(
-                {"count": one_more}, pc.field("row").isin(list(rows)), commit_id=name
-            )
+            done = table.update({"count": one_more}, _numbered(rows), commit_id=name)
         case Merge(rows=rows, times=times, count=count):
             done = table.merge(plain(rows, times, count), on=["row"], commit_id=name)
         case _:
             raise TypeError(wanted)
     return done.n is not None
+
+
+def _numbered(rows: Sequence[int]) -> str:
+    """Return the condition of some rows, as text, so that indexes judge it."""
+    return f"row IN ({', '.join(map(str, rows))})"
 
 
 def overwriter(world: World, number: int) -> Callable[[Actor], None]:

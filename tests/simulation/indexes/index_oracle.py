@@ -9,15 +9,14 @@ log, hour by hour, in a way of its own. After every event:
 3. *told*: what the state says is lacking is exactly what events published without a feed, and no
    build has read since; the index is available from the first event on after which that is nothing;
 4. *kept*: a feed is applied in the index's own table, or waits in the state, in order, once;
-5. *harmless*: a scan with a condition, which may use the indexes, finds the rows of the model.
+5. *harmless*: a scan with a condition, which leaves files out by the indexes, finds the rows of the
+   model (``scan_oracle``); of the newest version, and in the end of some that are kept.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import pyarrow.compute as pc
 
 from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.feed import Feed
@@ -35,7 +34,6 @@ from airflow_provider_segtable.core.log.events import (
     VersionRestored,
 )
 from airflow_provider_segtable.core.log.state import State
-from airflow_provider_segtable.core.requests.read_request import read_request
 from airflow_provider_segtable.core.segments.invariants import violations
 from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
@@ -43,13 +41,12 @@ from airflow_provider_segtable.data.indexes.entries import entries
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.index_log import feed_commit, index_ports
 from airflow_provider_segtable.table.indexes.lookup import entries_in
-from airflow_provider_segtable.table.reads.scan import Scan
-from tests.simulation.ledger import rows_of
+from tests.simulation.indexes.scan_oracle import wrong_answers
 from tests.simulation.model import Model
 
 PUBLISHING = (Appended, RowsChanged, PlanCompleted, VersionRestored, TableRepaired)
-ROW = "row"
-"""The column that conditions ask for: the number of a row."""
+OLD = 10
+"""Most versions that are read again in the end."""
 
 Entries = list[dict[str, Any]]
 Lacking = dict[int, frozenset[int]]
@@ -122,21 +119,25 @@ class IndexOracle:
             for each in present.values()
             for what in self._differences(each, state, ports)
         ]
-        wrong += _wrong_scans(event.n, state, model, ports)
+        wrong += wrong_answers(state, model, ports)
         if wrong:
             raise AssertionError(f"after event {event.n} ({event.kind}):\n  " + "\n  ".join(wrong))
 
-    def conclude(self, state: State, ports: TableContext) -> None:
-        """Check the end: every index lacks nothing, and its own table is sound.
+    def conclude(self, state: State, models: Mapping[int, Model], ports: TableContext) -> None:
+        """Check the end: every index lacks nothing, its own table is sound, and old versions too.
 
         Raises:
-            AssertionError: naming the index.
+            AssertionError: naming the index, or the version.
         """
         for index in state.indexes.values():
             name = index.definition.name
             assert index.current, f"index {name} lacks {index.lacks} at the end"
             problems = [*violations(index_ports(ports, index.definition).log.load())]
             assert not problems, f"index {name}: {problems}"
+        kept = range(state.retained_from, state.n + 1)
+        for n in kept[:: len(kept) // OLD + 1]:
+            wrong = [*wrong_answers(ports.log.version(n, state), models[n], ports)]
+            assert not wrong, f"version {n}, read at the end: {wrong}"
 
     def _count(self, event: Event) -> None:
         again = isinstance(event.action, IndexRequested) and event.action.replaces is not None
@@ -242,23 +243,6 @@ def _lost(index: IndexState, life: Life, own: State) -> Iterator[str]:
     for n, feed in life.fed[len(copied) :]:
         if pending.get(n) != feed:
             yield f"the feed of event {n} is lost: forwarded is {index.forwarded}"
-
-
-def _wrong_scans(n: int, state: State, model: Model, ports: TableContext) -> Iterator[str]:
-    """Yield conditions for which a scan does not find the rows of the model."""
-    if not state.indexes or state.dropped:
-        return
-    numbers = sorted(model.rows)
-    one = numbers[n * 7 % len(numbers)] if numbers else 0
-    for where, wanted in (
-        (pc.field(ROW) == one, {one} & {*numbers}),
-        (pc.field(ROW) >= one, {number for number in numbers if number >= one}),
-    ):
-        request = read_request(columns=[ROW], where=where)
-        found = Scan(ports=ports, state=state, request=request).to_arrow()
-        rows = [row for (row,) in rows_of(found)]
-        if len(rows) != len(wanted) or {*rows} != wanted:
-            yield f"a scan with {where} finds {rows}, not {sorted(wanted)}"
 
 
 def _in_order(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -2,9 +2,9 @@
 
 Upserters, streams and changers (``writers``); planners and askers (log and base compactions, and
 major ones with other time chunks and buckets); compactors, cleaners, taggers, readers of the past,
-by version and as of a time; followers of the change feed; restorers and repairers; droppers, and
-who creates the next table. Clocks are up to five minutes apart. Every third seed has partial
-updates, with a group; every fourth no ordering column.
+by version and as of a time; followers of the change feed; restorers and repairers; requesters,
+builders and tenders of indexes; droppers, and who creates the next table. Clocks are up to five
+minutes apart. Every third seed has partial updates, with a group; every fourth no ordering column.
 
     python -m tests.simulation.keyed.scenario --seeds 100
 
@@ -41,6 +41,7 @@ from tests.simulation.definers import repairer, restorer
 from tests.simulation.droppers import creator, dropper, until_gone
 from tests.simulation.faults.faulty_storage import Faults
 from tests.simulation.followers import follower
+from tests.simulation.indexes.index_actors import builder, requester, tender
 from tests.simulation.keyed.keyed_ledger import KeyedLedger
 from tests.simulation.keyed.records import BUCKETS, CHUNKS, SCHEMA
 from tests.simulation.keyed.writers import changer, streamer, upserter
@@ -172,6 +173,9 @@ def _spawn(world: World) -> None:
         (restorer, shape.restorers, 0.0),
         (copier, shape.followers, 0.0),
         (repairer, shape.repairers, 0.0),
+        (requester, shape.requesters, 0.0),
+        (builder, shape.builders, 0.0),
+        (tender, shape.tenders, 0.0),
         (dropper, shape.droppers, 0.0),
         (creator, min(shape.droppers, 1), 0.0),
     ):
@@ -204,6 +208,9 @@ def shape_of(seed: int) -> Shape:
         followers=random.choice((0, 1)),
         repairers=random.choice((0, 0, 0, 1)),
         droppers=random.choice((0, 0, 0, 1)),
+        requesters=(wanting := random.choice((0, 0, 1, 2))),
+        builders=wanting,
+        tenders=min(wanting, 1),
     )
 
 

@@ -26,6 +26,10 @@ EVERYBODY = Shape(
     restores_each=1,
     followers=1,
     repairers=1,
+    requesters=2,
+    wishes_each=2,
+    builders=1,
+    tenders=1,
 )
 
 
@@ -41,13 +45,15 @@ SEEDS = (21, 8, *range(6))
 WANTED = frozenset(
     {"crash", "expiry", "wipe", "semi-major", "major", "divided"}
     | {"upsert", "batch", "key change", "restore"}
+    | {"IndexBuilt", "IndexForwarded", "rebuilt", "fed", "unfed"}
 )
 
 
 def happened(world: World) -> Iterator[str]:
-    """Yield which faults struck, which plans were completed, and which commits acknowledged."""
+    """Yield which faults struck, what became of indexes, plans and commits."""
     assert world.ledger.checked is not None
     yield from world.faults.injected
+    yield from world.indexes.happened
     for known in world.ledger.checked.plans.values():
         if known.completed:
             yield known.plan.kind
@@ -58,6 +64,8 @@ def happened(world: World) -> Iterator[str]:
 
 def test_everybody_at_once() -> None:
     """Every version at every time is what the records replayed in order give; no writer fails.
+
+    And every scan with a condition, through indexes that are built, fed, rebuilt and dropped.
 
     Two seeds, and more only until everything has happened.
     """

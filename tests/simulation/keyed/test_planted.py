@@ -1,7 +1,7 @@
 """Errors planted in the code of primary-key tables, each of which the model sees."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -15,8 +15,9 @@ from airflow_provider_segtable.core.log.families import restore_events
 from airflow_provider_segtable.core.log.recent_commits import RecentCommits
 from airflow_provider_segtable.core.plans import major_plan
 from airflow_provider_segtable.core.plans.group_plan import GroupPlan
-from airflow_provider_segtable.core.reads.selection import Selection
+from airflow_provider_segtable.core.reads.selection import MayHold, Selection
 from airflow_provider_segtable.core.segments.segment import Place, Segment
+from airflow_provider_segtable.core.tables.keyed.record_tests import RecordTests
 from airflow_provider_segtable.core.time.layout import Layout
 from airflow_provider_segtable.data.keyed import feed_pieces
 from airflow_provider_segtable.data.keyed.file_groups import FileGroup
@@ -42,6 +43,7 @@ DIVIDERS = replace(NOBODY, upserters=3, upserts_each=3, asks=4)
 RESTORERS = replace(NOBODY, upserters=2, restorers=1, restores_each=2)
 STREAMS = replace(NOBODY, streams=2, batches_each=4)
 FOLLOWERS = replace(NOBODY, upserters=2, changers=1, followers=1, cleaners=1, asks=1)
+INDEXED = replace(WRITERS, requesters=1, wishes_each=1, builders=1, tenders=1)
 DROPPERS = replace(NOBODY, upserters=1, upserts_each=2, streams=1, batches_each=2, droppers=2)
 
 
@@ -169,6 +171,17 @@ def files_left(monkeypatch: Patch) -> None:
     monkeypatch.setattr(dropping, "is_own", lambda path: ".log." not in path and right(path))
 
 
+def hidden_records_show(monkeypatch: Patch) -> None:
+    """A file is left out by an index although its records hide those of other files."""
+
+    def careless(
+        tests: RecordTests, segments: Sequence[Segment], may_hold: MayHold
+    ) -> tuple[Segment, ...]:
+        return tuple(s for s in segments if all(may_hold(s, test) for test in tests.all))
+
+    monkeypatch.setattr(RecordTests, "left", careless)
+
+
 @cache
 def survives(faults: Callable[[int], Faults], shape: Shape, seed: int) -> World:
     """Run a seed without errors; a dropped table has a successor, which is exact, too."""
@@ -191,6 +204,7 @@ PLANTED = [
     (groups_in_record_order, slow, CHANGERS, 6, "rows"),
     (consumers_unnoticed, slow, FOLLOWERS, 1, "yet to read was cleaned"),
     (updates_by_the_row_alone, slow, FOLLOWERS, 9, "by its changes"),
+    (hidden_records_show, slow, INDEXED, 1, "a scan where"),
     (files_left, slow, DROPPERS, 2, "a drop returned, but left"),
 ]
 

@@ -151,7 +151,7 @@ def changer(world: World, number: int) -> Callable[[Actor], None]:
 
 def _change(world: World, ports: TableContext, wanted: KeyChange, name: str) -> bool:
     def once() -> bool:
-        where = pc.field("row").isin(list(wanted.keys))
+        where = f"row IN ({', '.join(map(str, wanted.keys))})"
         if wanted.text is None:
             return Table(ports).delete(where, commit_id=name).n is not None
         text = pc.scalar(pa.scalar(wanted.text, pa.int64()))
