@@ -76,6 +76,8 @@ class LogWriter:
         token: returns 16 unguessable hex digits.
         commit: commits a file, or begins to.
         versions: the last version of each bucket.
+        first_version: the version of the first file of each bucket.
+        token_start: the begin of the write tokens, where they decide which record is higher.
     """
 
     files: DataFiles
@@ -87,6 +89,8 @@ class LogWriter:
     token: Callable[[], str]
     commit: Callable[[Sink], None] = _commit
     versions: dict[ChunkKey, int] = field(default_factory=dict)
+    first_version: int = 0
+    token_start: str = ""
 
     def written(self, records: Records) -> Iterator[Segment]:
         """Write records by time chunk and bucket; yield the segments.
@@ -102,7 +106,8 @@ class LogWriter:
                 yield self._file(chunk, rows.slice(start, step), definition)
 
     def _file(self, chunk: ChunkKey, rows: pa.Table, definition: bytes) -> Segment:
-        version = self.versions[chunk] = self.versions.get(chunk, -1) + 1
+        version = self.versions.get(chunk, self.first_version - 1) + 1
+        self.versions[chunk] = version
         token = self.token()
         segment_id = chunk.provisional(token)
         placement = SegmentPlacement(
@@ -119,7 +124,7 @@ class LogWriter:
             placement=placement,
             definition=definition,
             commit=self.commit,
-            path=log_path(segment_id, self.instant, version, token),
+            path=log_path(segment_id, self.instant, version, self.token_start + token),
         )
 
     def _by_bucket(self, records: Records) -> Iterator[tuple[ChunkKey, Records]]:

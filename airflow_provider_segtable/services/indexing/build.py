@@ -10,8 +10,9 @@
    the build ends.
 4. Once ``timeout_s`` is over no further event is begun. That is a pause: what is built stays, and
    the next attempt at the plan goes on. Every attempt brings at least one event.
-5. The build ends when nothing is lacking any more. What is published meanwhile is fed by its
-   writers, or is lacking, and then built, too.
+5. The build ends when nothing is lacking any more, and keys with several rows are settled
+   (``settle``). What is published meanwhile is fed by its writers, or is lacking, and then built,
+   too.
 """
 
 from collections.abc import Callable, Container, Generator, Iterator, Sequence
@@ -41,6 +42,7 @@ from airflow_provider_segtable.ports.job import Job
 from airflow_provider_segtable.services.compaction.attempt import Attempt
 from airflow_provider_segtable.services.compaction.execution import Paused, Stop
 from airflow_provider_segtable.services.indexing.known_entries import known_entries
+from airflow_provider_segtable.services.indexing.settle import settle
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feed_writer import write_feed
 from airflow_provider_segtable.table.log.committer import Change, Committed, Outcome, commit
@@ -96,6 +98,8 @@ def build(
     state, done = attempt.state, dict[str, None]()
     while True:
         piece = _unless_dropped(ports, step, state, partial(_next, ports, step, state, done))
+        if piece is None:
+            settle(ports, attempt.lease, step.index, attempt.token)
         if not isinstance(piece, _Piece):
             return Built(files=len(done), stop=piece)
         jobs = [*_jobs(ports, attempt, piece, parallelism)]

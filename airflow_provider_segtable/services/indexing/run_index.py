@@ -7,15 +7,17 @@
    planner's, goes on.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from airflow_provider_segtable.core.indexes.next_build import chunks_lacking
-from airflow_provider_segtable.core.log.events import IndexBuilt
+from airflow_provider_segtable.core.log.events import Event, IndexBuilt
+from airflow_provider_segtable.core.reads.published import segments_of
 from airflow_provider_segtable.services.compaction.carry_out import carry_out
 from airflow_provider_segtable.services.compaction.compaction import Ended, PlanResult
 from airflow_provider_segtable.services.compaction.execution import Execute
 from airflow_provider_segtable.services.indexing.index_request import requested_plan
+from airflow_provider_segtable.services.indexing.settle import COMMIT
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.lifecycle import index_named
 
@@ -34,6 +36,7 @@ class IndexRun:
         files: the number of files that it indexed.
         left: the number of time chunks in which the index lacks files.
         plans: the ids of the plans that were carried out.
+        settled: the number of records that were corrected, because their keys had several rows.
     """
 
     ended: Ended
@@ -42,6 +45,7 @@ class IndexRun:
     files: int = 0
     left: int = 0
     plans: tuple[str, ...] = ()
+    settled: int = 0
 
 
 def run_index(
@@ -82,17 +86,25 @@ def run_index(
     state = ports.log.load()
     index = state.indexes.get(name)
     message = f"index {begun.definition.name} lacks nothing"
+    mine = [each for each in ports.log.events(first) if each.author == ports.author]
     return IndexRun(
         ended=results[-1].ended if results else Ended.DONE_ALREADY,
         message=results[-1].message if results else message,
-        pieces=_pieces(ports, first, {result.plan_id for result in results}),
+        pieces=_pieces(mine, {result.plan_id for result in results}),
         files=sum(result.segments_in for result in results),
         left=chunks_lacking(index, state) if index else 0,
         plans=tuple(result.plan_id for result in results),
+        settled=_settled(mine),
     )
 
 
-def _pieces(ports: TableContext, first: int, plan_ids: Collection[str]) -> int:
+def _pieces(mine: Iterable[Event], plan_ids: Collection[str]) -> int:
     """Return the number of pieces that this process has committed for some plans."""
-    mine = (e.action for e in ports.log.events(first) if e.author == ports.author)
-    return sum(1 for a in mine if isinstance(a, IndexBuilt) and a.plan_id in plan_ids)
+    actions = (event.action for event in mine)
+    return sum(1 for a in actions if isinstance(a, IndexBuilt) and a.plan_id in plan_ids)
+
+
+def _settled(mine: Iterable[Event]) -> int:
+    """Return the number of records that this process has corrected."""
+    found = (event.action for event in mine if event.commit.startswith(COMMIT))
+    return sum(segment.rows for action in found for segment in segments_of(action))

@@ -6,7 +6,8 @@
 2. An index never keeps a writer from committing. If its entries cannot be written, or the files
    are larger than ``MOST_BYTES``, the event has no feed for it: the log records that the index
    lacks them, and its next run builds them.
-3. A restore and a repair publish files again and feed nothing: the log records that the index lacks
+3. Entries about records are written by ``table.routing``, which looks at known ones, too.
+4. A restore and a repair publish files again and feed nothing: the log records that the index lacks
    them, since files that were hidden when it was built have no entries.
 
 Source of the idea: Hudi RFC-45, "Any inflight writers".
@@ -55,7 +56,6 @@ class Feeder:
         self._ports = ports
         self._ready = ready
         self._files = _new_files(action)
-        self._known_records = isinstance(action, PlanCompleted)
         self._done: dict[str, Feed | None] = {feed.index: feed for feed in given}
 
     def prepare(self, state: State) -> None:
@@ -97,8 +97,7 @@ class Feeder:
         return [
             each
             for each in state.indexes.values()
-            if each.definition.id not in self._done
-            and (each.definition.kind.about_files or not self._known_records)
+            if each.definition.kind.about_files and each.definition.id not in self._done
         ]
 
     def _fed(self, index: IndexState, state: State) -> Feed | None:

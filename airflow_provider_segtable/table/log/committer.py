@@ -18,8 +18,8 @@
    rivals neither keep each other from committing nor starve each other. Both are hints.
 7. In a stream of events only every eighth is announced at once. Another one is announced a little
    later, and only if no event has followed it: announcements cost more than the commits.
-8. Every event brings entries about the files that it publishes for all indexes of the table
-   (``table.indexes.feeding``). They are written outside of the turn.
+8. Every event brings entries for all indexes of the table (``table.indexes.feeding``), and what
+   keeps keys unique (``table.routing.router``). Both are written outside of the turn.
 9. Retries are bounded. While the log does not grow, pauses grow, with jitter. After the last
    attempt the log is read once more, so that a lost race is not reported as a lost reply.
 
@@ -54,6 +54,7 @@ from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes.feeding import Feeder
 from airflow_provider_segtable.table.indexes.forwarding import MANY, forward
 from airflow_provider_segtable.table.log.event_log import TIMELINE, event_path
+from airflow_provider_segtable.table.routing.router import Router
 
 CHECKPOINT_EVERY = 32
 """Smallest number of events between checkpoints."""
@@ -146,11 +147,11 @@ def commit(
         outcome = loop.run(retry or Retry())
     except Exception as error:
         if loop.unresolved is None:
-            loop.feeder.discard()
+            loop.discard()
             raise
         raise CommitUnknown(way_out(ports, change, loop.unresolved)) from error
     if isinstance(outcome, Conflict):
-        loop.feeder.discard()
+        loop.discard()
     return outcome
 
 
@@ -239,6 +240,7 @@ class _Loop:
         self.state = state
         self.log = ports.log
         self.feeder = Feeder(ports, change.action, change.feeds, change.ready)
+        self.router = Router(ports, change.action, change.feeds, change.ready)
         self.unresolved: int | None = None
         self.streams = False
 
@@ -249,13 +251,20 @@ class _Loop:
             with self._queued():
                 outcome = self._repeated(retry)
         if isinstance(outcome, Committed):
+            self.router.tidy()
             self._spread(outcome.n)
             with suppress(SegtableError):  # readers see feeds wherever they are
                 forward(self.ports, self.state, _put_feed, at_least=MANY)
         return outcome
 
+    def discard(self) -> None:
+        """Delete the files that were written for indexes: the event certainly does not land."""
+        self.feeder.discard()
+        self.router.discard()
+
     def _in_turn(self) -> Outcome | None:
         self.feeder.prepare(self.state)
+        self.router.prepare(self.state)
         with self.ports.storage.turn(TIMELINE, wait_s=HOST_WAIT_S):
             return self.attempt()
 
@@ -291,7 +300,7 @@ class _Loop:
         if landed is not None:
             return landed
         try:
-            admitted = admit(self.change.action, self.state)
+            admitted = admit(self.router.routed(self.change.action, self.state), self.state)
             if not isinstance(admitted, Conflict):
                 now = self.ports.checked_now()
                 self.change.guard()
@@ -301,8 +310,8 @@ class _Loop:
             return self.unknown()
         if isinstance(admitted, Conflict):
             return admitted if self.unresolved is None else self.unknown()
-        if not self.feeder.ready(self.state):
-            return None  # an index was requested meanwhile: feed it, then try again
+        if not self.feeder.ready(self.state) or not self.router.ready(self.state):
+            return None  # an index was requested, or a key written, meanwhile: prepare anew
         return self._put(admitted, now)
 
     def read(self) -> bool:
@@ -344,7 +353,7 @@ class _Loop:
             commit=self.change.commit_id,
             author=self.ports.author,
             action=action,
-            feeds=self.feeder.feeds(self.state),
+            feeds=(*self.feeder.feeds(self.state), *self.router.feeds(self.state)),
         )
         earlier, self.unresolved = self.unresolved, event.n
         try:

@@ -8,7 +8,9 @@
 3. The *instant* of the records is when this write began, and later than everything that its author
    had read, however far clocks are apart. Of records with equal ordering values, the later instant
    wins. The event is not earlier than the instant.
-4. Writes with the same commit id take effect once. The files of a writer that died are orphans.
+4. With an index of records a key has one row in the whole table: the commit corrects records in
+   other time chunks (``table.routing``), and of equal keys in one write one record is written.
+5. Writes with the same commit id take effect once. The files of a writer that died are orphans.
 
 Source of the idea: Apache Hudi RFC-66, "Writing Log Files Separately In Sequence".
 """
@@ -25,6 +27,7 @@ from airflow_provider_segtable.core.segments.segment import Segment
 from airflow_provider_segtable.core.tables.keyed.merge_rules import MergeRules
 from airflow_provider_segtable.core.time.interval import Instant
 from airflow_provider_segtable.data.arrow.given_rows import Rows, arrow_table
+from airflow_provider_segtable.data.indexes.records.one_each import one_each
 from airflow_provider_segtable.data.keyed.log_files import LogWriter, Records, deletions
 from airflow_provider_segtable.data.merge.key_groups import Flags
 from airflow_provider_segtable.table.context import TableContext
@@ -99,6 +102,8 @@ def upsert(
         StorageError: nothing was committed.
     """
     seen = state or ports.log.load()
+    if any(not index.definition.kind.about_files for index in seen.indexes.values()):
+        records = one_each(records, merge_rules(seen, ports.uri))
 
     def write(state: State, instant: Instant, files: NewFiles) -> Iterable[Segment]:
         return LogWriter(

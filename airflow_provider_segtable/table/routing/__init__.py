@@ -1,0 +1,1 @@
+"""Routing: a key of a primary-key table is kept in one place of the whole table."""

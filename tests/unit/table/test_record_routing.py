@@ -1,0 +1,214 @@
+"""Routing by an index of records: one row for each key in the whole table."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from airflow_provider_segtable.core.errors import NotFound
+from airflow_provider_segtable.core.segments.invariants import violations
+from airflow_provider_segtable.library.table import Table
+from airflow_provider_segtable.table.indexes import feeding
+from tests.unit.table.interleaving import Killed, before_event, die
+from tests.unit.table.keyed_indexed import (
+    DELETED,
+    KEYS,
+    facts,
+    new_table,
+    read,
+    rows,
+    unique,
+    upsert,
+    writer,
+)
+
+
+@pytest.fixture(autouse=True)
+def _coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEGTABLE_ZOOKEEPER", f"memory://{uuid4()}")
+
+
+def test_a_key_moves_to_the_time_chunk_of_its_newest_record(tmp_path: Path) -> None:
+    """In one event, which leaves one fact of the key; other keys stay where they are."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 1})
+    n = upsert(table, {"key": 1, "day": 3, "seq": 2})
+    assert read(table) == [(1, 3, 2), (2, 0, 1)]
+    assert facts(table) == [(1, 3), (2, 0)]
+    assert n == 3
+    assert read(Table(table.ports)) == read(table)
+    assert not list(violations(table.state()))
+
+
+def test_a_late_record_in_another_time_chunk_loses(tmp_path: Path) -> None:
+    """As it would in the same one; its own tombstone comes in its own event."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "day": 3, "seq": 5})
+    upsert(table, {"key": 1, "day": 4, "seq": 4})
+    upsert(table, {"key": 1, "day": 3, "seq": 3})
+    assert read(table) == [(1, 3, 5)]
+
+
+def test_a_delete_reaches_the_row_wherever_it_is(tmp_path: Path) -> None:
+    """A late upsert elsewhere loses against it; a newer one wins."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "day": 3, "seq": 5})
+    upsert(table, {"key": 1, "day": 0, "seq": 6, DELETED: True})
+    assert read(table) == []
+    upsert(table, {"key": 1, "day": 7, "seq": 5})
+    assert read(table) == []
+    upsert(table, {"key": 1, "day": 7, "seq": 7})
+    assert read(table) == [(1, 7, 7)]
+
+
+def test_of_equal_keys_in_one_write_the_later_row_wins(tmp_path: Path) -> None:
+    """Also in different time chunks, and without an ordering column."""
+    for ordering in ("", "seq"):
+        for seed in range(4):
+            table = new_table(tmp_path / f"{ordering}{seed}", ordering=ordering)
+            given = [{"key": 1, "day": day, "v": day} for day in (2, 5, 1)]
+            upsert(table, *given)
+            assert read(table) == [(1, 1, 1)]
+
+
+@pytest.mark.parametrize("granularity", ["month", "hour"])
+def test_a_compaction_to_other_time_chunks_keeps_the_winners(
+    tmp_path: Path, granularity: str
+) -> None:
+    """Winners and corrections meet in one chunk, or part; equal ordering values do not matter."""
+    table = new_table(tmp_path)
+    upsert(table, *({"key": key, "day": 0, "seq": 1, "v": 0} for key in range(4)))
+    upsert(table, *({"key": key, "day": key, "seq": 1, "v": 1} for key in range(3)))
+    upsert(table, {"key": 0, "day": 5, "seq": 0, "v": 2}, {"key": 1, "day": 6, "seq": 2, "v": 2})
+    expected = [(0, 0, 1), (1, 6, 2), (2, 2, 1), (3, 0, 0)]
+    assert read(table) == expected
+    table.compact(kind="major", granularity=granularity)
+    assert read(table) == expected
+    upsert(table, *({"key": key, "day": 9, "seq": 3} for key in range(4)))
+    assert read(table) == [(key, 9, 3) for key in range(4)]
+    table.compact(kind="major", granularity="year")
+    assert read(table) == [(key, 9, 3) for key in range(4)]
+
+
+def test_updates_and_deletes_by_a_condition_are_routed(tmp_path: Path) -> None:
+    """They write a record in the place that they read, which may be a place of before."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 1})
+    seen = writer(table, 7)
+    late = before_event(table.ports, lambda: upsert(seen, {"key": 1, "day": 3, "seq": 1, "v": 8}))
+    Table(late).update({"v": 9}, "key = 1")
+    assert unique(read(table))
+    table.delete("key = 1")
+    assert read(table) == [(2, 0, 1)]
+
+
+def race(table: Table, *writes: Callable[[Table], object]) -> None:
+    """Let each write overtake the one before it, right before its event."""
+    first, *others = writes
+
+    def deed() -> None:
+        if others:
+            race(table, *others)
+
+    ports = writer(table, 100 + len(writes)).ports
+    first(Table(before_event(ports, deed, word="Appended")))
+
+
+@pytest.mark.parametrize("ordering", ["", "seq"])
+def test_writers_that_race_leave_one_row(tmp_path: Path, ordering: str) -> None:
+    """Two or three, with one key in different chunks, in every order of their events."""
+    table = new_table(tmp_path, ordering=ordering)
+    orders = ((1, 2), (2, 1), (1, 2, 3), (3, 1, 2), (2, 3, 1))
+    upsert(table, *({"key": key, "day": 9, "seq": -1} for key in (1, 3, 4)))
+    for key, days in enumerate(orders):
+        given = ({"key": key, "day": day, "seq": day} for day in days)
+        race(table, *(partial(_upserted, row) for row in given))
+    found = read(table)
+    assert [row[0] for row in found] == [*range(len(orders))]
+    if ordering:
+        assert found == [(key, max(days), max(days)) for key, days in enumerate(orders)]
+    assert {key for key, _ in facts(table)} == {*range(len(orders))}
+
+
+def _upserted(row: Mapping[str, object], table: Table) -> None:
+    upsert(table, row)
+
+
+def test_a_writer_that_dies_leaves_orphans_alone(tmp_path: Path) -> None:
+    """Its corrections are in no event, so nothing was corrected."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "seq": 1})
+    with pytest.raises(Killed):
+        upsert(
+            Table(before_event(table.ports, die, word="Appended")), {"key": 1, "day": 3, "seq": 2}
+        )
+    assert read(table) == [(1, 0, 1)]
+
+
+def test_what_was_there_before_is_settled_by_a_run(tmp_path: Path) -> None:
+    """Keys with several rows get one, in one event a batch; a second run has nothing to settle."""
+    table = new_table(tmp_path, index=False)
+    for day in range(4):
+        upsert(table, *({"key": key, "day": day, "seq": 9 - (day - key) ** 2} for key in range(4)))
+    upsert(table, {"key": 3, "day": 8, "seq": 10, DELETED: True})
+    assert not unique(read(table))
+    table.create_index(KEYS, "record_index")
+    done = table.run_index(KEYS)
+    assert (done.left, done.settled) == (0, 3 + 3 + 3 + 4)
+    assert read(table) == [(0, 0, 9), (1, 1, 9), (2, 2, 9)]
+    assert facts(table) == [(0, 0), (1, 1), (2, 2), (3, 8)]
+    assert table.run_index(KEYS).settled == 0
+    table.rebuild_index(KEYS)
+    assert table.run_index(KEYS).settled == 0
+    assert read(table) == [(0, 0, 9), (1, 1, 9), (2, 2, 9)]
+
+
+def test_a_load_that_was_not_routed_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large write commits at once; the next run builds what is lacking, and settles."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 5})
+    with monkeypatch.context() as patch:
+        patch.setattr(feeding, "MOST_BYTES", 0)
+        upsert(table, {"key": 1, "day": 3, "seq": 2}, {"key": 2, "day": 3, "seq": 4})
+    assert not table.index(KEYS).current
+    assert read(table) == [(1, 0, 1), (1, 3, 2), (2, 0, 5), (2, 3, 4)]
+    assert table.run_index(KEYS).settled == 2
+    assert read(table) == [(1, 3, 2), (2, 0, 5)]
+
+
+def test_a_restore_takes_corrections_back_with_the_winner(tmp_path: Path) -> None:
+    """What is known of it after that is no reason to correct a new record."""
+    table = new_table(tmp_path)
+    n = upsert(table, {"key": 1, "seq": 1}, {"key": 2, "seq": 1})
+    upsert(table, {"key": 1, "day": 3, "seq": 9}, {"key": 3, "day": 3, "seq": 9})
+    table.restore(version=n)
+    assert read(table) == [(1, 0, 1), (2, 0, 1)]
+    upsert(table, {"key": 1, "day": 5, "seq": 2}, {"key": 3, "day": 5, "seq": 2})
+    table.run_index(KEYS)
+    assert read(table) == [(1, 5, 2), (2, 0, 1), (3, 5, 2)]
+    upsert(table, {"key": 3, "day": 6, "seq": 3})
+    assert read(table) == [(1, 5, 2), (2, 0, 1), (3, 6, 3)]
+
+
+def test_an_index_that_cannot_be_read_keeps_no_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event is not routed, and the index lacks it."""
+    table = new_table(tmp_path)
+    upsert(table, {"key": 1, "seq": 1})
+
+    def lost(*_: object) -> None:
+        raise NotFound("a file of the index is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_provider_segtable.table.routing.route.facts_of", lost)
+        upsert(table, {"key": 1, "day": 3, "seq": 2})
+    assert not table.index(KEYS).current
+    assert len(read(table)) == 2
+    table.run_index(KEYS)
+    assert read(table) == [(1, 3, 2)]
+    assert rows().num_rows == 0
