@@ -46,6 +46,11 @@ their libraries. A message names the offending value and the way out.
     │   │   └── ChangeConflict      other writers kept changing the same rows
     │   ├── CommitUnknown           the outcome of the commit is unknown
     │   └── RowsOutOfBalance        rows out != rows in
+    ├── LogStoreError
+    │   ├── Fenced                  a newer writer or service has replaced this one
+    │   ├── LogStoreFull            buffers are full of records that no checkpoint committed yet
+    │   ├── LogStoreUnavailable     no log store answers, or it was shut down
+    │   └── CheckpointPending       an earlier checkpoint is neither committed nor abandoned
     ├── ExecutionFailed             the engine under the work (Spark) failed; nothing committed
     └── EnvironmentIncomplete       this machine lacks something
         ├── JavaMissing
@@ -215,6 +220,26 @@ class CommitUnknown(CommitError):
 
 class RowsOutOfBalance(CommitError):
     """Rows out differ from rows in; the commit was refused."""
+
+
+class LogStoreError(SegtableError):
+    """The log store failed or refused."""
+
+
+class Fenced(LogStoreError):
+    """A newer writer or service has replaced this one; the message has both epochs."""
+
+
+class LogStoreFull(LogStoreError):
+    """Buffers were full of uncommitted records until the deadline; nothing was appended."""
+
+
+class LogStoreUnavailable(LogStoreError):
+    """No log store answers at the address, or it was shut down."""
+
+
+class CheckpointPending(LogStoreError):
+    """An earlier checkpoint is neither committed nor abandoned."""
 
 
 class ExecutionFailed(SegtableError):

@@ -38,6 +38,7 @@ BELOW_HOOKS = (
     "data",
     "table",
     "services",
+    "logstore",
     "health",
     "recovery",
     "library",

@@ -1,0 +1,4 @@
+"""The log store's rules: one bucket of records between their append and their commit.
+
+``bucket_log`` is the state, ``writing``, ``checkpointing`` and ``reading`` are its transitions.
+"""

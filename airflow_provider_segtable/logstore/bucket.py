@@ -1,0 +1,127 @@
+"""One bucket, shared by threads: its state under a lock, and waiting for it to change.
+
+All decisions are those of ``core.log_store``. Every change of the state wakes all waiting calls,
+which decide again. No record is copied.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from airflow_provider_segtable.core.counted import counted, describe_size
+from airflow_provider_segtable.core.errors import LogStoreFull, LogStoreUnavailable
+from airflow_provider_segtable.core.log_store import checkpointing, reading, writing
+from airflow_provider_segtable.core.log_store.bucket_log import BucketCut, BucketLog, Limits
+from airflow_provider_segtable.core.log_store.position import CommittedEnd, Epoch, Offset, Position
+from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
+from airflow_provider_segtable.core.log_store.writing import Append, Full, Stored
+from airflow_provider_segtable.ports.log_store import RecordBatch
+
+State: TypeAlias = BucketLog[RecordBatch]
+T = TypeVar("T")
+
+
+class Bucket:
+    """A bucket's state, for the threads of its writer, its readers and checkpoints."""
+
+    def __init__(self, number: int, limits: Limits) -> None:
+        self._limits = limits
+        self._log: State = BucketLog(bucket=number)
+        self._changed = threading.Condition()
+        self._open = True
+
+    @property
+    def log(self) -> State:
+        """Return the present state."""
+        return self._log
+
+    def begin(self, *, epoch: Epoch, writer: str, committed: CommittedEnd) -> Offset:
+        """Begin an epoch; return the offset of its next record."""
+        return self._change(
+            lambda log: writing.begin(log, epoch=epoch, writer=writer, committed=committed)
+        ).end
+
+    def append(self, new: Append[RecordBatch], *, wait_s: float) -> Offset:
+        """Append records, and return the offset of the first.
+
+        Raises:
+            LogStoreFull: there was no room until the deadline.
+        """
+        deadline = time.monotonic() + wait_s
+        with self._changed:
+            while isinstance(answer := self._appended(new), Full):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._full(answer, new, wait_s)
+                self._changed.wait(left)
+            return answer
+
+    def position_of(self, whence: Whence) -> Position | None:
+        """Return the earliest or latest position; None before the first writer."""
+        return reading.position_of(self._opened(), whence)
+
+    def read(
+        self, start: Position | None, *, wait_s: float
+    ) -> Found[RecordBatch] | Reset | Behind | None:
+        """Wait for what is at a position (None: the origin); None if nothing comes in time."""
+        deadline = time.monotonic() + wait_s
+        with self._changed:
+            while (found := reading.read(self._opened(), start)) is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                self._changed.wait(left)
+            return found
+
+    def cut(self) -> BucketCut[RecordBatch] | None:
+        """Take the uncommitted records; None if there are none."""
+        return self._change(checkpointing.cut).pending
+
+    def commit(self, done: BucketCut[RecordBatch]) -> None:
+        """Record the commit of a cut."""
+        self._change(lambda log: checkpointing.commit(log, done, self._limits))
+
+    def abandon(self, given_up: BucketCut[RecordBatch]) -> None:
+        """Return the records of a cut to the next one."""
+        self._change(lambda log: checkpointing.abandon(log, given_up))
+
+    def close(self) -> None:
+        """End all waiting calls, and release the records."""
+        with self._changed:
+            self._open = False
+            self._log = BucketLog(bucket=self._log.bucket)
+            self._changed.notify_all()
+
+    def _opened(self) -> State:
+        if not self._open:
+            raise LogStoreUnavailable(
+                f"{writing.named(self._log)} was shut down: connect to its successor"
+            )
+        return self._log
+
+    def _change(self, transition: Callable[[State], State]) -> State:
+        with self._changed:
+            return self._set(transition(self._opened()))
+
+    def _set(self, log: State) -> State:
+        if log is not self._log:
+            self._log = log
+            self._changed.notify_all()
+        return log
+
+    def _appended(self, new: Append[RecordBatch]) -> Offset | Full:
+        match writing.append(self._opened(), new, self._limits):
+            case Stored(log=log):
+                self._set(log)
+                return new.sequence
+            case Full() as full:
+                return full
+
+    def _full(self, full: Full, new: Append[RecordBatch], wait_s: float) -> LogStoreFull:
+        waiting = describe_size(full.uncommitted_bytes)
+        return LogStoreFull(
+            f"{writing.named(self._log)} had no room for {counted(new.count, 'record')} "
+            f"({describe_size(new.size)}) within {wait_s} s, because {waiting} wait for a "
+            "checkpoint: run one, or raise the limit"
+        )

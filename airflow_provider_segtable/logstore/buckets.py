@@ -1,0 +1,103 @@
+"""The buckets of one store, and checkpoints over all of them.
+
+1. A checkpoint cuts all buckets or none. The table's commit holds the cuts of all.
+2. A commit is recorded in every bucket, even if one of them refuses; the first refusal is raised
+   at the end.
+"""
+
+import threading
+
+from airflow_provider_segtable.core.errors import (
+    CheckpointPending,
+    Fenced,
+    InvalidInput,
+    LogStoreUnavailable,
+    SchemaMismatch,
+)
+from airflow_provider_segtable.core.log_store.bucket_log import BucketCut
+from airflow_provider_segtable.logstore.bucket import Bucket
+from airflow_provider_segtable.ports.log_store import Cut, LogContext, RecordBatch, Schema
+
+
+class Buckets:
+    """The buckets of a context."""
+
+    def __init__(self, context: LogContext) -> None:
+        self.context = context
+        self._buckets = {n: Bucket(n, context.limits) for n in context.buckets}
+        self._cutting = threading.Lock()
+        self._open = True
+
+    def bucket(self, number: int) -> Bucket:
+        """Return a bucket.
+
+        Raises:
+            InvalidInput: this store does not serve the bucket.
+        """
+        if not self._open:
+            raise LogStoreUnavailable(
+                f"the log store of table {self.context.table} was shut down: "
+                "connect to its successor"
+            )
+        try:
+            return self._buckets[number]
+        except KeyError:
+            raise InvalidInput(
+                f"bucket {number} is not served here; this log store has the buckets "
+                f"{', '.join(map(str, self._buckets))} of table {self.context.table}"
+            ) from None
+
+    def check_schema(self, schema: Schema) -> None:
+        """Raise ``SchemaMismatch`` unless a schema is that of the table."""
+        if not schema.equals(self.context.schema):
+            raise SchemaMismatch(
+                f"records of table {self.context.table} have the columns "
+                f"{_columns(self.context.schema)}, not {_columns(schema)}: cast them first"
+            )
+
+    def checkpoint(self) -> Cut:
+        """Cut all buckets.
+
+        Raises:
+            CheckpointPending: an earlier cut is neither committed nor abandoned.
+        """
+        cuts: dict[int, BucketCut[RecordBatch]] = {}
+        with self._cutting:
+            try:
+                for number in self._buckets:
+                    if taken := self.bucket(number).cut():
+                        cuts[number] = taken
+            except CheckpointPending:
+                self.abandon(Cut(buckets=cuts))
+                raise
+        return Cut(buckets=cuts)
+
+    def committed(self, cut: Cut) -> None:
+        """Record the commit of a cut in all of its buckets.
+
+        Raises:
+            Fenced: a bucket has discarded the records.
+        """
+        refusals = []
+        for number, done in cut.buckets.items():
+            try:
+                self.bucket(number).commit(done)
+            except Fenced as refusal:
+                refusals.append(refusal)
+        if refusals:
+            raise refusals[0]
+
+    def abandon(self, cut: Cut) -> None:
+        """Return the records of a cut to the next one."""
+        for number, given_up in cut.buckets.items():
+            self.bucket(number).abandon(given_up)
+
+    def close(self) -> None:
+        """End all waiting calls, and release the records."""
+        self._open = False
+        for bucket in self._buckets.values():
+            bucket.close()
+
+
+def _columns(schema: Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

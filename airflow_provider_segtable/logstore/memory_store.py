@@ -1,0 +1,167 @@
+"""A log store in this process, for its threads: full rules, no network.
+
+1. Addresses are ``memory://N``; they are known to the provider that created the store.
+2. Batches are shared with their writer, not copied. Arrow batches do not change.
+3. An answer is never lost here, so ``send`` is ``append``.
+"""
+
+from dataclasses import dataclass, field
+from itertools import count
+from uuid import uuid4
+
+from airflow_provider_segtable.core.errors import LogStoreUnavailable
+from airflow_provider_segtable.core.log_store.position import (
+    CommittedEnd,
+    Epoch,
+    Offset,
+    Position,
+)
+from airflow_provider_segtable.core.log_store.reading import Behind, Found, Reset, Whence
+from airflow_provider_segtable.core.log_store.writing import Append
+from airflow_provider_segtable.logstore.bucket import Bucket
+from airflow_provider_segtable.logstore.buckets import Buckets
+from airflow_provider_segtable.ports.log_store import (
+    Cut,
+    DeployMode,
+    LogContext,
+    RecordBatch,
+    Records,
+)
+
+
+@dataclass(slots=True)
+class MemoryLogStoreProvider:
+    """Creates stores in this process, and connects to them."""
+
+    _running: "dict[str, MemoryLogStore]" = field(default_factory=dict)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+
+    def create(self, context: LogContext) -> "MemoryLogStore":
+        """Return a store that is not started yet."""
+        return MemoryLogStore(context, f"memory://{next(self._numbers)}", self._running)
+
+    def connect(self, address: str) -> "MemoryLogClient":
+        """Return a client of a running store.
+
+        Raises:
+            LogStoreUnavailable: no store runs at the address.
+        """
+        if address not in self._running:
+            raise LogStoreUnavailable(
+                f"no log store runs at {address} in this process: start one, or look up its address"
+            )
+        return MemoryLogClient(self._running[address].buckets)
+
+
+class MemoryLogStore:
+    """The buckets of a context, in this process."""
+
+    deploy_mode = DeployMode.EMBEDDED
+
+    def __init__(
+        self, context: LogContext, address: str, running: "dict[str, MemoryLogStore]"
+    ) -> None:
+        self.address = address
+        self.buckets = Buckets(context)
+        self._running = running
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._running[self.address] = self
+
+    def checkpoint(self) -> Cut:
+        """Cut every bucket."""
+        return self.buckets.checkpoint()
+
+    def committed(self, cut: Cut) -> None:
+        """Record that the table's log has the cut."""
+        self.buckets.committed(cut)
+
+    def abandon(self, cut: Cut) -> None:
+        """Return the records of a cut to the next one."""
+        self.buckets.abandon(cut)
+
+    def shutdown(self) -> None:
+        """Stop serving, and end all waiting calls."""
+        self._running.pop(self.address, None)
+        self.buckets.close()
+
+
+class MemoryLogClient:
+    """Access to one store of this process."""
+
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
+
+    def writer(self, bucket: int, *, epoch: Epoch, committed: CommittedEnd) -> "MemoryLogWriter":
+        """Begin an epoch of a bucket."""
+        log = self._buckets.bucket(bucket)
+        end = log.begin(epoch=epoch, writer=uuid4().hex, committed=committed)
+        return MemoryLogWriter(self._buckets, bucket, epoch, end)
+
+    def reader(self, bucket: int, *, start: Position | Whence) -> "MemoryLogReader":
+        """Read a bucket."""
+        return MemoryLogReader(self._buckets.bucket(bucket), start)
+
+
+class MemoryLogWriter:
+    """The writer of a bucket in this process."""
+
+    def __init__(self, buckets: Buckets, bucket: int, epoch: Epoch, end: Offset) -> None:
+        self._buckets, self._number = buckets, bucket
+        self.epoch, self.end = epoch, end
+
+    def append(self, batch: RecordBatch, *, wait_s: float) -> Offset:
+        """Append records and return the offset of the first."""
+        self._buckets.check_schema(batch.schema)
+        new = Append(
+            epoch=self.epoch,
+            sequence=self.end,
+            count=batch.num_rows,
+            size=batch.nbytes,
+            content=batch,
+        )
+        first = self._buckets.bucket(self._number).append(new, wait_s=wait_s)
+        self.end = first + batch.num_rows
+        return first
+
+    def send(self, batch: RecordBatch, *, wait_s: float) -> Offset:
+        """Append records; here the answer takes no time."""
+        return self.append(batch, wait_s=wait_s)
+
+    def flush(self, *, wait_s: float) -> Offset:  # noqa: ARG002  # the port's signature
+        """Return the offset after the last record: all are stored."""
+        return self.end
+
+    def close(self) -> None:
+        """Release nothing: a writer in memory holds no resources."""
+
+
+class MemoryLogReader:
+    """A reader of a bucket in this process."""
+
+    def __init__(self, bucket: Bucket, start: Position | Whence) -> None:
+        self._bucket = bucket
+        self.position: Position | None = None
+        self.seek(start)
+
+    def read(self, *, wait_s: float) -> Records | Reset | Behind | None:
+        """Return what is next; None if nothing comes in time."""
+        match self._bucket.read(self.position, wait_s=wait_s):
+            case Found(batch=batch, skip=skip, next=after):
+                self.position = after
+                rows = batch.content.slice(skip) if skip else batch.content
+                return Records(first=batch.first + skip, batch=rows)
+            case Reset() as reset:
+                self.position = reset.position
+                return reset
+            case other:
+                return other
+
+    def seek(self, start: Position | Whence) -> None:
+        """Go on from another position."""
+        at = self._bucket.position_of(start) if isinstance(start, Whence) else start
+        self.position = at
+
+    def close(self) -> None:
+        """Release nothing: a reader in memory holds no resources."""

@@ -1,0 +1,216 @@
+"""The log store: records that are readable in milliseconds, and then become the table's segments.
+
+Contract:
+
+1. A bucket has one writer and any number of readers. Offsets count its records from 0, without
+   gaps; a batch has a first offset and a number of records. Readers see a batch as soon as the
+   store has it, before any commit: at least once, in order.
+2. A new writer takes an *epoch* above all earlier ones, fences the table's commits with it, and
+   only then reads the end of the last committed snapshot, from which it goes on. What followed is
+   discarded. A reader that has read some of it gets ``Reset``, as a value, before anything else.
+   A writer of an older epoch gets ``Fenced`` from then on, also if it waits for room.
+3. ``append`` returns when readers can see the batch. ``send`` does not wait for the answer as long
+   as few answers are missing; ``flush`` waits for all. A writer numbers its appends, and repeats
+   those whose answers were lost: a store that has them gives the same answer again. A writer that
+   raised ``LogStoreUnavailable`` or ``Fenced`` is at its end: what was not answered may or may not
+   be stored, so begin a new epoch.
+4. ``checkpoint`` cuts every bucket: the caller writes the batches into the table, in one commit
+   that also has each bucket's ``committed_end``. ``committed`` follows that commit; ``abandon`` a
+   certain failure. After an unknown outcome, read the table's log first. One checkpoint is pending
+   at a time.
+5. Memory is bounded (``Limits``). Committed records are kept for readers as long as there is room;
+   a reader that needs evicted ones gets ``Behind``, and reads files. Uncommitted records are never
+   evicted: in a full bucket an append waits up to ``wait_s``, then raises ``LogStoreFull``, and is
+   not stored. Batches that were sent stay with the writer: flush again. No reader holds up the
+   writer or another reader.
+6. A reader's position stands behind all that it returned. ``position`` may be stored, and another
+   reader begins there. It is None as long as the bucket has not had a writer: such a reader begins
+   at the first record, ``EARLIEST`` or ``LATEST``.
+7. A writer or reader belongs to one thread. One that ends without ``close`` leaves nothing behind.
+8. ``shutdown`` ends all waiting calls and streams within seconds, with ``LogStoreUnavailable``.
+   Uncommitted records are gone: the writer begins a new epoch with the next store.
+9. Errors: ``Fenced``, ``LogStoreFull``, ``LogStoreUnavailable``, ``CheckpointPending``;
+   ``InvalidInput`` for a bucket that the store does not have, a batch above the limit, a snapshot
+   older than one that the store knows, or a position that never was; ``SchemaMismatch``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, Self, TypeAlias
+
+from airflow_provider_segtable.core.log_store.bucket_log import DEFAULT_LIMITS, BucketCut, Limits
+from airflow_provider_segtable.core.log_store.position import (
+    CommittedEnd,
+    Epoch,
+    Offset,
+    Position,
+)
+from airflow_provider_segtable.core.log_store.reading import Behind, Reset, Whence
+
+Schema: TypeAlias = Any
+"""An Arrow schema; ports import no library."""
+
+
+class DeployMode(StrEnum):
+    """Where a store runs: beside its writer, or as a process of its own."""
+
+    EMBEDDED = "embedded"
+    EXTERNAL = "external"
+
+
+class RecordBatch(Protocol):
+    """What stores need of a ``pyarrow.RecordBatch``."""
+
+    @property
+    def num_rows(self) -> int:
+        """Return the number of records."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the records in memory."""
+        ...
+
+    @property
+    def schema(self) -> Schema:
+        """Return the Arrow schema."""
+        ...
+
+    def slice(self, offset: int) -> Self:
+        """Return the records from the ``offset``-th on, without a copy."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogContext:
+    """What a store is created for: a table, its schema, and the buckets that the store serves."""
+
+    table: str
+    schema: Schema
+    buckets: tuple[int, ...]
+    limits: Limits = DEFAULT_LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Records that a reader got, and the offset of the first."""
+
+    first: Offset
+    batch: RecordBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A checkpoint: the uncommitted records of each bucket that has any."""
+
+    buckets: Mapping[int, BucketCut[RecordBatch]]
+
+
+class LogWriter(Protocol):
+    """The one writer of a bucket, in one epoch."""
+
+    @property
+    def epoch(self) -> Epoch:
+        """Return the writer's epoch."""
+        ...
+
+    @property
+    def end(self) -> Offset:
+        """Return the offset that its next record will get."""
+        ...
+
+    def append(self, batch: RecordBatch, *, wait_s: float) -> Offset:
+        """Append records and return the offset of the first; readers can see them."""
+        ...
+
+    def send(self, batch: RecordBatch, *, wait_s: float) -> Offset:
+        """Append records without waiting for the answer, as long as few answers are missing."""
+        ...
+
+    def flush(self, *, wait_s: float) -> Offset:
+        """Wait until readers can see all records; return the offset after the last."""
+        ...
+
+    def close(self) -> None:
+        """Release the writer; flush first, or what was sent may be lost."""
+        ...
+
+
+class LogReader(Protocol):
+    """A reader of one bucket."""
+
+    @property
+    def position(self) -> Position | None:
+        """Return the position behind all that was returned."""
+        ...
+
+    def read(self, *, wait_s: float) -> Records | Reset | Behind | None:
+        """Return what is next; None if nothing comes in time. ``Behind`` until ``seek``."""
+        ...
+
+    def seek(self, start: Position | Whence) -> None:
+        """Go on from another position, such as the end of the files that were read."""
+        ...
+
+    def close(self) -> None:
+        """Release the reader."""
+        ...
+
+
+class LogClient(Protocol):
+    """A process's access to one store."""
+
+    def writer(self, bucket: int, *, epoch: Epoch, committed: CommittedEnd) -> LogWriter:
+        """Begin an epoch of a bucket, from the end of the last committed snapshot."""
+        ...
+
+    def reader(self, bucket: int, *, start: Position | Whence) -> LogReader:
+        """Read a bucket."""
+        ...
+
+
+class LogStore(Protocol):
+    """One service: the buckets of a context, between append and commit."""
+
+    @property
+    def deploy_mode(self) -> DeployMode:
+        """Return where the store runs."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """Return the address for clients, once started."""
+        ...
+
+    def start(self) -> None:
+        """Begin to serve."""
+        ...
+
+    def checkpoint(self) -> Cut:
+        """Cut every bucket: return what the table's commit has to hold."""
+        ...
+
+    def committed(self, cut: Cut) -> None:
+        """Record that the table's log has the cut; ``Fenced`` if a bucket has discarded it."""
+        ...
+
+    def abandon(self, cut: Cut) -> None:
+        """Return the records of a cut to the next one, after a certain failure."""
+        ...
+
+    def shutdown(self) -> None:
+        """Stop serving, and end all streams; may be called more than once."""
+        ...
+
+
+class LogStoreProvider(Protocol):
+    """Creates stores of one kind, and connects clients to them."""
+
+    def create(self, context: LogContext) -> LogStore:
+        """Return a store that is not started yet."""
+        ...
+
+    def connect(self, address: str) -> LogClient:
+        """Return a client of the store at an address, which may be in another process."""
+        ...
