@@ -3,24 +3,40 @@
 1. Tests that share servers or files of their module stay together: a module of the suites with
    real servers is one unit. All of ``cluster`` is one unit, because there is one cluster.
 2. Every other test is a unit of its own.
-3. Cheap suites start first, so that cheap failures show first; then the long units; then the short
-   ones, so that all processes end at about the same time.
+3. The suites wait in one line. At its front are cheap ones, so that cheap failures show first; at
+   its back are those that wait for servers most of their time; between them are short units.
+4. The second process takes units from the back, the others take them from the front. So a core is
+   free while a test waits, and two cores carry three processes. They meet among short units, and
+   end at about the same time.
 
 pytest-xdist has groups by mark (``--dist loadgroup``), but sets them through a private attribute of
 pytest that version 9.2 no longer reads. This scheduler needs the path alone.
 """
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
-_CHEAP = ("architecture", "unit", "property")
-_REAL = ("cluster", "airflow", "spark", "integration")
+_LINE = (
+    ("architecture", "unit", "property"),
+    ("spark",),
+    ("integration",),
+    ("contract", "simulation"),
+    ("airflow",),
+    ("cluster",),
+)
+_REAL = ("spark", "integration", "airflow", "cluster")
 
 
 class UnitScheduling(LoadScopeScheduling):
-    """Send units to the process that has the least left to do."""
+    """Send units from both ends of the line to the process that has the least left to do."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node in self.nodes[1:2]:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 def unit_of(nodeid: str) -> str:
@@ -32,11 +48,9 @@ def unit_of(nodeid: str) -> str:
 
 
 def turn_of(nodeid: str) -> int:
-    """Return the turn in which a test starts; the tests of one turn keep their order."""
+    """Return the place of a test's suite in the line; the tests of one place keep their order."""
     suite = _suite(nodeid)
-    if suite in _CHEAP:
-        return 0
-    return 1 + _REAL.index(suite) if suite in _REAL else 1 + len(_REAL)
+    return next((n for n, suites in enumerate(_LINE) if suite in suites), len(_LINE))
 
 
 def _suite(nodeid: str) -> str:
