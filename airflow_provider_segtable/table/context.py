@@ -182,6 +182,11 @@ def _seconds(variable: str, default: float) -> float:
     return seconds
 
 
+def this_process() -> str:
+    """Return the host and the id of this process, as authors are named."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
 def open_context(
     uri: str,
     *,
@@ -207,7 +212,7 @@ def open_context(
         files=open_files(uri, options),
         clock=SystemClock(),
         randomness=SystemRandomness(),
-        author=author or f"{socket.gethostname()}:{os.getpid()}",
+        author=author or this_process(),
         storage_options=options,
         optional_coordinator=_coordinator(zookeeper, zookeeper_options) if zookeeper else None,
         most_skew_s=_seconds(SKEW_VARIABLE, MOST_SKEW_S),

@@ -118,7 +118,8 @@ class InThisProcess:
         given |= dict(itertools.pairwise(arguments))
         plans = [part.removeprefix("--plan=") for part in arguments if part.startswith("--plan=")]
         self.launched.append(plans)
-        ports = open_context(given["--table"], zookeeper=given["--zookeeper"])
+        author = f"driver:1 {given['--task']}".strip()
+        ports = open_context(given["--table"], zookeeper=given["--zookeeper"], author=author)
         limit = float(given["--timeout-s"]) if "--timeout-s" in given else None
         told = compact(ports, plans, in_process(), timeout_s=limit, report=lambda r: say(r.message))
         ports.coordinator.close()

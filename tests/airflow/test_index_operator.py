@@ -14,6 +14,7 @@ from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.time.interval import HOUR_US, Interval
 from airflow_provider_segtable.operators.base.asset_events import AssetEventOperator
+from airflow_provider_segtable.operators.base.plans_operator import completed_by, completions
 from airflow_provider_segtable.operators.index import SegtableIndexOperator
 from airflow_provider_segtable.operators.plan import SegtablePlanOperator
 from airflow_provider_segtable.operators.schedule_index import SegtableScheduleIndexOperator
@@ -161,6 +162,24 @@ def test_a_pause_is_no_failure_and_the_task_comes_back(hours: Table, engine: str
     assert (told["completed"], told["files"], extra["kind"]) == (1, 1, "index")
     assert hours.index("files").current
     assert len({event.plan_id for event in _inflight(hours)}) == 1
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_plan_that_ends_in_a_stretch_before_a_pause_is_known_by_its_task(
+    hours: Table, engine: str
+) -> None:
+    """Airflow records no asset event of a task that comes back, so its last stretch emits all."""
+    request_index(hours.ports, "other", FileList())
+    pausing = {"engine": engine, "table": "hours", "timeout": timedelta(0)}
+    for _ in range(2):
+        with pytest.raises(AirflowRescheduleException):
+            run(builder(**pausing, index="other", launcher=InThisProcess()))
+    with pytest.raises(AirflowRescheduleException):
+        run(builder(**pausing, launcher=InThisProcess()))
+    (done,) = (known for known in hours.state().plans.values() if known.completed)
+    assert done.plan.facts()["index"] == "other"
+    found = completed_by(hours.state(), "d/run/t")
+    assert completions(hours.state(), found) == [done.last_n]
 
 
 def _inflight(table: Table) -> list[Any]:

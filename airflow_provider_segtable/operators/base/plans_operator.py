@@ -163,7 +163,7 @@ class SegtablePlansOperator(SegtableSparkOperator):
             self.log.info("%s %s", counted(len(found.todo), "plan"), choice)
             if choice.local:
                 return found.settled, self._here(ports, found.todo)
-        return found.settled, self._launch(place, found)
+        return found.settled, self._launch(place, found, author)
 
     def _choice(
         self, ports: TableContext, wish: Engine, plan_ids: Sequence[str], place: Place
@@ -186,12 +186,13 @@ class SegtablePlansOperator(SegtableSparkOperator):
             report=lambda result: self._say([result]),
         )
 
-    def _launch(self, place: Place, found: Outstanding) -> tuple[PlanResult, ...]:
+    def _launch(self, place: Place, found: Outstanding, author: str) -> tuple[PlanResult, ...]:
         timeout_s = self.timeout_s()
         limit = () if timeout_s is None else (option("timeout-s", f"{timeout_s:g}"),)
+        task = option("task", task_of(author))  # a later stretch or try knows the events by it
         report = self.launch(
             place,
-            [*(option("plan", plan_id_of(plan_id)) for plan_id in found.todo), *limit],
+            [task, *(option("plan", plan_id_of(plan_id)) for plan_id in found.todo), *limit],
             plans=found.todo,
             carried={"launched": list(found.todo), "settled": plain(found.settled)},
         )
@@ -264,7 +265,7 @@ def is_retry(context: Context) -> bool:
 
 
 def completed_by(state: State, task: str) -> set[str]:
-    """Return the ids of the plans that tries of a task completed in their own process."""
+    """Return the ids of the plans that tries of a task completed, or their applications did."""
     known = state.plans.items()
     return {plan_id for plan_id, plan in known if task and task_of(plan.author) == task}
 

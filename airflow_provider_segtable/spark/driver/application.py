@@ -42,7 +42,7 @@ from airflow_provider_segtable.storage.environment import (
     options_from_environment,
 )
 from airflow_provider_segtable.storage.system_clock import SystemClock
-from airflow_provider_segtable.table.context import TableContext, open_context
+from airflow_provider_segtable.table.context import TableContext, open_context, this_process
 from airflow_provider_segtable.table.remote_results import leave
 
 DONE, FAILED, WRONG_ARGUMENTS, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
@@ -73,7 +73,12 @@ class App:
     def ports(self) -> TableContext:
         """Open the table."""
         given = self.arguments
-        return open_context(given.table, zookeeper=given.zookeeper, storage_options=self.options())
+        return open_context(
+            given.table,
+            zookeeper=given.zookeeper,
+            storage_options=self.options(),
+            author=f"{this_process()} {given.task}".strip(),
+        )
 
     def options(self) -> dict[str, str]:
         """Return the storage options, from the environment and the arguments.
@@ -126,6 +131,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help=f"option of the object store; give secrets as JSON in ${OPTIONS_VARIABLE}",
     )
+    made.add_argument("--task", default="", metavar="NAME", help="the author's task, in events")
     made.add_argument(
         "--master", help="Spark master; by default spark-submit's, else all local cores"
     )
