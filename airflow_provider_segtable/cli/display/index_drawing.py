@@ -1,6 +1,6 @@
 """Draw the facts of indexes (``index_facts``)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -31,7 +31,7 @@ def drawn_indexes(facts: Facts) -> RenderableType:
             Text(_plan(each)),
         )
     problems = [f"{each['name']}: {each['problem']}" for each in some if each["problem"]]
-    return captioned(table, "\n".join([*problems, *_next(facts["table"], some)]))
+    return captioned(table, "\n".join([*problems, *_next(facts)]))
 
 
 def drawn_runs(facts: Facts) -> RenderableType:
@@ -82,9 +82,14 @@ def _plan(facts: Facts) -> str:
     return f"{facts['plan_status']}, {age(facts['plan_age_s'])}"
 
 
-def _next(uri: str, some: Iterable[Facts]) -> list[str]:
-    left = [each["name"] for each in some if not each["current"]]
-    return [f"Next: segtable index run {uri} {' '.join(left)}"] if left else []
+def _next(facts: Facts) -> list[str]:
+    left = [each["name"] for each in facts["indexes"] if not each["current"]]
+    if not left:
+        return []
+    run = f"segtable index run {facts['table']} {' '.join(left)}"
+    if facts["planner_builds"]:
+        return [f"Next: the planner's DAG builds the rest; or build it now: {run}"]
+    return [f"Next: {run} (the planner does not build it: compaction.indexes is off)"]
 
 
 def drawn_savings(facts: Facts) -> RenderableType:

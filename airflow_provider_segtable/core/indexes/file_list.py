@@ -18,6 +18,7 @@ class FileList(AboutFiles):
 
     name: ClassVar[str] = "files"
     settings: ClassVar[Mapping[str, Any]] = {}
+    reads_rows: ClassVar[bool] = False
     columns: tuple[int, ...] = ()
 
     @property

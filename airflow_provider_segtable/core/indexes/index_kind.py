@@ -38,6 +38,7 @@ class IndexKind(Protocol):
         name: the kind's name in the registries, in JSON and in commands.
         settings: what a user may choose (``index_choice``), with the defaults.
         about_files: whether each entry is about one data file, which it names.
+        reads_rows: whether entries are computed from the rows of files.
         common: the columns that entries of such kinds begin with.
         buckets: the number of buckets of the entries.
         divided_by: the columns of the key that decide the bucket; empty if all do.
@@ -47,6 +48,7 @@ class IndexKind(Protocol):
     name: ClassVar[str]
     settings: ClassVar[Mapping[str, Any]]
     about_files: ClassVar[bool]
+    reads_rows: ClassVar[bool]
     common: ClassVar[tuple[Column, ...]]
     buckets: ClassVar[int]
 
@@ -104,6 +106,7 @@ class AboutFiles:
 
     __slots__ = ()
     about_files: ClassVar[bool] = True
+    reads_rows: ClassVar[bool] = True
     common: ClassVar[tuple[Column, ...]] = (
         Column(name=FILE, type="string", nullable=False),
         START_COLUMN,

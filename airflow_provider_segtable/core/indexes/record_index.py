@@ -53,6 +53,7 @@ class RecordIndex:
     name: ClassVar[str] = "record_index"
     settings: ClassVar[Mapping[str, Any]] = {}
     about_files: ClassVar[bool] = False
+    reads_rows: ClassVar[bool] = True
     common: ClassVar[tuple[Column, ...]] = (START_COLUMN,)
     buckets: ClassVar[int] = 4
     columns: tuple[int, ...] = ()

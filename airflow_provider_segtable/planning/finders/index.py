@@ -105,16 +105,16 @@ def index_plan(
     times = [lack.interval for lack in left.lacks]
     whole = Interval(times[0].start, max(each.end for each in times))
     files, size = _extent(state, times)
-    name, kept = index.definition.name, index.definition.kind.name
+    name, kind = index.definition.name, index.definition.kind
     return IndexPlan(
         id=index_plan_id(state.table.table_id, left),
         chunk=ChunkKey(whole, state.base_version),
         inputs=(),
         outputs=0,
         rows=_rows(state, times),
-        size=size,
-        reason=f"index {name} ({kept}) may lack {counted(files, 'file')} of {describe_size(size)}: "
-        f"{why}",
+        size=size if kind.reads_rows else 0,
+        reason=f"index {name} ({kind.name}) may lack {counted(files, 'file')} of "
+        f"{describe_size(size)}: {why}",
         index=index.definition.id,
         name=name,
         through=max(lack.n for lack in left.lacks),

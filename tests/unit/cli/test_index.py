@@ -69,6 +69,29 @@ def test_an_index_is_built_with_its_creation(facts: Facts, table: str) -> None:
     assert (made["status"], made["indexed"], made["files"]) == ("available", 2, 2)
 
 
+def test_what_comes_after_a_creation_is_said(run: Run, facts: Facts, table: str) -> None:
+    """The planner's DAG or a run; without the planner a run; nothing once nothing is lacking."""
+    facts("ingest", table, "trips.parquet")
+    created = ("index", "create", table, "all", "--kind", "files")
+    assert "the planner's DAG builds the rest" in run(*created).stdout
+    facts("table", "set", table, "compaction.indexes=off")
+    told = " ".join(run("index", "status", table).stdout.split())
+    assert "segtable index run trips all (the planner does not build it" in told
+    run("index", "run", table)
+    assert "Next" not in run("index", "status", table).stdout
+
+
+def test_a_failed_build_with_a_creation_ends_with_1(run: Run, table: str) -> None:
+    """The index is there; the message says why it was not built."""
+    run("ingest", table, "trips.parquet")
+    for path in Path(table, "data").rglob("*.parquet"):
+        path.write_bytes(b"PAR1")
+    done = run("index", "create", table, "amounts", "--columns", "amount", "--run")
+    assert done.exit_code == 1
+    assert "index amounts: " in done.stderr
+    assert "building" in done.stdout
+
+
 def test_a_run_needs_zookeeper(run: Run, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked for before anything is written, and before a wrong name is anything else."""
     monkeypatch.delenv("SEGTABLE_ZOOKEEPER")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_segtable.core.errors import InvalidInput
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.plans.plan_state import PlanStatus
 from airflow_provider_segtable.planning.properties.policy import OFF, Policy
@@ -13,6 +14,7 @@ from airflow_provider_segtable.services.compaction.compact_table import compact_
 from airflow_provider_segtable.services.compaction.compaction import Ended
 from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
+from airflow_provider_segtable.services.indexing.index_request import requested_plan
 from airflow_provider_segtable.services.planner import PlannerRun, plan_table
 from airflow_provider_segtable.table.context import TableContext
 from airflow_provider_segtable.table.indexes import feeding
@@ -52,6 +54,15 @@ def test_an_index_of_the_policy_is_requested_and_planned(
     again = plan_table(other)
     assert [x.plan_id for x in again.launches] == [x.plan_id for x in run.launches]
     assert not again.indexes
+
+
+def test_a_list_of_files_is_built_without_reading_them(ports: TableContext) -> None:
+    """So its plan has no input, and the engine is never chosen by the size of the table."""
+    request_index(ports, "files", FileList())
+    request_index(ports, "bounds", ColumnStats(columns=(2,)))
+    sizes = {name: requested_plan(ports, name) for name in ("files", "bounds")}
+    (listing, bounds) = (known.plan.size for known in sizes.values() if known)
+    assert (listing, bounds) == (0, sum(s.size for s in Table(ports).snapshot().segments()))
 
 
 def test_a_small_table_gets_no_index_yet(ports: TableContext) -> None:

@@ -6,7 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from airflow_provider_segtable.cli.commands.indexes.index_explain_command import explain
-from airflow_provider_segtable.cli.commands.indexes.index_run_command import build, run, schedule
+from airflow_provider_segtable.cli.commands.indexes.index_run_command import (
+    build,
+    refuse_failed,
+    run,
+    schedule,
+)
 from airflow_provider_segtable.cli.commands.tables.table_commands import open_table, writable_table
 from airflow_provider_segtable.cli.display.index_drawing import drawn_indexes
 from airflow_provider_segtable.cli.display.index_facts import index_facts
@@ -24,6 +29,7 @@ from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
 from airflow_provider_segtable.planning.engine import Engine
+from airflow_provider_segtable.planning.properties.policy import OFF, Policy
 
 indexes = typer.Typer(
     no_args_is_help=True,
@@ -67,11 +73,11 @@ def create(
         version = opened.create_index(
             name, chosen.kind, chosen.names, rate=chosen.rate, commit_id=commit_id
         )
-        if now:
-            build(opened, [name], engine=Engine.AUTO, master=None, timeout_s=None)
+        runs = build(opened, [name], engine=Engine.AUTO, timeout_s=None) if now else ()
         _tell(table, opened, [name], as_json=as_json)
     if not as_json:
         note(f"[green]version {version} has index {name}.[/]")
+    refuse_failed(runs)
 
 
 indexes.command()(schedule)
@@ -148,6 +154,7 @@ def _tell(uri: str, table: Any, names: list[str] | None, *, as_json: bool) -> No
     answer = {
         "table": uri,
         "version": state.n,
+        "planner_builds": Policy.read(state.table.properties).indexes != OFF,
         "indexes": [
             {**index_facts(each, state, now), **_coverage(table, each, state)} for each in wanted
         ],

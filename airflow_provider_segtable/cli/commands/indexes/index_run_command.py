@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from airflow_provider_segtable.cli.commands.tables.table_commands import open_table, writable_table
 from airflow_provider_segtable.cli.display.index_drawing import drawn_requests, drawn_runs
@@ -59,7 +60,15 @@ def run(
         runs = build(opened, names, engine=engine, master=master, timeout_s=timeout_s)
         answer = {"table": table, "version": opened.state().n, "runs": runs}
     print_json(answer) if as_json else show(drawn_runs(answer))
-    if any(each["ended"] == "failed" for each in runs):
+    refuse_failed(runs)
+
+
+def refuse_failed(runs: Sequence[Facts]) -> None:
+    """End with 1 if a run failed, and say which and why."""
+    failed = [each for each in runs if each["ended"] == "failed"]
+    for each in failed:
+        note(f"[red]index {escape(each['index'])}: {escape(each['message'])}[/]")
+    if failed:
         raise typer.Exit(Exit.FAILED)
 
 
@@ -112,7 +121,7 @@ def build(
     names: Sequence[str] | None,
     *,
     engine: Engine,
-    master: str | None,
+    master: str | None = None,
     timeout_s: float | None,
 ) -> list[Facts]:
     """Build indexes one after the other, with a progress bar; return their runs as facts."""
