@@ -8,7 +8,7 @@
    4  conflict with another writer, or a lost reply: run the command again
    5  `verify` or `doctor` found something wrong
    6  `verify` or `doctor` could not check everything, and found nothing wrong in the rest
-   7  `doctor` found nothing worse than warnings
+   7  `doctor` found nothing worse than warnings; `compact --all` could not read an index
  130  interrupted
 ====  ==================================================================================
 """

@@ -310,7 +310,7 @@ def partitions(numbers: list[int]) -> str:
 
 def compaction(facts: Facts) -> RenderableType:
     """Draw the outcome of each plan, and how many are left."""
-    if not facts["plans"]:
+    if not facts["plans"] and not facts["unreadable_indexes"]:
         return Text("Nothing to compact.")
     table = grid(
         "Compaction", "plan", "ended", "segments", "rows", "size", "what", right=("rows", "size")
@@ -326,6 +326,10 @@ def compaction(facts: Facts) -> RenderableType:
             Text(result["message"]),
         )
     left = len(facts["left"])
-    if not left:
-        return table
-    return captioned(table, f"plans left: {left}; run the same command again")
+    notes = [f"plans left: {left}; run the same command again"] if left else []
+    notes += [
+        f"index {name} cannot be read, so reads open the files: {why}\n"
+        f"  way out: segtable index rebuild {facts['table']} {name}"
+        for name, why in facts["unreadable_indexes"].items()
+    ]
+    return captioned(table, "\n".join(notes)) if notes else table

@@ -8,14 +8,15 @@
 2. By a kind, all that was asked for is one round (``services.compaction.request``).
 3. The caller chooses how plans are carried out (``CarryOut``): in this process, or on Spark.
 4. By the policy, the tables of the table's indexes are compacted likewise, by their own policies,
-   after their feeds are copied.
+   after their feeds are copied. An index that cannot be read fails its own plans alone. It is
+   named, with the reason, and the run is none the worse: only a rebuild mends the index.
 5. ``compact_table`` does it in this process, and logs progress to
    ``airflow_provider_segtable.compaction``, one line a plan.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from airflow_provider_segtable.core.counted import counted
 from airflow_provider_segtable.core.errors import (
@@ -34,12 +35,25 @@ from airflow_provider_segtable.services.compaction.execution import in_process
 from airflow_provider_segtable.services.compaction.request import request
 from airflow_provider_segtable.services.planner import plan_table
 from airflow_provider_segtable.table.context import TableContext
+from airflow_provider_segtable.table.indexes.coverage import unreadable_index
 from airflow_provider_segtable.table.indexes.inner_tables import forward_all, inner_tables
 
 _log = logging.getLogger("airflow_provider_segtable.compaction")
 
 CarryOut = Callable[[TableContext, Sequence[str]], tuple[PlanResult, ...]]
 """Carries out plans of a table, and returns one result per plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """All plans that were carried out, and by index name, why it cannot be read.
+
+    ``failed`` are the failed plans but those that build or compact such an index.
+    """
+
+    results: tuple[PlanResult, ...]
+    failed: tuple[PlanResult, ...]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +120,7 @@ def compact_table(
         return carry_out(own, ids, in_process(), wait_s=wait_s, report=_tell)
 
     if kind is None:
-        results = compact_all(ports, run)
+        rounds = compact_all(ports, run)
     else:
         asked = request(
             ports,
@@ -118,14 +132,13 @@ def compact_table(
             buckets=buckets,
         )
         results = run(ports, [known.plan.id for known in asked])
-    _check_ended(ports, results)
+        rounds = Rounds(results=results, failed=failed_of(results))
+    _check_ended(ports, rounds)
     state = ports.log.load()
-    return CompactionResult(version=state.n, plans=results, left=pending(state))
+    return CompactionResult(version=state.n, plans=rounds.results, left=pending(state))
 
 
-def compact_all(
-    ports: TableContext, carry_out: CarryOut, policy: Policy | None = None
-) -> tuple[PlanResult, ...]:
+def compact_all(ports: TableContext, carry_out: CarryOut, policy: Policy | None = None) -> Rounds:
     """Compact a table by its policy, then those of its indexes by theirs.
 
     Args:
@@ -134,13 +147,43 @@ def compact_all(
         policy: overrides the policy in the table's properties.
     """
     results = compact_by_policy(ports, carry_out, policy)
-    forward_all(ports, ports.log.load())
+    state = ports.log.load()
+    forward_all(ports, state)
+    failed, unreadable = failed_of(results), {}
     for index, own in inner_tables(ports, ports.log.load()):
-        try:
-            results += compact_by_policy(own, carry_out)
-        except (SegtableError, OSError) as error:
-            _log.warning("index %s was not compacted: %s", index.definition.name, error)
-    return results
+        name = index.definition.name
+        builds = {each.plan_id for each in failed if _builds(name, each.plan_id, state)}
+        inner, error = _inner_rounds(own, carry_out)
+        wrong = failed_of(inner)
+        if (builds or wrong or error) and (why := unreadable_index(ports, index) or error):
+            unreadable[name] = why
+            _log.warning("index %s cannot be read: %s; %s", name, why, rebuilding(ports.uri, name))
+            failed, wrong = tuple(each for each in failed if each.plan_id not in builds), ()
+        results, failed = (*results, *inner), (*failed, *wrong)
+    return Rounds(results=results, failed=failed, unreadable=unreadable)
+
+
+def failed_of(results: Iterable[PlanResult]) -> tuple[PlanResult, ...]:
+    """Return the results of plans that failed."""
+    return tuple(result for result in results if result.ended is Ended.FAILED)
+
+
+def rebuilding(uri: str, name: str) -> str:
+    """Return the way out for an index that cannot be read."""
+    return f"segtable index rebuild {uri} {name}"
+
+
+def _builds(name: str, plan_id: str, state: State) -> bool:
+    known = state.plans.get(plan_id)
+    return known is not None and known.plan.facts().get("index") == name
+
+
+def _inner_rounds(own: TableContext, carry_out: CarryOut) -> tuple[tuple[PlanResult, ...], str]:
+    """Compact the table of an index; return why that was impossible, too, or an empty text."""
+    try:
+        return compact_by_policy(own, carry_out), ""
+    except (SegtableError, OSError) as error:
+        return (), str(error)
 
 
 def compact_by_policy(
@@ -201,10 +244,10 @@ def _tell(result: PlanResult) -> None:
     _log.log(level, "%s: %s", result.plan_id, f"{result.ended.value} {result.message or counts}")
 
 
-def _check_ended(ports: TableContext, results: Sequence[PlanResult]) -> None:
-    failed = [result for result in results if result.ended is Ended.FAILED]
-    if failed:
+def _check_ended(ports: TableContext, rounds: Rounds) -> None:
+    if rounds.failed:
+        first, plans = rounds.failed[0], len(rounds.results)
         raise ExecutionFailed(
-            f"{len(failed)} of {len(results)} compaction plans of {ports.uri} failed, the first, "
-            f"{failed[0].plan_id}, with: {failed[0].message}; the others were carried out"
+            f"{len(rounds.failed)} of {plans} compaction plans of {ports.uri} failed, the first, "
+            f"{first.plan_id}, with: {first.message}; the others were carried out"
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from airflow_provider_segtable.core.errors import SegtableError
 from airflow_provider_segtable.core.indexes.index_kind import CHECKSUM, FILE, START
 from airflow_provider_segtable.core.indexes.index_state import IndexState
 from airflow_provider_segtable.core.log.state import State
@@ -65,3 +66,12 @@ def _named(found: pa.Table, visible: Iterable[Segment]) -> int:
 def _in_time(index: IndexState, visible: Iterable[Segment]) -> int:
     lacks = [each.interval for each in index.lacks]
     return sum(not any(lack.overlaps(s.id.interval) for lack in lacks) for s in visible)
+
+
+def unreadable_index(ports: TableContext, index: IndexState) -> str:
+    """Return why the entries of an index cannot be read, by reading them all; empty if they can."""
+    try:
+        entries_in(ports, index)
+    except (SegtableError, OSError) as error:
+        return str(error)
+    return ""

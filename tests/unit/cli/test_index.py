@@ -112,6 +112,23 @@ def test_an_index_that_cannot_be_read_is_shown(facts: Facts, table: str, tmp_pat
     assert lost["problem"]
 
 
+def test_compactions_go_on_beside_an_index_that_cannot_be_read(
+    run: Run, facts: Facts, table: str
+) -> None:
+    """All is compacted but the index; the exit code is a warning's, the way out a rebuild."""
+    facts("ingest", table, "trips.parquet", "--rows-per-append", "4")
+    (lost,) = facts("index", "create", table, "lost", "--kind", "files")["indexes"]
+    for file in Path(table, "_segtable", "indexes", lost["id"]).rglob("*.json"):
+        file.unlink()
+    done = run("compact", table, "--all", "--property", "compaction.min_segments=2")
+    assert done.exit_code == 7
+    told = " ".join(done.stdout.split())
+    assert "completed" in told
+    assert f"way out: segtable index rebuild {table} lost" in told
+    run("index", "rebuild", table, "lost")
+    assert run("compact", table, "--all").exit_code == 0
+
+
 def test_columns_have_their_present_names(facts: Facts, run: Run, table: str) -> None:
     """An index keeps to its columns through a rename, and begins anew with the same settings."""
     given = ("--kind", "bloom_filter", "--columns", "who, at", "--rate", "0.05")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from airflow_provider_segtable.coordination.memory.memory_coordinator import MemoryService
+from airflow_provider_segtable.core.indexes.column_stats import ColumnStats
 from airflow_provider_segtable.core.indexes.file_list import FileList
 from airflow_provider_segtable.core.indexes.index_table import folder
 from airflow_provider_segtable.planning.properties.policy import Policy
@@ -48,7 +49,7 @@ def test_the_table_of_an_index_is_planned_by_its_own_policy(ports: TableContext)
 def test_an_index_is_compacted_with_its_table(ports: TableContext) -> None:
     """Its entries stay, those of the new files are added, and it has fewer files."""
     before = listed(ports)
-    results = compact_all(ports, carry_out, Policy(min_segments=2))
+    results = compact_all(ports, carry_out, Policy(min_segments=2)).results
     assert {result.ended for result in results} == {Ended.COMPLETED}
     present = {s.path for s in ports.log.load().timeline.visible_segments()}
     assert set(listed(ports)) == present | set(before)
@@ -57,12 +58,25 @@ def test_an_index_is_compacted_with_its_table(ports: TableContext) -> None:
 
 
 def test_an_index_that_cannot_be_read_concerns_no_other(ports: TableContext) -> None:
-    """It is left out, with a warning in the log; only its own build fails."""
+    """It is left out, and named; its own build fails, and the run does not."""
     request_index(ports, "more", FileList())
     for entry in [*ports.storage.list(folder(index(ports).definition.id))]:
         ports.storage.delete(entry.path)
     more = ports.log.load().indexes["more"].definition.id
     assert [where for where, _ in plan_inner_tables(ports)] == [folder(more)]
-    results = compact_all(ports, carry_out, Policy(min_segments=2))
-    others = {each.ended for each in results if not each.plan_id.startswith("index-")}
+    rounds = compact_all(ports, carry_out, Policy(min_segments=2))
+    others = {each.ended for each in rounds.results if not each.plan_id.startswith("index-")}
     assert others == {Ended.COMPLETED}
+    assert [*rounds.unreadable] == ["files"]
+    assert rounds.failed == ()
+
+
+def test_a_build_that_fails_for_another_reason_is_a_failure(ports: TableContext) -> None:
+    """The index can be read; a file of the table cannot."""
+    request_index(ports, "bounds", ColumnStats(columns=(2,)))
+    lost = ports.log.load().timeline.visible_segments()[0].path
+    ports.storage.delete(lost)
+    ports.storage.create(lost, b"PAR1")
+    rounds = compact_all(ports, carry_out, Policy(major="off", semi_major="off"))
+    assert rounds.failed
+    assert not rounds.unreadable

@@ -26,7 +26,7 @@ from airflow_provider_segtable.core.time.interval import Interval
 from airflow_provider_segtable.planning.engine import Engine
 
 if TYPE_CHECKING:
-    from airflow_provider_segtable.services.compaction.compact_table import CarryOut
+    from airflow_provider_segtable.services.compaction.compact_table import CarryOut, Rounds
     from airflow_provider_segtable.services.compaction.compaction import PlanResult
     from airflow_provider_segtable.table.context import TableContext
 
@@ -163,7 +163,8 @@ def compact(  # noqa: PLR0913 - each is an option
 
     Safe to run twice, also at once: a plan is finished once, and the other
     command reports that. Ends with 1 if a plan failed; "done already", "running
-    elsewhere", "overtaken" and "yielded" are no failures.
+    elsewhere", "overtaken" and "yielded" are no failures. Ends with 7 if all
+    that went wrong is an index that cannot be read: reads go on without it.
     """
     wishes = {
         "granularity": granularity,
@@ -180,16 +181,18 @@ def compact(  # noqa: PLR0913 - each is an option
     ):
         _ = opened.ports.coordinator  # fails first if there is no ZooKeeper
         if all_:
-            results = _all(opened, carry_out, properties)
+            rounds = _all(opened, carry_out, properties)
         elif kind is not None:
             asked = _request(opened, kind, interval, segments, properties, wishes)
-            results = carry_out(opened.ports, asked)
+            rounds = _one_round(carry_out(opened.ports, asked))
         else:
-            results = carry_out(opened.ports, plans or _pending(opened))
-        answer = _facts(table, opened, results)
+            rounds = _one_round(carry_out(opened.ports, plans or _pending(opened)))
+        answer = _facts(table, opened, rounds)
     print_json(answer) if as_json else show(drawing.compaction(answer))
-    if any(result["ended"] == "failed" for result in answer["plans"]):
+    if rounds.failed:
         raise typer.Exit(Exit.FAILED)
+    if rounds.unreadable:
+        raise typer.Exit(Exit.WARNED)
 
 
 def _check(
@@ -207,13 +210,17 @@ def _check(
             )
 
 
-def _all(
-    table: Any, carry_out: "CarryOut", properties: list[str] | None
-) -> tuple["PlanResult", ...]:
+def _all(table: Any, carry_out: "CarryOut", properties: list[str] | None) -> "Rounds":
     from airflow_provider_segtable.services.compaction.compact_table import compact_all
 
     policy = policy_of(table.state().table.properties, properties)
     return compact_all(table.ports, carry_out, policy)
+
+
+def _one_round(results: tuple["PlanResult", ...]) -> "Rounds":
+    from airflow_provider_segtable.services.compaction.compact_table import Rounds, failed_of
+
+    return Rounds(results=results, failed=failed_of(results))
 
 
 def _pending(table: Any) -> Sequence[str]:
@@ -273,7 +280,7 @@ def _carry_out(
         yield run
 
 
-def _facts(uri: str, table: Any, results: Sequence["PlanResult"]) -> Facts:
+def _facts(uri: str, table: Any, rounds: "Rounds") -> Facts:
     return {
         "table": uri,
         "version": table.state().n,
@@ -287,7 +294,8 @@ def _facts(uri: str, table: Any, results: Sequence["PlanResult"]) -> Facts:
                 "rows": result.rows,
                 "bytes": result.size,
             }
-            for result in results
+            for result in rounds.results
         ],
         "left": list(_pending(table)),
+        "unreadable_indexes": dict(rounds.unreadable),
     }
